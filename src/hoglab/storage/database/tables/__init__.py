@@ -1,0 +1,78 @@
+"""Every table of the metadata database (``hoglab.db``) and of the queue database (``queue.db``).
+
+Tables are plain SQLAlchemy Core. Rooms import the tables they own from the module of their name.
+"""
+
+from hoglab.storage.database.tables.accounts import (
+    membership,
+    organization,
+    personal_api_key,
+    project,
+    user,
+)
+from hoglab.storage.database.tables.activity import activity_log, change_version
+from hoglab.storage.database.tables.base import metadata, queue_metadata
+from hoglab.storage.database.tables.experiments import (
+    experiment,
+    experiment_holdout,
+    experiment_saved_metric,
+    metric_recalculation,
+    metric_result,
+    saved_metric,
+)
+from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override
+from hoglab.storage.database.tables.functions import action, hog_function
+from hoglab.storage.database.tables.people import (
+    cohort,
+    cohort_person,
+    group,
+    group_type,
+    person,
+    person_distinct_id,
+)
+from hoglab.storage.database.tables.queue import (
+    app_metric,
+    consumer_position,
+    event_log_record,
+    invocation,
+    invocation_result,
+    log_entry,
+    masking_counter,
+    watcher_state,
+)
+
+__all__ = [
+    "action",
+    "activity_log",
+    "app_metric",
+    "change_version",
+    "cohort",
+    "cohort_person",
+    "consumer_position",
+    "event_log_record",
+    "experiment",
+    "experiment_holdout",
+    "experiment_saved_metric",
+    "feature_flag",
+    "flag_hash_key_override",
+    "group",
+    "group_type",
+    "hog_function",
+    "invocation",
+    "invocation_result",
+    "log_entry",
+    "masking_counter",
+    "membership",
+    "metadata",
+    "metric_recalculation",
+    "metric_result",
+    "organization",
+    "person",
+    "person_distinct_id",
+    "personal_api_key",
+    "project",
+    "queue_metadata",
+    "saved_metric",
+    "user",
+    "watcher_state",
+]

@@ -1,0 +1,17 @@
+"""The two schemas: metadata (``hoglab.db``) and queues (``queue.db``)."""
+
+from __future__ import annotations
+
+from sqlalchemy import MetaData
+
+# Names that do not depend on the engine, so that migrations can refer to them.
+_NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = MetaData(naming_convention=_NAMING)
+queue_metadata = MetaData(naming_convention=_NAMING)

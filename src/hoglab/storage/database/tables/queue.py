@@ -1,0 +1,156 @@
+"""The event log, the invocation queue and what running functions leave behind (``queue.db``)."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from hoglab.storage.database.tables.base import queue_metadata
+from hoglab.storage.database.types import Json, UtcTime
+
+event_log_record = Table(
+    "event_log_record",
+    queue_metadata,
+    Column("offset", Integer, primary_key=True),  # never reused (autoincrement)
+    Column("appended_at", UtcTime, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+consumer_position = Table(
+    "consumer_position",
+    queue_metadata,
+    Column("consumer", String(64), primary_key=True),
+    Column("offset", BigInteger, nullable=False),  # everything up to and including it is done
+    Column("updated_at", UtcTime, nullable=False),
+)
+
+# Spec hog-runtime 4.6 and 4.9.
+invocation = Table(
+    "invocation",
+    queue_metadata,
+    Column("id", String(36), primary_key=True),
+    Column("project_id", Integer, nullable=False),
+    Column("function_id", String(36), nullable=False),
+    Column("parent_run_id", String(36)),
+    Column("queue", String(16), nullable=False),  # hog, hogoverflow, email
+    Column("priority", SmallInteger, nullable=False),  # low first
+    Column("scheduled_at", UtcTime, nullable=False),
+    Column("status", String(16), nullable=False),  # available, running, completed, failed, cancelled
+    Column("lock_token", String(36)),
+    Column("heartbeat_at", UtcTime),
+    Column("reset_count", SmallInteger, nullable=False, server_default="0"),
+    Column("log_offset", BigInteger),  # the event log record that caused it
+    Column("state", LargeBinary, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("finished_at", UtcTime),
+    Index(
+        "ix_invocation_due",
+        "queue",
+        "priority",
+        "scheduled_at",
+        sqlite_where=text("status = 'available'"),
+        postgresql_where=text("status = 'available'"),
+    ),
+    Index(
+        "ix_invocation_heartbeat",
+        "heartbeat_at",
+        sqlite_where=text("status = 'running'"),
+        postgresql_where=text("status = 'running'"),
+    ),
+    Index(
+        "ix_invocation_finished",
+        "finished_at",
+        sqlite_where=text("finished_at IS NOT NULL"),
+        postgresql_where=text("finished_at IS NOT NULL"),
+    ),
+)
+
+# Spec hog-runtime 4.10.
+invocation_result = Table(
+    "invocation_result",
+    queue_metadata,
+    Column("invocation_id", String(36), primary_key=True),
+    Column("project_id", Integer, nullable=False),
+    Column("function_id", String(36), nullable=False),
+    Column("parent_run_id", String(36)),
+    Column("status", String(16), nullable=False),  # running, succeeded, failed, cancelled
+    Column("attempts", Integer, nullable=False),
+    Column("is_retry", Boolean, nullable=False),
+    Column("scheduled_at", UtcTime),
+    Column("first_scheduled_at", UtcTime),
+    Column("started_at", UtcTime),
+    Column("finished_at", UtcTime),
+    Column("duration_ms", Integer),
+    Column("error_kind", String(32), nullable=False, server_default=""),
+    Column("error_message", Text),
+    Column("event_uuid", String(36)),
+    Column("distinct_id", String(400)),
+    Column("person_id", String(36)),
+    Column("invocation_globals", LargeBinary),
+    Column("version", BigInteger, nullable=False),
+    Index("ix_invocation_result_function", "project_id", "function_id", "scheduled_at"),
+)
+
+log_entry = Table(
+    "log_entry",
+    queue_metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project_id", Integer, nullable=False),
+    Column("log_source", String(32), nullable=False),  # hog_function
+    Column("log_source_id", String(36), nullable=False),
+    Column("instance_id", String(36), nullable=False),
+    Column("timestamp", UtcTime, nullable=False),
+    Column("level", String(8), nullable=False),  # debug, info, warn, error
+    Column("message", Text, nullable=False),
+    Index("ix_log_entry_source", "log_source_id", "timestamp"),
+    Index("ix_log_entry_timestamp", "timestamp"),
+    sqlite_autoincrement=True,
+)
+
+app_metric = Table(
+    "app_metric",
+    queue_metadata,
+    Column("project_id", Integer, primary_key=True),
+    Column("app_source", String(32), primary_key=True),
+    Column("app_source_id", String(36), primary_key=True),
+    Column("hour", UtcTime, primary_key=True),
+    Column("metric_kind", String(16), primary_key=True),
+    Column("metric_name", String(64), primary_key=True),
+    Column("instance_id", String(36), primary_key=True),  # "" when not tied to one
+    Column("count", BigInteger, nullable=False),
+    Index("ix_app_metric_hour", "hour"),
+)
+
+# Spec hog-runtime 5: fixed windows per (function, hash).
+masking_counter = Table(
+    "masking_counter",
+    queue_metadata,
+    Column("function_id", String(36), primary_key=True),
+    Column("hash", String(32), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("expires_at", UtcTime, nullable=False, index=True),
+)
+
+# Spec hog-runtime 6.
+watcher_state = Table(
+    "watcher_state",
+    queue_metadata,
+    Column("function_id", String(36), primary_key=True),
+    Column("state", SmallInteger, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("tokens_at", UtcTime, nullable=False),
+    Column("locked_until", UtcTime),
+    Column("detail", Json),
+)

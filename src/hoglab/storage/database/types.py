@@ -1,0 +1,49 @@
+"""Column types that mean the same on SQLite and Postgres."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+from sqlalchemy import BigInteger, Dialect, Text
+from sqlalchemy.types import TypeDecorator
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since the Unix epoch of a timezone-aware moment (exact, unlike a float)."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The UTC moment that many microseconds after the Unix epoch."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A timezone-aware UTC moment, kept as integer microseconds so that it sorts and compares exactly."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        return None if value is None else to_micros(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else from_micros(value)
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON document kept as text. SQL NULL and JSON ``null`` are both read as ``None``."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else orjson.dumps(value).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else orjson.loads(value)

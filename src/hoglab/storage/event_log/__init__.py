@@ -1,0 +1,74 @@
+"""The durable event log: what stands between an accepted request and everything that happens later.
+
+One record is one accepted request (a batch of events), opaque to the log. ``append`` returns only when
+the record is on disk; a reader sees records in offset order, from a position of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+class EventLogFullError(Exception):
+    """The log (or the disk below it) cannot take more now. Callers answer 503 with ``Retry-After``.
+
+    ``retry_after_s`` is a whole number of seconds.
+    """
+
+    def __init__(self, reason: str, retry_after_s: int) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    offset: int
+    appended_at: datetime
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    first_offset: int
+    last_offset: int
+    records: int
+    bytes: int
+
+
+class EventLog(Protocol):
+    """An append-only log with consumers' positions.
+
+    ``append`` may be awaited by many tasks at once: what waits together is committed together
+    (group commit). All other methods are called from worker threads and block.
+    """
+
+    async def append(self, payload: bytes) -> int:
+        """Store one record durably and return its offset. Raises `EventLogFullError`."""
+        ...
+
+    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+        """Records with an offset above ``after``, in order; at least one when any exists, else empty."""
+        ...
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """Block until a record above ``after`` exists or the time is over; whether one exists."""
+        ...
+
+    def position(self, consumer: str) -> int:
+        """The last offset that this consumer has finished, 0 when it never committed."""
+        ...
+
+    def commit(self, consumer: str, offset: int) -> None:
+        """Mark everything up to and including ``offset`` as finished by this consumer."""
+        ...
+
+    def trim(self, up_to: int) -> int:
+        """Delete records up to and including ``up_to``; returns how many bytes became free."""
+        ...
+
+    def stats(self) -> LogStats: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,112 @@
+"""The event store: every ingested event, in columns, for analysis and read-back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class QueryTimeoutError(Exception):
+    """A query ran past its time limit and was cancelled; the store is fine."""
+
+
+class QueryMemoryError(Exception):
+    """A query needed more memory than the store's limit; the store is fine."""
+
+
+class QueryError(Exception):
+    """The engine refused the query (syntax, types, unknown columns)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event as it is stored. ``properties`` and ``person_properties`` are JSON text (UTF-8 bytes)."""
+
+    project_id: int
+    uuid: UUID
+    event: str
+    distinct_id: str
+    timestamp: datetime
+    captured_at: datetime  # when the server received it
+    properties: bytes
+    person_id: UUID | None
+    person_properties: bytes
+    person_created_at: datetime | None
+    person_mode: str  # full, propertyless, force_upgrade
+    elements_chain: str
+    groups: Mapping[int, str]  # group type index -> group key
+    log_offset: int  # the event log record that it came in
+    # Copies of properties that nearly every analysis reads; None when missing. Text form of the value.
+    feature_flag: str | None
+    feature_flag_response: str | None
+    session_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonOverride:
+    """After a merge: events stored under ``old_person_id`` belong to ``person_id``."""
+
+    project_id: int
+    old_person_id: UUID
+    person_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    rows: Sequence[EventRow]
+    overrides: Sequence[PersonOverride] = field(default_factory=tuple)
+
+
+class Reader(Protocol):
+    """A cursor of its own for one thread: runs SQL with named parameters (``$name``)."""
+
+    def execute(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a query. Raises `QueryTimeoutError`, `QueryMemoryError`, `QueryError`."""
+        ...
+
+    def columns(self) -> list[str]:
+        """Column names of the last query."""
+        ...
+
+
+class EventStore(Protocol):
+    """Column store of events. One writer (the ingestion thread), any number of readers.
+
+    Table ``events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
+    absent) plus ``seq`` BIGINT, ascending in ingestion order. Timestamps are TIMESTAMP (UTC,
+    microseconds). Table ``person_override``: ``project_id``, ``old_person_id``, ``person_id``.
+    View ``resolved_events``: ``events`` with ``person_id`` after overrides.
+    """
+
+    def append(self, batch: EventBatch, *, log_offset: int) -> frozenset[UUID]:
+        """Write rows, overrides and the log position in one transaction.
+
+        An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the uuids
+        that are new. A batch whose ``log_offset`` is not above `position` is not written again: the
+        uuids that were stored for these log records the first time are returned.
+        """
+        ...
+
+    def position(self) -> int:
+        """Log offset up to which everything is stored; 0 for an empty store."""
+        ...
+
+    def reader(self) -> AbstractContextManager[Reader]: ...
+
+    def stream(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, batch_rows: int = 10_000
+    ) -> Iterator[Any]:
+        """Arrow record batches of a query, for exports and long scans."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Called by the writer when it is idle."""
+        ...
+
+    def close(self) -> None: ...

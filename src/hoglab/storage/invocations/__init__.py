@@ -1,0 +1,149 @@
+"""The invocation queue: durable runs of hog functions, and what they leave behind.
+
+Spec hog-runtime 4.6 (record), 4.9 (guarantees, heartbeats, poison pills). Delivery is at-least-once:
+an invocation is claimed under a lock token, and every later change must present that token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+FinalStatus = Literal["completed", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewInvocation:
+    """``id`` is derived from what causes the run, so enqueueing the same cause twice adds nothing."""
+
+    id: str
+    project_id: int
+    function_id: str
+    state: bytes  # opaque to the queue
+    queue: str = "hog"
+    priority: int = 0
+    scheduled_at: datetime | None = None  # None = now
+    parent_run_id: str | None = None
+    log_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedInvocation:
+    id: str
+    project_id: int
+    function_id: str
+    parent_run_id: str | None
+    queue: str
+    priority: int
+    scheduled_at: datetime
+    reset_count: int
+    state: bytes
+    lock_token: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    project_id: int
+    log_source_id: str
+    instance_id: str
+    timestamp: datetime
+    level: str
+    message: str
+    log_source: str = "hog_function"
+
+
+@dataclass(frozen=True, slots=True)
+class AppMetric:
+    project_id: int
+    app_source_id: str
+    metric_kind: str
+    metric_name: str
+    count: int
+    timestamp: datetime
+    instance_id: str = ""
+    app_source: str = "hog_function"
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationOutcome:
+    """What to do with a claimed invocation after a turn: finish it, or wait and run it again."""
+
+    id: str
+    lock_token: str
+    status: FinalStatus | Literal["available"]
+    state: bytes | None = None  # for "available": the state to resume from
+    scheduled_at: datetime | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    available: int
+    running: int
+    oldest_due_at: datetime | None
+
+
+class InvocationQueue(Protocol):
+    """Blocking methods, called from worker threads. `wait` lets a consumer sleep until work may exist."""
+
+    def enqueue(
+        self,
+        invocations: Sequence[NewInvocation],
+        *,
+        consumer: str | None = None,
+        log_offset: int | None = None,
+        metrics: Sequence[AppMetric] = (),
+        logs: Sequence[LogEntry] = (),
+    ) -> int:
+        """Add invocations, metrics, logs and (when ``consumer`` is given) the consumer's log position in one
+        transaction. Known ids are skipped. Returns how many invocations were new."""
+        ...
+
+    def claim(
+        self, *, queue: str = "hog", limit: int = 100, exclude_functions: Sequence[str] = ()
+    ) -> list[ClaimedInvocation]:
+        """Lock up to ``limit`` due invocations: priority ascending, then scheduled time ascending."""
+        ...
+
+    def finish(
+        self,
+        outcomes: Sequence[InvocationOutcome],
+        *,
+        logs: Sequence[LogEntry] = (),
+        metrics: Sequence[AppMetric] = (),
+    ) -> frozenset[str]:
+        """Apply the outcomes of turns with their logs and metrics in one transaction. An outcome whose lock
+        token is no longer valid changes nothing. Returns the ids that were applied."""
+        ...
+
+    def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
+        """Renew the locks (id -> token); returns the ids that are still held."""
+        ...
+
+    def sweep(self) -> tuple[int, int]:
+        """The janitor: reset invocations without a heartbeat (failing those reset too often) and delete
+        finished ones past their grace. Returns (reset, poisoned)."""
+        ...
+
+    def release_all(self) -> int:
+        """At start in embedded mode, where no other worker can exist: make every running invocation due."""
+        ...
+
+    def write_logs(self, logs: Sequence[LogEntry]) -> None: ...
+
+    def write_metrics(self, metrics: Sequence[AppMetric]) -> None: ...
+
+    def next_due(self) -> datetime | None:
+        """When the next available invocation is due, None when there is none."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until something was enqueued or released, at most ``timeout_s``; whether it was."""
+        ...
+
+    def stats(self) -> QueueStats: ...
+
+    def close(self) -> None: ...
