@@ -1,0 +1,316 @@
+"""The story of the demo, step by step."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from hoglab.demo.api import Api
+from hoglab.demo.receiver import Receiver
+from hoglab.demo.scenario import BASELINE, FLAG_KEY, PURCHASE, TREATMENT, Truth, population
+from hoglab.demo.server import ChildServer, ServerError
+from hoglab.demo.traffic import Sent, send_users
+from hoglab.demo.view import Estimate, estimates, interval_plot, results_table
+
+SETTLE_TIMEOUT_S = 180.0
+POLL_INTERVAL_S = 0.25
+
+FORWARD_PURCHASE = """\
+let response := fetch(inputs.url, {
+    'method': 'POST',
+    'body': {
+        'uuid': event.uuid,
+        'amount': event.properties.amount,
+        'email': person.properties.email
+    }
+})
+if (response.status >= 400) {
+    throw Error(f'the destination answered {response.status}')
+}
+"""
+
+METRICS = [
+    {
+        "kind": "ExperimentMetric",
+        "metric_type": "funnel",
+        "name": "Purchase rate",
+        "goal": "increase",
+        "series": [{"kind": "EventsNode", "event": PURCHASE}],
+    },
+    {
+        "kind": "ExperimentMetric",
+        "metric_type": "mean",
+        "name": "Revenue per user",
+        "goal": "increase",
+        "source": {"kind": "EventsNode", "event": PURCHASE, "math": "sum", "math_property": "amount"},
+    },
+]
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the text is one line for the person at the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    users: int = 20_000
+    host: str = "127.0.0.1"
+    port: int = 8000
+    data: Path | None = None  # None: a temporary directory that is removed at the end
+    seed: int = 2
+    threads: int = 4
+    exit: bool = False  # stop after the results instead of serving on
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the demo found, compared with what it knows to be true."""
+
+    intervals: list[Estimate]
+    events_expected: int
+    events_counted: int
+    deliveries_expected: int
+    deliveries_received: int
+    duplicates: int
+
+    @property
+    def holds(self) -> bool:
+        return (
+            bool(self.intervals)
+            and all(estimate.covers_truth for estimate in self.intervals)
+            and self.events_counted == self.events_expected
+            and self.deliveries_received == self.deliveries_expected
+        )
+
+
+def run_demo(options: DemoOptions, console: Console) -> bool:
+    """Run the demo; whether everything that was expected happened. Raises `DemoError`.
+
+    Without ``options.exit`` the server goes on serving until it is interrupted.
+    """
+    with _directory(options.data) as data, Receiver() as receiver:
+        server = ChildServer(
+            data=data,
+            host=options.host,
+            port=options.port,
+            environment={
+                "HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.1/32",  # the receiver is on this machine
+                "HOGLAB_RESULTS_REFRESH_S": "1",
+                "HOGLAB_ACCESS_LOG": "false",
+            },
+        )
+        try:
+            console.print(f"Starting a server on [bold]{server.url}[/bold] with the data directory {data}")
+            server.start()
+            verdict = _run_story(options, server, receiver, console)
+            if not options.exit:
+                _serve_on(server, console)
+        except ServerError as error:
+            raise DemoError(str(error)) from error
+        except httpx.HTTPError as error:
+            raise DemoError(
+                f"{error} ({server.last_line()})" if not server.alive() else str(error)
+            ) from error
+        finally:
+            server.stop()
+    return verdict.holds
+
+
+@contextmanager
+def _directory(chosen: Path | None) -> Iterator[Path]:
+    if chosen is None:
+        with tempfile.TemporaryDirectory(prefix="hoglab-demo-") as temporary:
+            yield Path(temporary)
+        return
+    if chosen.is_dir() and any(chosen.iterdir()):
+        raise DemoError(
+            f"{chosen} is not empty: the demo needs a new directory, so that its numbers are its own"
+        )
+    yield chosen
+
+
+def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, console: Console) -> Verdict:
+    truth = Truth()
+    api = Api(server.url, server.api_key)
+    function = api.create_hog_function(
+        {
+            "type": "destination",
+            "name": "Purchases to the demo's receiver",
+            "enabled": True,
+            "hog": FORWARD_PURCHASE,
+            "inputs_schema": [{"key": "url", "type": "string", "label": "URL", "required": True}],
+            "inputs": {"url": {"value": receiver.url}},
+            "filters": {"events": [{"id": PURCHASE, "name": PURCHASE, "type": "events", "order": 0}]},
+        }
+    )
+    experiment = api.create_experiment(
+        {
+            "name": "Demo: new checkout",
+            "feature_flag_key": FLAG_KEY,
+            "start_date": datetime.now(UTC).isoformat(),
+            "metrics": METRICS,
+        }
+    )
+    console.print(
+        f"Created experiment {experiment['id']} on the flag [bold]{FLAG_KEY}[/bold] "
+        f"and the destination {function['id']}.\n"
+        "The truth, which the server does not know: "
+        f"{truth.baseline_rate:.0%} of [bold]{BASELINE}[/bold] buy, "
+        f"[bold]{TREATMENT}[/bold] buys {truth.relative_lift:+.0%} more often.\n"
+    )
+    progress = Progress(
+        TextColumn("{task.description:<34}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    with progress:
+        users_bar = progress.add_task("Users, through the PostHog SDK", total=options.users)
+        sent = send_users(
+            population(options.users, options.seed),
+            truth,
+            url=server.url,
+            project_token=server.project_token,
+            threads=options.threads,
+            on_user=lambda: progress.advance(users_bar),
+        )
+        _await_deliveries(receiver, sent, server, progress)
+        results = _await_results(api, experiment, sent, server, progress)
+
+    intervals = [
+        estimate for name, result in results for estimate in estimates(name, result, truth.relative_lift)
+    ]
+    delivered = receiver.delivered()
+    verdict = Verdict(
+        intervals=intervals,
+        events_expected=sum(sent.variants.values()),
+        events_counted=_exposed(results[0][1]),
+        deliveries_expected=len(sent.purchases),
+        deliveries_received=len(delivered.keys() & sent.purchases.keys()),
+        duplicates=delivered.total() - len(delivered),
+    )
+    _print_verdict(verdict, results, sent, console)
+    _print_next_steps(server, experiment, function, console)
+    api.close()
+    return verdict
+
+
+def _await_deliveries(receiver: Receiver, sent: Sent, server: ChildServer, progress: Progress) -> None:
+    bar = progress.add_task("Purchases delivered", total=len(sent.purchases))
+    _poll(
+        lambda: len(receiver.delivered().keys() & sent.purchases.keys()),
+        len(sent.purchases),
+        bar,
+        server,
+        progress,
+    )
+
+
+def _await_results(
+    api: Api, experiment: dict[str, Any], sent: Sent, server: ChildServer, progress: Progress
+) -> list[tuple[str, dict[str, Any]]]:
+    bar = progress.add_task("Users counted in the experiment", total=sum(sent.variants.values()))
+    latest: list[tuple[str, dict[str, Any]]] = []
+
+    def counted() -> int:
+        found = []
+        for metric in experiment["metrics"]:
+            points = [
+                p for p in api.timeseries(experiment["id"], metric)["timeseries"].values() if p is not None
+            ]
+            if not points:
+                return 0
+            found.append((metric["name"], points[-1]))
+        latest[:] = found
+        return min(_exposed(result) for _, result in found)
+
+    _poll(counted, sum(sent.variants.values()), bar, server, progress)
+    if not latest:
+        raise DemoError("the server computed no results in time")
+    return latest
+
+
+def _poll(count: Callable[[], int], goal: int, bar: TaskID, server: ChildServer, progress: Progress) -> None:
+    """Show ``count`` until it reaches ``goal``, or until nothing has moved for the settling time."""
+    best, deadline = -1, time.monotonic() + SETTLE_TIMEOUT_S
+    while best < goal and time.monotonic() < deadline:
+        if not server.alive():
+            raise DemoError(f"the server ended: {server.last_line()}")
+        now = count()
+        if now > best:
+            best, deadline = now, time.monotonic() + SETTLE_TIMEOUT_S
+        progress.update(bar, completed=now)
+        if best < goal:
+            time.sleep(POLL_INTERVAL_S)
+
+
+def _exposed(result: dict[str, Any]) -> int:
+    rows = [result["baseline"], *result["variant_results"]]
+    return sum(row["number_of_samples"] for row in rows)
+
+
+def _print_verdict(
+    verdict: Verdict, results: list[tuple[str, dict[str, Any]]], sent: Sent, console: Console
+) -> None:
+    console.print()
+    console.print(results_table(results))
+    console.print()
+    console.print(interval_plot(verdict.intervals))
+    console.print()
+    split = ", ".join(f"{count:,} saw {variant}" for variant, count in sorted(sent.variants.items()))
+    inside = all(estimate.covers_truth for estimate in verdict.intervals)
+    for good, text in (
+        (
+            verdict.events_counted == verdict.events_expected,
+            f"{verdict.events_counted:,} of {verdict.events_expected:,} users counted ({split})",
+        ),
+        (
+            bool(verdict.intervals) and inside,
+            f"the true lift of {verdict.intervals[0].truth:+.0%} is "
+            f"{'inside every interval' if inside else 'outside an interval'}"
+            if verdict.intervals
+            else "no interval was reported",
+        ),
+        (
+            verdict.deliveries_received == verdict.deliveries_expected,
+            f"{verdict.deliveries_received:,} of {verdict.deliveries_expected:,} purchases delivered"
+            + (f" ({verdict.duplicates} more than once)" if verdict.duplicates else ", each once"),
+        ),
+    ):
+        console.print(("[green]✓[/green] " if good else "[red]✗[/red] ") + text)
+
+
+def _print_next_steps(
+    server: ChildServer, experiment: dict[str, Any], function: dict[str, Any], console: Console
+) -> None:
+    console.print(
+        f"""
+Look around:
+  export HOGLAB_URL={server.url} HOGLAB_KEY={server.api_key}
+  curl -H "Authorization: Bearer $HOGLAB_KEY" $HOGLAB_URL/api/projects/1/experiments/{experiment["id"]}/
+  curl -H "Authorization: Bearer $HOGLAB_KEY" $HOGLAB_URL/api/projects/1/hog_functions/{function["id"]}/logs/
+  SDKs: project token {server.project_token}, host {server.url}""",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _serve_on(server: ChildServer, console: Console) -> None:
+    console.print(f"\nStill serving on [bold]{server.url}[/bold]. Press Ctrl-C to stop.")
+    try:
+        status = server.wait()
+    except KeyboardInterrupt:
+        console.print("Stopping.")
+        return
+    raise DemoError(f"the server ended with status {status}: {server.last_line()}")

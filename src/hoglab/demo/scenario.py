@@ -1,0 +1,63 @@
+"""What the simulated users do, and the truth that the experiment has to find.
+
+A user's behaviour depends only on the seed, the user's id and the variant that the server gave it, so that
+two runs of the demo have the same outcome however the requests interleave.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+FLAG_KEY = "demo-checkout"
+BASELINE = "control"
+TREATMENT = "test"
+PURCHASE = "purchase"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """The data-generating process: purchase probability of the baseline and the relative lift of the test."""
+
+    baseline_rate: float = 0.10
+    relative_lift: float = 0.20
+    mean_amount: float = 40.0
+
+    def purchase_rate(self, variant: str) -> float:
+        return self.baseline_rate * (1 + self.relative_lift if variant == TREATMENT else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedUser:
+    distinct_id: str
+    plan: str
+    _seed: str
+
+    @property
+    def person_properties(self) -> dict[str, Any]:
+        return {"email": f"{self.distinct_id}@example.com", "plan": self.plan}
+
+    def purchase(self, variant: str, truth: Truth) -> Purchase | None:
+        """Whether this user buys when shown ``variant``, and for how much.
+
+        The amount is drawn before the decision: it does not depend on the variant, so the true lift of
+        revenue per user equals the true lift of the purchase rate.
+        """
+        dice = random.Random(self._seed)  # noqa: S311 - a simulation, not a secret
+        amount = round(dice.gammavariate(4.0, truth.mean_amount / 4.0), 2)
+        return Purchase(amount) if dice.random() < truth.purchase_rate(variant) else None
+
+
+def population(size: int, seed: int) -> Iterator[SimulatedUser]:
+    """``size`` users with ids ``user-1`` … that are the same for the same seed."""
+    for number in range(1, size + 1):
+        distinct_id = f"user-{number}"
+        plan = "pro" if random.Random(f"{seed}:plan:{distinct_id}").random() < 0.3 else "free"  # noqa: S311
+        yield SimulatedUser(distinct_id, plan, f"{seed}:behaviour:{distinct_id}")

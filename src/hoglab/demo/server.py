@@ -1,0 +1,90 @@
+"""``hoglab serve`` as a child process: the demo uses the server exactly as an operator does."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+
+
+class ServerError(Exception):
+    """The server did not start; the text is what it printed, in one line."""
+
+
+class ChildServer:
+    """A server with known credentials, listening on ``url`` once `start` has returned."""
+
+    def __init__(self, *, data: Path, host: str, port: int, environment: dict[str, str]) -> None:
+        self.url = f"http://{host}:{port}"
+        self.api_key = "phx_" + secrets.token_hex(24)
+        self.project_token = "phc_" + secrets.token_hex(20)
+        self.data = data
+        self._command = [
+            *(sys.executable, "-m", "hoglab", "serve"),
+            *("--data", str(data), "--host", host, "--port", str(port)),
+        ]
+        self._environment = {
+            **os.environ,
+            "HOGLAB_BOOTSTRAP_API_KEY": self.api_key,
+            "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": self.project_token,
+            **environment,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready. Raises `ServerError`."""
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            self._command,
+            env=self._environment,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the demo, which then stops its server in order
+        )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise ServerError(self.last_line() or "the server ended without a word")
+            try:
+                if httpx.get(f"{self.url}/_readiness", timeout=1.0).status_code == httpx.codes.OK:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        self.stop()
+        raise ServerError(f"the server was not ready after {START_TIMEOUT_S:.0f} s: {self.last_line()}")
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ask the server to end (SIGTERM) and wait for it."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def wait(self) -> int:
+        """Block until the server ends by itself; its exit status."""
+        return self._process.wait() if self._process is not None else 0
+
+    def last_line(self) -> str:
+        """The last line that the server printed."""
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""

@@ -1,0 +1,91 @@
+"""What an operator can set: environment variables ``HOGLAB_*``, overridden by command-line options.
+
+Rooms never read this module: they are given what they need by `hoglab.app`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+MIB = 1024 * 1024
+
+
+class SettingsError(Exception):
+    """A setting has a value that cannot be used; the text is one line for the operator."""
+
+
+class Settings(BaseSettings):
+    """All settings of one server. Every one can be given as ``HOGLAB_<NAME>``."""
+
+    model_config = SettingsConfigDict(env_prefix="HOGLAB_", extra="ignore", frozen=True)
+
+    data: Path = Field(Path("hoglab-data"), description="Directory that holds everything.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    site_url: str | None = Field(
+        None, description="Address under which people reach this server; default http://HOST:PORT."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+    access_log: bool = Field(True, description="Log one line for each API request.")
+
+    bootstrap_api_key: str | None = Field(
+        None, description="Personal API key (phx_…) made at first start instead of a random one."
+    )
+    bootstrap_project_token: str | None = Field(
+        None, description="Project token (phc_…) made at first start instead of a random one."
+    )
+    secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Fernet keys for secrets at rest, newest first, comma-separated; "
+        "default: a key file in the data directory.",
+    )
+
+    fetch_allow_cidrs: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Internal networks that hog functions may reach, comma-separated (10.0.0.0/8,…)."
+    )
+    fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Internal host names that hog functions may reach, comma-separated."
+    )
+    rate_limit_enabled: bool = Field(False, description="Throttle the API (480 a minute, 4800 an hour).")
+
+    max_request_bytes: int = Field(20 * MIB, ge=1024, description="Largest request body, decompressed.")
+    event_log_max_bytes: int = Field(
+        2048 * MIB, ge=MIB, description="Events that may wait for ingestion before capture answers 503."
+    )
+    min_free_disk_bytes: int = Field(
+        200 * MIB, ge=0, description="Capture answers 503 when the disk has less free space than this."
+    )
+    event_store_memory: str = Field(
+        "1GB",
+        pattern=r"^\d+(\.\d+)?\s?(KB|MB|GB|KiB|MiB|GiB)$",
+        description="Memory for queries.",
+    )
+    query_timeout_s: float = Field(60.0, gt=0, description="Longest time of one analysis query.")
+    results_refresh_s: float = Field(
+        60.0, ge=0, description="A running experiment's newest point is computed anew when older than this."
+    )
+
+    @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
+    @classmethod
+    def _split_on_commas(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+
+def load(**overrides: Any) -> Settings:
+    """Settings from the environment, with the given values (those that are not None) on top.
+
+    Raises `SettingsError` with one line that names the variable and what is wrong with it.
+    """
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "HOGLAB_" + "_".join(str(part) for part in first["loc"][:1]).upper()
+        raise SettingsError(f"{name}: {first['msg']}") from error
