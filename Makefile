@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 PORT   ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench docs format lock clean
+.PHONY: help setup run test lint bench bench-smoke docs format lock clean
 
 help: ## Show this help
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/.run-ready: requirements/run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hoglab needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -41,6 +41,9 @@ format: setup ## Rewrite the sources in the house style
 
 bench: setup ## Run every benchmark; each prints ratios against a reference of the same run
 	$(BIN)/python -m benchmarks
+
+bench-smoke: setup ## Run every benchmark shortly, to see that it runs
+	$(BIN)/python -m benchmarks --smoke
 
 lock: ## Pin the dependencies anew from pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
