@@ -6,10 +6,12 @@ an invocation is claimed under a lock token, and every later change must present
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
 FinalStatus = Literal["completed", "failed", "cancelled"]
 

@@ -13,5 +13,6 @@ _NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
-metadata = MetaData(naming_convention=_NAMING)
-queue_metadata = MetaData(naming_convention=_NAMING)
+# ``migrations`` names the folder in storage/database/migrations that builds the schema.
+metadata = MetaData(naming_convention=_NAMING, info={"migrations": "main"})
+queue_metadata = MetaData(naming_convention=_NAMING, info={"migrations": "queue"})

@@ -1,0 +1,106 @@
+"""Notes of what changed, so that caches know when to forget.
+
+Each (topic, project) has a version that grows with every change. The versions live in the
+``change_version`` table, written in the transaction of the change itself, and are mirrored in memory,
+where looking one up costs a dictionary access.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+import structlog
+from sqlalchemy import Connection, insert, select, update
+
+from hoglab.storage.database.tables.activity import change_version
+
+Topic = Literal[
+    "project", "keys", "flags", "experiments", "functions", "actions", "cohorts", "people", "group_types"
+]
+TOPICS: frozenset[str] = frozenset(get_args(Topic))
+
+Listener = Callable[[int], object]
+
+_log = structlog.get_logger(__name__)
+
+
+class ChangeFeed:
+    """The versions in memory and the listeners of this process."""
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[str, int], int] = {}
+        self._listeners: dict[str, tuple[Listener, ...]] = {}
+        self._lock = threading.Lock()
+
+    def version(self, topic: Topic, project_id: int) -> int:
+        """How often this topic of this project was changed; 0 for never. Cheap enough for every request.
+
+        A cache that reads the version first and its data afterwards never holds old data under a new
+        version, because versions are raised only after the change is committed.
+        """
+        return self._versions.get((topic, project_id), 0)
+
+    def subscribe(self, topic: Topic, listener: Listener) -> Callable[[], None]:
+        """Call ``listener(project_id)`` after each committed change of a topic; returns how to stop that.
+
+        Listeners run in the thread of the writer, before its `Database.write` block returns, and outside
+        the transaction. An exception in one is logged and reaches nobody else.
+        """
+        check_topic(topic)
+        with self._lock:
+            self._listeners[topic] = (*self._listeners.get(topic, ()), listener)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                left = list(self._listeners.get(topic, ()))
+                if listener in left:
+                    left.remove(listener)
+                self._listeners[topic] = tuple(left)
+
+        return unsubscribe
+
+    def refresh(self, connection: Connection) -> int:
+        """Take over versions that another process wrote, and notify of them; returns how many there were."""
+        rows = connection.execute(
+            select(change_version.c.topic, change_version.c.project_id, change_version.c.version)
+        )
+        return self.publish((topic, project_id, version) for topic, project_id, version in rows)
+
+    def publish(self, committed: Iterable[tuple[str, int, int]]) -> int:
+        """Take over (topic, project, version) triples that are committed, and notify of the new ones."""
+        fresh = []
+        with self._lock:
+            for topic, project_id, version in committed:
+                if self._versions.get((topic, project_id), 0) < version:
+                    self._versions[topic, project_id] = version
+                    fresh.append((topic, project_id))
+        for topic, project_id in fresh:
+            for listener in self._listeners.get(topic, ()):
+                try:
+                    listener(project_id)
+                except Exception:
+                    _log.exception("change_listener_failed", topic=topic, project_id=project_id)
+        return len(fresh)
+
+
+def check_topic(topic: str) -> None:
+    """Raises `ValueError` for a topic that does not exist, which is always a slip of the pen."""
+    if topic not in TOPICS:
+        raise ValueError(f"unknown topic {topic!r}: one of {', '.join(sorted(TOPICS))}")
+
+
+def bump(connection: Connection, topic: str, project_id: int) -> tuple[str, int, int]:
+    """Raise a version inside the transaction of ``connection``; returns what to publish after the commit."""
+    row = change_version.c
+    version = connection.scalar(
+        update(change_version)
+        .where(row.topic == topic, row.project_id == project_id)
+        .values(version=row.version + 1)
+        .returning(row.version)
+    )
+    if version is None:
+        version = 1
+        connection.execute(insert(change_version).values(topic=topic, project_id=project_id, version=version))
+    return topic, project_id, int(version)

@@ -1,0 +1,160 @@
+"""The metadata database: snapshots to read from, one transaction at a time to write with."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError
+
+from hoglab.storage.database import tables
+from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
+from hoglab.storage.database.errors import (
+    DatabaseBusyError,
+    NestedWriteError,
+    UnsupportedDatabaseError,
+    explain,
+)
+from hoglab.storage.database.migrations import migrate
+from hoglab.storage.database.sqlite import SqliteConnections
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, CursorResult, Executable, MetaData
+
+WRITE_TIMEOUT_S = 30.0
+"""How long a writer waits for its turn in this process before `DatabaseBusyError`."""
+
+
+class Transaction:
+    """An open write transaction: everything done through it is committed together, or not at all."""
+
+    def __init__(self, connection: Connection, *, feed: bool) -> None:
+        self.connection = connection
+        self._feed = feed
+        self._changed: dict[tuple[str, int], None] = {}
+
+    def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
+        """The same as ``connection.execute``."""
+        return self.connection.execute(statement, parameters)
+
+    def changed(self, topic: Topic, project_id: int) -> None:
+        """Raise the version of a topic in this transaction and tell its listeners after the commit."""
+        if not self._feed:
+            raise ValueError("this database keeps no change versions")
+        check_topic(topic)
+        self._changed[topic, project_id] = None
+
+    def bump_versions(self) -> list[tuple[str, int, int]]:
+        """Write the raised versions; what it returns is to be published after the commit."""
+        return [bump(self.connection, topic, project_id) for topic, project_id in self._changed]
+
+
+class Database:
+    """One database for the whole process, used from any thread.
+
+    Readers never wait for the writer: each `read` block sees the state of the last commit before its
+    first statement. Writers take turns.
+    """
+
+    def __init__(self, connections: SqliteConnections, metadata: MetaData) -> None:
+        self._connections = connections
+        self._feed = tables.change_version.name in metadata.tables
+        self._write_lock = threading.Lock()
+        self._writer: int | None = None  # ident of the thread that is writing
+        self.changes = ChangeFeed()
+        if self._feed:
+            self.refresh_changes()
+
+    @classmethod
+    def open(cls, url_or_path: str | Path, metadata: MetaData = tables.metadata) -> Database:
+        """Open (creating it when it is missing) and bring the schema up to date.
+
+        ``url_or_path`` is a file, or an address such as ``sqlite:///hoglab.db``. ``metadata`` says which
+        of our schemas it holds. Raises `SchemaTooNewError`, `DatabaseUnreadableError`,
+        `DatabaseBusyError` and, for an address of another engine, `UnsupportedDatabaseError`.
+        """
+        connections = SqliteConnections(_sqlite_path(url_or_path))
+        try:
+            with _explained(connections.name):
+                migrate(connections, metadata)
+                return cls(connections, metadata)
+        except BaseException:
+            connections.dispose()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees one unchanging state for the whole block and refuses to write."""
+        with _explained(self._connections.name), self._connections.read() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, *, durable: bool = False) -> Iterator[Transaction]:
+        """A transaction: committed at the end of the block, rolled back when the block raises.
+
+        ``durable`` makes the commit wait for the disk, so that it survives a power cut too and not only
+        the end of the process. Raises `DatabaseBusyError`, `DatabaseFullError`, and `NestedWriteError`
+        when this thread is inside a write block already.
+        """
+        with _explained(self._connections.name):
+            with self._turn(), self._connections.write(durable=durable) as connection:
+                transaction = Transaction(connection, feed=self._feed)
+                yield transaction
+                bumped = transaction.bump_versions()
+            self.changes.publish(bumped)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        me = threading.get_ident()
+        if self._writer == me:
+            raise NestedWriteError("this thread is writing already: hand its transaction to the inner code")
+        if not self._write_lock.acquire(timeout=WRITE_TIMEOUT_S):
+            raise DatabaseBusyError(
+                f"{self._connections.name} was kept locked by another thread for {WRITE_TIMEOUT_S:g} s"
+            )
+        self._writer = me
+        try:
+            yield
+        finally:
+            self._writer = None
+            self._write_lock.release()
+
+    def refresh_changes(self) -> int:
+        """Learn of changes that other processes made, and notify of them; returns how many there were.
+
+        Cheap; meant to be called about once a second where more than one process may write.
+        """
+        with self.read() as connection:
+            return self.changes.refresh(connection)
+
+    def dispose(self) -> None:
+        """Close every connection. A database is not used afterwards."""
+        self._connections.dispose()
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn engine errors that concern the database as a whole into our own."""
+    try:
+        yield
+    except DBAPIError as error:
+        known = explain(error, name)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _sqlite_path(url_or_path: str | Path) -> Path:
+    text = str(url_or_path)
+    scheme, separator, rest = text.partition(":///")
+    if separator and scheme == "sqlite":
+        return Path(rest)
+    if "://" in text:
+        raise UnsupportedDatabaseError(
+            f"{text.split(':', maxsplit=1)[0]} databases are not supported by this version"
+        )
+    return Path(text)

@@ -1,0 +1,101 @@
+"""Bring a database's schema to the newest revision when it is opened.
+
+Each schema has a folder of Alembic revisions here, named by ``MetaData.info["migrations"]``. Revisions are
+numbered by hand, in one line without branches; `HEADS` names the newest one, so that a database that is
+up to date is recognised without importing Alembic.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy import Connection, MetaData, inspect
+
+from hoglab.storage.database.errors import SchemaTooNewError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from alembic.config import Config
+
+HEADS = {"main": "0001", "queue": "0001"}
+"""The newest revision of each schema."""
+
+VERSION_TABLE = "alembic_version"
+
+
+class Migratable(Protocol):
+    """What a migration needs of a database."""
+
+    name: str
+
+    def read(self) -> AbstractContextManager[Connection]: ...
+
+    def migrate(self) -> AbstractContextManager[Connection]:
+        """A write transaction that keeps every other writer out, in this process and in others."""
+        ...
+
+
+def migrate(database: Migratable, metadata: MetaData) -> bool:
+    """Run the revisions that the database lacks, all in one transaction; whether there were any.
+
+    Two processes may start at once: the second one waits for the first and finds nothing to do. Raises
+    `SchemaTooNewError` when the stored revision is not one of ours.
+    """
+    schema = metadata.info["migrations"]
+    with database.read() as connection:
+        if current_revision(connection) == HEADS[schema]:
+            return False
+    with database.migrate() as connection:
+        stored = current_revision(connection)
+        if stored == HEADS[schema]:
+            return False
+        from alembic import command
+        from alembic.script import ScriptDirectory
+        from alembic.script.revision import RevisionError
+        from alembic.util import CommandError
+
+        config = alembic_config(metadata, connection)
+        try:
+            ScriptDirectory.from_config(config).get_revision(stored or "base")
+        except (CommandError, RevisionError) as error:
+            raise SchemaTooNewError(database.name, stored or "") from error
+        command.upgrade(config, "head")
+    return True
+
+
+def current_revision(connection: Connection) -> str | None:
+    """The revision that the database has; None when it is empty."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    row = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").first()  # noqa: S608
+    return None if row is None else str(row[0])
+
+
+def alembic_config(metadata: MetaData, connection: Connection) -> Config:
+    """The Alembic configuration of a schema, bound to a connection inside a transaction."""
+    from alembic.config import Config
+
+    folder = Path(__file__).parent
+    config = Config()
+    # Alembic reads option values with %-interpolation.
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("version_locations", str(folder / metadata.info["migrations"]).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("file_template", "revision_%%(rev)s")
+    config.attributes["connection"] = connection
+    config.attributes["metadata"] = metadata
+    return config
+
+
+def write_revision(metadata: MetaData, connection: Connection, revision: str, message: str) -> Path:
+    """For developers: compare a database with the tables and write the revision that makes them equal."""
+    from alembic import command
+
+    script = command.revision(
+        alembic_config(metadata, connection), message=message, autogenerate=True, rev_id=revision
+    )
+    if script is None or isinstance(script, list):
+        raise RuntimeError("nothing was written")
+    return Path(script.path)

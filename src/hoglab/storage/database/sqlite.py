@@ -1,0 +1,119 @@
+"""Connections to a SQLite file: a pool of readers and one writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool
+
+from hoglab.storage.database.errors import DatabaseUnreadableError, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a statement waits for a lock that another process holds."""
+
+MMAP_BYTES = 256 * 1024 * 1024
+"""How much of the file is read through a memory map instead of ``read`` calls."""
+
+WAL_KEPT_BYTES = 64 * 1024 * 1024
+"""A write-ahead log that grew beyond this is cut back to it after a checkpoint."""
+
+IDLE_READERS = 8
+MAX_READERS = 72
+"""Read connections kept open, and open at most (more than the threads of a server, so that none waits)."""
+
+
+def connect(path: Path, *, read_only: bool = False, durable: bool = True) -> sqlite3.Connection:
+    """A plain connection with the settings that every connection of ours has.
+
+    It may be used by any thread, by one at a time, and begins no transactions of its own accord.
+    ``durable`` makes each commit wait for the disk (``synchronous=FULL``); without it the latest commits
+    can be lost when the power fails, though never when the process does. ``read_only`` refuses writes.
+    Raises `DatabaseUnreadableError`.
+    """
+    try:
+        connection = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            connection.execute(f"PRAGMA mmap_size={MMAP_BYTES}")
+            connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
+            connection.execute("PRAGMA foreign_keys=ON")
+            connection.execute("PRAGMA temp_store=MEMORY")
+            if read_only:
+                connection.execute("PRAGMA query_only=ON")
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise explain(error, str(path)) or DatabaseUnreadableError(f"{path}: {error}") from error
+    return connection
+
+
+class SqliteConnections:
+    """Readers work in parallel on a stable snapshot each; the caller admits one writer at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._path = path
+        self._readers = self._engine(read_only=True, begin="BEGIN", idle=IDLE_READERS, most=MAX_READERS)
+        self._writer = self._engine(read_only=False, begin="BEGIN IMMEDIATE", idle=1, most=1)
+        self._durable = False
+
+    def _engine(self, *, read_only: bool, begin: str, idle: int, most: int) -> Engine:
+        engine = create_engine(
+            f"sqlite:///{self._path}",
+            creator=lambda: connect(self._path, read_only=read_only, durable=False),
+            poolclass=QueuePool,
+            pool_size=idle,
+            max_overflow=most - idle,
+        )
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        return engine
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._readers.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, *, durable: bool) -> Iterator[Connection]:
+        with self._writer.connect() as connection:
+            self._set_durable(connection, durable)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def migrate(self) -> Iterator[Connection]:
+        """A write transaction that may rebuild tables: foreign keys are checked only at its end."""
+        with self._writer.connect() as connection:
+            raw = connection.connection
+            raw.execute("PRAGMA foreign_keys=OFF")
+            try:
+                with connection.begin():
+                    yield connection
+                    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+                    if broken is not None:
+                        raise DatabaseUnreadableError(
+                            f"{self.name} refers to rows that do not exist: {tuple(broken)}"
+                        )
+            finally:
+                raw.execute("PRAGMA foreign_keys=ON")
+
+    def _set_durable(self, connection: Connection, durable: bool) -> None:
+        """Commit with or without waiting for the disk; SQLite takes this only between transactions."""
+        if durable != self._durable:
+            connection.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+
+    def dispose(self) -> None:
+        self._readers.dispose()
+        self._writer.dispose()

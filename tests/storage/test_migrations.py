@@ -1,0 +1,132 @@
+"""Migrations: what they build is what the tables in the code say, and no file of the future is touched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import MetaData, inspect
+
+from hoglab.storage.database import Database, SchemaTooNewError, tables
+from hoglab.storage.database.migrations import HEADS, alembic_config, migrate, write_revision
+from hoglab.storage.database.sqlite import SqliteConnections
+
+SCHEMAS = [tables.metadata, tables.queue_metadata]
+
+
+def schema_name(metadata: MetaData) -> str:
+    return str(metadata.info["migrations"])
+
+
+@pytest.mark.parametrize("metadata", SCHEMAS, ids=schema_name)
+class TestSchemas:
+    def test_the_migrated_schema_is_the_schema_of_the_tables(
+        self, metadata: MetaData, tmp_path: Path
+    ) -> None:
+        migrated, direct = SqliteConnections(tmp_path / "a.db"), SqliteConnections(tmp_path / "b.db")
+        assert migrate(migrated, metadata)
+        with migrated.read() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            assert compare_metadata(context, metadata) == []
+        # Alembic does not compare everything (defaults, conditions of indexes); SQLite's own text has it all.
+        with direct.write(durable=False) as connection:
+            metadata.create_all(connection)
+        assert _definitions(migrated) == _definitions(direct)
+        migrated.dispose()
+        direct.dispose()
+
+    def test_head_is_the_newest_revision(self, metadata: MetaData, tmp_path: Path) -> None:
+        connections = SqliteConnections(tmp_path / "a.db")
+        with connections.write(durable=False) as connection:
+            script = ScriptDirectory.from_config(alembic_config(metadata, connection))
+            assert script.get_heads() == [HEADS[schema_name(metadata)]]
+        connections.dispose()
+
+    def test_a_second_start_has_nothing_to_do(self, metadata: MetaData, tmp_path: Path) -> None:
+        connections = SqliteConnections(tmp_path / "a.db")
+        assert migrate(connections, metadata)
+        assert not migrate(connections, metadata)
+        connections.dispose()
+
+    def test_a_newer_schema_is_refused_and_left_alone(self, metadata: MetaData, tmp_path: Path) -> None:
+        Database.open(tmp_path / "a.db", metadata).dispose()
+        connections = SqliteConnections(tmp_path / "a.db")
+        with connections.write(durable=False) as connection:
+            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        before = _definitions(connections)
+        with pytest.raises(SchemaTooNewError, match="9999, which is newer than this program knows") as caught:
+            Database.open(tmp_path / "a.db", metadata)
+        assert "\n" not in str(caught.value)
+        assert caught.value.revision == "9999"
+        assert _definitions(connections) == before
+        connections.dispose()
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+    connections = SqliteConnections(tmp_path / "a.db")
+    with connections.write(durable=False) as connection:
+        connection.exec_driver_sql("CREATE TABLE membership (note TEXT)")  # in the way of the first revision
+    with pytest.raises(Exception, match="already exists"):
+        migrate(connections, tables.metadata)
+    with connections.read() as connection:
+        assert inspect(connection).get_table_names() == ["membership"]
+    connections.dispose()
+
+
+def test_a_revision_can_be_written_from_the_difference(tmp_path: Path) -> None:
+    """Developers' tool: with an up-to-date database there is no difference, so its body is empty."""
+    connections = SqliteConnections(tmp_path / "a.db")
+    migrate(connections, tables.metadata)
+    with connections.migrate() as connection:
+        path = write_revision(tables.metadata, connection, "0999", "Change nothing")
+        try:
+            text = path.read_text()
+        finally:
+            path.unlink()
+    connections.dispose()
+    assert '"""Change nothing"""' in text
+    assert f"down_revision = '{HEADS['main']}'" in text
+    assert text.rstrip().endswith("pass\n    # ### end Alembic commands ###") or text.rstrip().endswith(
+        "pass"
+    )
+
+
+def test_opening_an_up_to_date_database_does_not_import_alembic(tmp_path: Path) -> None:
+    Database.open(tmp_path / "a.db").dispose()
+    program = (
+        "import sys; from hoglab.storage.database import Database; "
+        "Database.open(sys.argv[1]).dispose(); sys.exit('alembic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.db")], check=False)
+    assert done.returncode == 0
+
+
+def _definitions(connections: SqliteConnections) -> dict[str, str]:
+    """Every CREATE statement as SQLite keeps it, without differences that mean nothing."""
+    with connections.read() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name != 'alembic_version'"
+        ).all()
+    return {name: _normal(sql) for name, sql in rows}
+
+
+def _normal(sql: str) -> str:
+    head, _, body = " ".join(sql.split()).partition("(")
+    parts = sorted(part.strip() for part in _split(body.rpartition(")")[0]))
+    return f"{head.strip()} ({', '.join(parts)}) {body.rpartition(')')[2].strip()}"
+
+
+def _split(body: str) -> list[str]:
+    """Split at commas outside parentheses: constraints may come in any order."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(body):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append(body[start:position])
+            start = position + 1
+    return [*parts, body[start:]]
