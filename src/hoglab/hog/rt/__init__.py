@@ -1,0 +1,1 @@
+"""What compiled Hog programs need while they run."""

@@ -1,0 +1,162 @@
+"""Instants, calendar days and time zones: reading, breaking up, putting together, printing.
+
+Instants are Unix seconds as a number with at most millisecond meaning.  Everything works for the years 1 to
+9999; instants outside have no calendar and raise `OverflowError` here.  spec: hog-language 8.9, 10.6.
+"""
+
+import datetime as dt
+import re
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.values import HogDate, HogDateTime
+
+UTC: Final = dt.UTC
+_EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
+_DAY_S: Final = 86_400
+_FIRST: Final = -62_135_596_800  # 0001-01-01T00:00:00Z
+_LAST: Final = 253_402_300_799.999  # 9999-12-31T23:59:59.999Z
+
+_DATE_LIKE = re.compile(
+    r"\s*([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
+    r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?\s*"
+)
+_FIXED_ZONE = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
+_MAX_DATE_TEXT: Final = 64
+
+
+def in_range(seconds: float) -> bool:
+    """Whether an instant has a calendar date here (years 1 to 9999; false for NaN)."""
+    return _FIRST <= seconds <= _LAST
+
+
+@lru_cache(maxsize=256)
+def time_zone(name: str) -> dt.tzinfo:
+    """The zone of an IANA name (any letter case), `UTC`, or a fixed offset such as `UTC+5:30`.
+
+    Raises:
+        HogRuntimeError: no such zone.
+    """
+    if name.upper() in ("UTC", "Z", "ETC/UTC"):
+        return UTC
+    fixed = _FIXED_ZONE.fullmatch(name)
+    if fixed:
+        sign, hours, minutes = fixed.groups()
+        offset = int(hours) * 60 + int(minutes or 0)
+        if offset < 24 * 60:
+            return dt.timezone(dt.timedelta(minutes=-offset if sign == "-" else offset))
+    known = _zone_names().get(name.lower()) if len(name) <= _MAX_DATE_TEXT else None
+    if known is None:
+        raise HogRuntimeError(f"Unknown time zone: {name[:_MAX_DATE_TEXT]}")
+    return ZoneInfo(known)
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> dict[str, str]:
+    return {name.lower(): name for name in available_timezones()}
+
+
+def local_time(seconds: float, zone: str = "UTC") -> dt.datetime:
+    """The wall clock at an instant in a zone, with whole milliseconds (further digits are cut off).
+
+    Raises:
+        OverflowError: outside the years 1 to 9999.
+        HogRuntimeError: unknown zone.
+    """
+    if not in_range(seconds):
+        raise OverflowError("instant outside the years 1 to 9999")
+    whole, millis = divmod(int(round(seconds * 1000, 3)), 1000)
+    moment = dt.datetime(1970, 1, 1, tzinfo=UTC) + dt.timedelta(seconds=whole, milliseconds=millis)
+    return moment if zone == "UTC" else moment.astimezone(time_zone(zone))
+
+
+def instant(wall_clock: dt.datetime) -> int | float:
+    """The Unix time of an aware wall clock; an int when it has no milliseconds."""
+    offset = wall_clock.utcoffset()
+    whole = (wall_clock.toordinal() - _EPOCH_ORDINAL) * _DAY_S
+    whole += wall_clock.hour * 3600 + wall_clock.minute * 60 + wall_clock.second
+    if offset is not None:
+        whole -= offset.days * _DAY_S + offset.seconds
+    millis = wall_clock.microsecond // 1000
+    return (whole * 1000 + millis) / 1000 if millis else whole
+
+
+def read_instant(text: str, zone: str = "UTC") -> int | float | None:
+    """The Unix time of a text in the date-like grammar, None when it is none.
+
+    Text without an offset is read in `zone`.  spec: hog-language 10.6.
+    """
+    if len(text) > _MAX_DATE_TEXT:
+        text = text.strip()
+        if len(text) > _MAX_DATE_TEXT:
+            return None
+    found = _DATE_LIKE.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction, offset = found.groups()
+    try:
+        wall_clock = dt.datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            int((fraction or "0")[:3].ljust(3, "0")) * 1000,
+            tzinfo=_offset_zone(offset) if offset else time_zone(zone),
+        )
+        return instant(wall_clock)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _offset_zone(offset: str) -> dt.tzinfo:
+    if offset in ("Z", "z"):
+        return UTC
+    minutes = int(offset[-2:]) if len(offset) > 3 else 0
+    if minutes > 59:
+        raise ValueError("minutes of an offset")
+    delta = dt.timedelta(hours=int(offset[1:3]), minutes=minutes)
+    return dt.timezone(-delta if offset[0] == "-" else delta)
+
+
+def date_seconds(date: HogDate) -> int:
+    """The Unix time of a day's midnight in UTC."""
+    return (dt.date(date.year, date.month, date.day).toordinal() - _EPOCH_ORDINAL) * _DAY_S
+
+
+def date_of(seconds: float) -> HogDate:
+    """The UTC day of an instant.  Raises OverflowError outside the years 1 to 9999."""
+    moment = local_time(seconds)
+    return HogDate(moment.year, moment.month, moment.day)
+
+
+def date_text(date: HogDate) -> str:
+    """`2024-12-18`."""
+    return f"{date.year:04}-{date.month:02}-{date.day:02}"
+
+
+def datetime_text(moment: HogDateTime) -> str:
+    """ISO 8601 with milliseconds:
+
+    `Z` for UTC, else the offset; empty for an instant without a calendar date.
+    """
+    try:
+        wall_clock = local_time(moment.seconds, moment.zone)
+    except OverflowError:
+        return ""
+    text = wall_clock.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    if moment.zone.upper() == "UTC":
+        return text + "Z"
+    return text + offset_text(wall_clock)
+
+
+def offset_text(wall_clock: dt.datetime, separator: str = ":") -> str:
+    """The offset of an aware wall clock: `-05:00`."""
+    offset = wall_clock.utcoffset() or dt.timedelta()
+    minutes = (offset.days * _DAY_S + offset.seconds) // 60
+    hours, minutes_left = divmod(abs(minutes), 60)
+    return f"{'-' if minutes < 0 else '+'}{hours:02}{separator}{minutes_left:02}"

@@ -1,0 +1,129 @@
+"""Numbers as text and text as numbers, by JavaScript's rules.  spec: hog-language 8.3."""
+
+import re
+from typing import Final
+
+MAX_SAFE_INTEGER: Final = 2**53
+"""Largest magnitude up to which every integer is exact in an IEEE double."""
+
+NAN: Final = float("nan")
+INFINITY: Final = float("inf")
+
+# White space of JavaScript's trim(): Python's str.strip() has a different set.
+SPACE: Final = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_RADIX = re.compile(r"0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
+_INTEGER_START = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]*)|([0-9]+))")
+_INFINITIES = {"Infinity": INFINITY, "+Infinity": INFINITY, "-Infinity": -INFINITY}
+_SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
+
+
+def tidy(number: float) -> int | float:
+    """The number as an int when it is integral and within ±2^53, else as it is.
+
+    Spec: hog-language 9 (D1).
+    """
+    if number.is_integer() and -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
+        return int(number)
+    return number
+
+
+def to_double(number: int | float) -> float:
+    """The nearest double; an infinity for integers beyond its range."""
+    try:
+        return float(number)
+    except OverflowError:
+        return INFINITY if number > 0 else -INFINITY
+
+
+def format_number(number: int | float) -> str:
+    """The number as JavaScript prints it:
+
+    shortest round-trip digits, exponent from 1e21 up and below 1e-6.
+    """
+    if number.__class__ is int:
+        if -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
+            return str(number)
+        number = to_double(number)
+    if number - number != 0:
+        if number != number:
+            return "NaN"
+        return "Infinity" if number > 0 else "-Infinity"
+    text = repr(number)
+    if "e" not in text:
+        if text.endswith(".0"):
+            return "0" if number == 0 else text[:-2]
+        return text
+    return _with_javascript_exponent(text)
+
+
+def _with_javascript_exponent(text: str) -> str:
+    sign = "-" if text[0] == "-" else ""
+    mantissa, _, exponent_text = text.lstrip("-").partition("e")
+    exponent = int(exponent_text)
+    digits = mantissa.replace(".", "")
+    if -7 < exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    if 0 <= exponent < 21:
+        return sign + digits.ljust(exponent + 1, "0")
+    return f"{sign}{mantissa}e{exponent:+d}"
+
+
+def number_from_text(text: str) -> int | float:
+    """What JavaScript's Number(text) gives:
+
+    NaN unless the whole trimmed text is a number, 0 when it is empty.
+    """
+    text = text.strip(SPACE)
+    if not text:
+        return 0
+    if len(text) <= _SAFE_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return tidy(float(text))
+    if _RADIX.fullmatch(text):
+        return tidy(to_double(_radix_integer(text)))
+    return _INFINITIES.get(text, NAN)
+
+
+def _radix_integer(text: str) -> int:
+    base = {"x": 16, "b": 2, "o": 8}[text[1].lower()]
+    return int(text[2:], base)
+
+
+def integer_prefix(text: str) -> int | float | None:
+    """What JavaScript's parseInt(text) gives:
+
+    the integer that the text starts with, None when it starts with none.
+    """
+    found = _INTEGER_START.match(text.lstrip(SPACE))
+    if found is None:
+        return None
+    sign, hexadecimal, decimal = found.groups()
+    number: int | float
+    if hexadecimal is not None:
+        if not hexadecimal:
+            return None
+        number = tidy(to_double(int(hexadecimal, 16)))
+    else:
+        number = int(decimal) if len(decimal) <= _SAFE_DIGITS else tidy(float(decimal))
+    return -number if sign == "-" else number
+
+
+def float_prefix(text: str) -> int | float | None:
+    """What JavaScript's parseFloat(text) gives:
+
+    the number that the text starts with, None when it starts with none.
+    """
+    text = text.lstrip(SPACE)
+    found = _DECIMAL.match(text)
+    if found is not None:
+        return tidy(float(found[0]))
+    for name, number in _INFINITIES.items():
+        if text.startswith(name):
+            return number
+    return None

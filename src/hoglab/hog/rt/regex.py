@@ -1,0 +1,163 @@
+"""Regular expressions: RE2, so that no pattern can take more than linear time.  spec: hog-language 8.4, 9
+(D16).
+
+The public google-re2 wrapper spends several times longer on book-keeping than on matching (hog-perf 1.4),
+so a matcher calls the compiled program underneath.  That is a private attribute of a pinned version: a
+self-test at import decides whether it is used, and the public interface does the same work otherwise.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import re2
+
+from hoglab.hog.errors import HogRuntimeError
+
+MAX_PATTERN_BYTES: Final = 1_000
+"""Longest pattern a program may use."""
+
+MAX_PROGRAM_BYTES: Final = 1 << 20
+"""Memory RE2 may use for one compiled pattern; larger programs are refused."""
+
+CACHE_SIZE: Final = 512
+
+
+class Matcher(Protocol):
+    """A compiled pattern."""
+
+    pattern: str
+
+    def search(self, text: str) -> bool:
+        """Whether the pattern matches anywhere in the text."""
+
+    def extract(self, text: str) -> str | None:
+        """The first group of the first match if the pattern has one and it took part, else the match, else
+        None.
+        """
+
+    def groups(self, text: str) -> tuple[str | None, ...] | None:
+        """The whole first match and its groups, None when there is no match."""
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+class _PublicMatcher:
+    """A matcher over the documented interface of google-re2."""
+
+    __slots__ = ("_compiled", "pattern")
+
+    def __init__(self, pattern: str, compiled: Any) -> None:
+        self.pattern = pattern
+        self._compiled = compiled
+
+    def search(self, text: str) -> bool:
+        return self._compiled.search(_encode(text)) is not None
+
+    def groups(self, text: str) -> tuple[str | None, ...] | None:
+        found = self._compiled.search(_encode(text))
+        if found is None:
+            return None
+        parts = (found[0], *found.groups())
+        return tuple(None if part is None else _decode(part) for part in parts)
+
+    def extract(self, text: str) -> str | None:
+        return _first_group(self.groups(text))
+
+
+class _DirectMatcher:
+    """A matcher that calls the compiled RE2 program itself."""
+
+    __slots__ = ("_anchor", "_match", "_match_groups", "pattern")
+
+    def __init__(self, pattern: str, compiled: Any, without_groups: Any) -> None:
+        self.pattern = pattern
+        self._anchor = re2._Anchor.UNANCHORED  # noqa: SLF001
+        self._match: Callable[..., list[tuple[int, int]]] = without_groups._regexp.Match  # noqa: SLF001
+        self._match_groups: Callable[..., list[tuple[int, int]]] = compiled._regexp.Match  # noqa: SLF001
+
+    def search(self, text: str) -> bool:
+        data = text.encode("utf-8", "surrogatepass")
+        return self._match(self._anchor, data, 0, len(data))[0][0] >= 0
+
+    def groups(self, text: str) -> tuple[str | None, ...] | None:
+        data = _encode(text)
+        spans = self._match_groups(self._anchor, data, 0, len(data))
+        if spans[0][0] < 0:
+            return None
+        return tuple(None if start < 0 else _decode(data[start:end]) for start, end in spans)
+
+    def extract(self, text: str) -> str | None:
+        return _first_group(self.groups(text))
+
+
+def _first_group(groups: tuple[str | None, ...] | None) -> str | None:
+    if groups is None:
+        return None
+    if len(groups) > 1 and groups[1] is not None:
+        return groups[1]
+    return groups[0]
+
+
+def _options(ignore_case: bool, never_capture: bool, max_mem: int) -> Any:
+    options = re2.Options()
+    options.max_mem = max_mem
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    options.never_capture = never_capture
+    return options
+
+
+def _direct_calls_work() -> bool:
+    """Whether the private binding of google-re2 answers as expected in the installed version."""
+    try:
+        compiled = re2.compile(b"b(.)", _options(False, False, MAX_PROGRAM_BYTES))
+        bare = re2.compile(b"b(.)", _options(False, True, MAX_PROGRAM_BYTES))
+        matcher = _DirectMatcher("b(.)", compiled, bare)
+        return (
+            matcher.search("abc")
+            and not matcher.search("cab")
+            and matcher.groups("xabéc") == ("bé", "é")
+            and matcher.groups("") is None
+        )
+    except Exception:
+        return False
+
+
+DIRECT: Final = _direct_calls_work()
+"""Whether matchers use the fast private binding."""
+
+
+def build_matcher(
+    pattern: str, ignore_case: bool, max_mem: int = MAX_PROGRAM_BYTES, direct: bool = DIRECT
+) -> Matcher:
+    """Compiles a pattern without looking at its length.  Raises HogRuntimeError when RE2 refuses it."""
+    data = _encode(pattern)
+    try:
+        compiled = re2.compile(data, _options(ignore_case, False, max_mem))
+        if not direct:
+            return _PublicMatcher(pattern, compiled)
+        return _DirectMatcher(pattern, compiled, re2.compile(data, _options(ignore_case, True, max_mem)))
+    except re2.error as refused:
+        reason = refused.args[0] if refused.args else refused
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise HogRuntimeError(f"Invalid regular expression: {text}") from None
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def compile_regex(pattern: str, ignore_case: bool = False) -> Matcher:
+    """The matcher of a user's pattern; the same pattern again comes from a cache.
+
+    Raises:
+        HogRuntimeError: not an RE2 pattern, longer than `MAX_PATTERN_BYTES`, or needing more than
+            `MAX_PROGRAM_BYTES`.
+    """
+    if len(pattern) > MAX_PATTERN_BYTES or len(_encode(pattern)) > MAX_PATTERN_BYTES:
+        raise HogRuntimeError(f"Regular expression is longer than {MAX_PATTERN_BYTES} bytes")
+    return build_matcher(pattern, ignore_case)
