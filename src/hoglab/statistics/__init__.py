@@ -1,0 +1,141 @@
+"""Inference on sufficient statistics: a library without I/O, clock or randomness.
+
+    from hoglab.statistics import Proportion, StatisticsConfig, compare
+
+    result = compare(StatisticsConfig(), Proportion(1529, 87), Proportion(1471, 62))
+    result.chance_to_win, result.credible_interval, result.significant
+
+A kind of metric is a class of sufficient statistics (`SampleMean`, `Proportion`, `Ratio`, `Retention`, and
+`WithCovariate` around the first two for CUPED). `resolve_config` reads an experiment's settings, `compare`
+judges one variant against the baseline. Beside that: checks of exposures, sample size and power, corrections
+for multiple tests, percentile bounds, quantile metrics, and the two legacy metric kinds.
+"""
+
+from hoglab.statistics.bayesian import BayesianTest, bayesian_test
+from hoglab.statistics.comparison import Inference, VariantComparison, compare, estimate_effect, infer
+from hoglab.statistics.config import (
+    BayesianConfig,
+    CupedConfig,
+    DifferenceType,
+    FrequentistConfig,
+    Method,
+    Prior,
+    RelativeVariance,
+    SignificanceRule,
+    StatisticsConfig,
+    resolve_config,
+)
+from hoglab.statistics.cuped import CupedAdjustment, cuped_effect, pooled_theta
+from hoglab.statistics.effects import Effect, effect_of
+from hoglab.statistics.exposure_checks import (
+    SRM_ALARM_P_VALUE,
+    BiasRisk,
+    SampleRatioMismatch,
+    bias_risk,
+    sample_ratio_mismatch,
+)
+from hoglab.statistics.frequentist import FrequentistTest, welch_test
+from hoglab.statistics.legacy import (
+    FunnelVariant,
+    LegacyResult,
+    SignificanceCode,
+    TrendsVariant,
+    VariantCountError,
+    legacy_result,
+)
+from hoglab.statistics.multiple_testing import benjamini_hochberg, bonferroni, holm
+from hoglab.statistics.power import minimum_detectable_difference, power_of_test, required_sample_size
+from hoglab.statistics.quantiles import QuantileRanks, QuantileSample, quantile_ranks
+from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.running_time import (
+    DEFAULT_MINIMUM_DETECTABLE_EFFECT,
+    BaselineStats,
+    RunningTime,
+    RunningTimeMetric,
+    calculate_running_time,
+    remaining_days,
+    running_time_metric,
+)
+from hoglab.statistics.samples import (
+    Moments,
+    Proportion,
+    Ratio,
+    Retention,
+    SampleMean,
+    SufficientStatistics,
+    WithCovariate,
+)
+from hoglab.statistics.sequential import SequentialTest, sequential_test
+from hoglab.statistics.validation import ValidationFailure, baseline_failures, variant_failures
+from hoglab.statistics.winsorization import WinsorBounds, quantile_rank, winsor_bounds
+
+__all__ = [
+    "DEFAULT_MINIMUM_DETECTABLE_EFFECT",
+    "SRM_ALARM_P_VALUE",
+    "BaselineStats",
+    "BayesianConfig",
+    "BayesianTest",
+    "BiasRisk",
+    "CupedAdjustment",
+    "CupedConfig",
+    "DifferenceType",
+    "Effect",
+    "FrequentistConfig",
+    "FrequentistTest",
+    "FunnelVariant",
+    "Inference",
+    "LegacyResult",
+    "Method",
+    "Moments",
+    "Prior",
+    "Proportion",
+    "QuantileRanks",
+    "QuantileSample",
+    "Ratio",
+    "Refusal",
+    "RefusalError",
+    "RelativeVariance",
+    "Retention",
+    "RunningTime",
+    "RunningTimeMetric",
+    "SampleMean",
+    "SampleRatioMismatch",
+    "SequentialTest",
+    "SignificanceCode",
+    "SignificanceRule",
+    "StatisticsConfig",
+    "SufficientStatistics",
+    "TrendsVariant",
+    "ValidationFailure",
+    "VariantComparison",
+    "VariantCountError",
+    "WinsorBounds",
+    "WithCovariate",
+    "baseline_failures",
+    "bayesian_test",
+    "benjamini_hochberg",
+    "bias_risk",
+    "bonferroni",
+    "calculate_running_time",
+    "compare",
+    "cuped_effect",
+    "effect_of",
+    "estimate_effect",
+    "holm",
+    "infer",
+    "legacy_result",
+    "minimum_detectable_difference",
+    "pooled_theta",
+    "power_of_test",
+    "quantile_rank",
+    "quantile_ranks",
+    "remaining_days",
+    "required_sample_size",
+    "resolve_config",
+    "running_time_metric",
+    "sample_ratio_mismatch",
+    "sequential_test",
+    "variant_failures",
+    "welch_test",
+    "winsor_bounds",
+]

@@ -1,0 +1,257 @@
+"""What a comparison can be told, and how the experiment's JSON and the project's defaults decide it.
+
+Source: spec experiment-results 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isfinite
+
+DEFAULT_CI_LEVEL = 0.95
+DEFAULT_ALPHA = 0.05
+DEFAULT_TUNING_PARAMETER = 5000.0
+MIN_TUNING_PARAMETER = 1.0
+MAX_TUNING_PARAMETER = 1e9
+DEFAULT_LOOKBACK_DAYS = 14
+MIN_LOOKBACK_DAYS = 1
+MAX_LOOKBACK_DAYS = 30
+
+
+class Method(StrEnum):
+    """The two schools, as the wire names them."""
+
+    BAYESIAN = "bayesian"
+    FREQUENTIST = "frequentist"
+
+
+class DifferenceType(StrEnum):
+    """Relative: (test - baseline)/baseline, 0.05 = +5 %. Absolute: test - baseline."""
+
+    RELATIVE = "relative"
+    ABSOLUTE = "absolute"
+
+
+class RelativeVariance(StrEnum):
+    """Variance of a CUPED-adjusted relative effect (spec experiment-results 4.7)."""
+
+    DELTA = "delta"
+    """The delta-method variance; intervals keep their nominal coverage."""
+    POSTHOG = "posthog"
+    """Bit-compatible with PostHog; too narrow unless the covariate's mean is near zero."""
+
+
+class SignificanceRule(StrEnum):
+    """When a Bayesian result is called significant."""
+
+    CHANCE_TO_WIN = "chance-to-win"
+    """Chance to win above ci_level or below 1 - ci_level: one-sided, as PostHog's wire has it."""
+    INTERVAL = "interval"
+    """The credible interval excludes zero: two-sided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """A Normal prior on the effect, in the effect's own unit (a fraction when relative)."""
+
+    mean: float
+    variance: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.mean) and isfinite(self.variance) and self.variance > 0):
+            raise ValueError("a prior needs a finite mean and a positive, finite variance")
+
+
+@dataclass(frozen=True, slots=True)
+class BayesianConfig:
+    """Bayesian comparison. `prior` None is the flat prior.
+
+    `inverse` (an extension) turns `chance_to_win` into P(test < baseline). The goal of a metric must not set
+    it: on the wire chance_to_win is P(test > baseline) whatever the goal (spec experiment-results 1.7).
+    """
+
+    ci_level: float = DEFAULT_CI_LEVEL
+    difference_type: DifferenceType = DifferenceType.RELATIVE
+    prior: Prior | None = None
+    significance_rule: SignificanceRule = SignificanceRule.CHANCE_TO_WIN
+    inverse: bool = False
+
+    def __post_init__(self) -> None:
+        _require_probability("ci_level", self.ci_level)
+
+    @property
+    def method(self) -> Method:
+        """Always bayesian."""
+        return Method.BAYESIAN
+
+
+@dataclass(frozen=True, slots=True)
+class FrequentistConfig:
+    """Frequentist comparison at a fixed horizon or, when sequential, valid at every look.
+
+    `sequential_tuning_parameter` is the total sample size at which the sequential interval is tightest.
+    """
+
+    alpha: float = DEFAULT_ALPHA
+    difference_type: DifferenceType = DifferenceType.RELATIVE
+    sequential_testing_enabled: bool = False
+    sequential_tuning_parameter: float = DEFAULT_TUNING_PARAMETER
+
+    def __post_init__(self) -> None:
+        _require_probability("alpha", self.alpha)
+        if not MIN_TUNING_PARAMETER <= self.sequential_tuning_parameter <= MAX_TUNING_PARAMETER:
+            raise ValueError(
+                f"sequential_tuning_parameter must lie in {MIN_TUNING_PARAMETER:g}..{MAX_TUNING_PARAMETER:g}"
+            )
+
+    @property
+    def method(self) -> Method:
+        """Always frequentist."""
+        return Method.FREQUENTIST
+
+
+@dataclass(frozen=True, slots=True)
+class CupedConfig:
+    """Variance reduction with pre-exposure data. `lookback_days` is for whoever computes the covariate."""
+
+    enabled: bool = False
+    lookback_days: int = DEFAULT_LOOKBACK_DAYS
+    relative_variance: RelativeVariance = RelativeVariance.DELTA
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsConfig:
+    """Everything that decides an experiment's numbers once its sufficient statistics are known."""
+
+    test: BayesianConfig | FrequentistConfig = field(default_factory=BayesianConfig)
+    cuped: CupedConfig = field(default_factory=CupedConfig)
+    baseline_variant_key: str | None = None
+
+    @property
+    def method(self) -> Method:
+        """The method of `test`."""
+        return self.test.method
+
+    def baseline_key(self, variants: Sequence[str]) -> str:
+        """Key of the baseline: the configured one, else `control`, else the first variant.
+
+        A configured key is returned even when no variant has it; the caller then finds no baseline row.
+        Raises ValueError without variants. Source: spec experiment-results 0.
+        """
+        if self.baseline_variant_key is not None:
+            return self.baseline_variant_key
+        if not variants:
+            raise ValueError("an experiment without variants has no baseline")
+        return "control" if "control" in variants else variants[0]
+
+
+def resolve_config(
+    stats_config: object, project_defaults: Mapping[str, object] | None = None
+) -> StatisticsConfig:
+    """Read an experiment's `stats_config` JSON with the project's defaults behind it.
+
+    Never fails: whatever is missing, of the wrong type or out of range falls back as spec experiment-results
+    4.1 says. `project_defaults` has the keys of the project's experiment settings (`default_cuped_enabled`,
+    `default_cuped_lookback_days`, `default_sequential_testing_enabled`,
+    `default_sequential_tuning_parameter`); method and confidence level are not among them, because those are
+    copied when an experiment is created.
+    """
+    stored, defaults = _mapping(stats_config), project_defaults or {}
+    key = stored.get("baseline_variant_key")
+    return StatisticsConfig(
+        test=_frequentist(_mapping(stored.get("frequentist")), defaults)
+        if stored.get("method") == Method.FREQUENTIST
+        else _bayesian(_mapping(stored.get("bayesian"))),
+        cuped=_cuped(_mapping(stored.get("cuped")), defaults),
+        baseline_variant_key=key if isinstance(key, str) and key else None,
+    )
+
+
+def _bayesian(stored: Mapping[str, object]) -> BayesianConfig:
+    return BayesianConfig(
+        ci_level=_probability(stored.get("ci_level"), DEFAULT_CI_LEVEL),
+        difference_type=_difference_type(stored.get("difference_type")),
+        prior=_prior(_mapping(stored.get("prior"))),
+    )
+
+
+def _frequentist(stored: Mapping[str, object], defaults: Mapping[str, object]) -> FrequentistConfig:
+    parameter = _tuning_parameter(stored.get("sequential_tuning_parameter"))
+    if parameter is None:
+        parameter = _tuning_parameter(defaults.get("default_sequential_tuning_parameter"))
+    return FrequentistConfig(
+        alpha=_probability(stored.get("alpha"), DEFAULT_ALPHA),
+        difference_type=_difference_type(stored.get("difference_type")),
+        sequential_testing_enabled=_switch(
+            stored, "sequential_testing_enabled", defaults.get("default_sequential_testing_enabled")
+        ),
+        sequential_tuning_parameter=DEFAULT_TUNING_PARAMETER if parameter is None else parameter,
+    )
+
+
+def _cuped(stored: Mapping[str, object], defaults: Mapping[str, object]) -> CupedConfig:
+    days = _lookback_days(stored.get("lookback_days"))
+    if days is None:
+        days = _lookback_days(defaults.get("default_cuped_lookback_days"))
+    return CupedConfig(
+        enabled=_switch(stored, "enabled", defaults.get("default_cuped_enabled")),
+        lookback_days=DEFAULT_LOOKBACK_DAYS if days is None else days,
+        relative_variance=RelativeVariance.POSTHOG
+        if stored.get("relative_variance") == RelativeVariance.POSTHOG
+        else RelativeVariance.DELTA,
+    )
+
+
+def _prior(stored: Mapping[str, object]) -> Prior | None:
+    mean, variance = _number(stored.get("mean")), _number(stored.get("variance"))
+    if stored.get("proper") is not True or mean is None or variance is None or variance <= 0:
+        return None
+    return Prior(mean, variance)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> float | None:
+    """`value` as a finite float; None for anything else, booleans included."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _probability(value: object, default: float) -> float:
+    number = _number(value)
+    return number if number is not None and 0 < number < 1 else default
+
+
+def _difference_type(value: object) -> DifferenceType:
+    """Matched against the upper-case name; lower case is not a match (spec experiment-results 4.1, 12.9)."""
+    return DifferenceType.ABSOLUTE if value == "ABSOLUTE" else DifferenceType.RELATIVE
+
+
+def _switch(stored: Mapping[str, object], key: str, default: object) -> bool:
+    """A key that is present decides, even against a default of true."""
+    return stored.get(key, default) is True
+
+
+def _tuning_parameter(value: object) -> float | None:
+    number = _number(value)
+    return number if number is not None and MIN_TUNING_PARAMETER <= number <= MAX_TUNING_PARAMETER else None
+
+
+def _lookback_days(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return min(max(value, MIN_LOOKBACK_DAYS), MAX_LOOKBACK_DAYS)
+
+
+def _require_probability(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1")

@@ -1,0 +1,64 @@
+"""The difference between two groups and the variance of that difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, sqrt
+
+from hoglab.statistics.config import DifferenceType
+from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.samples import Moments
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An estimated difference test - control with its sampling variance and the moments behind it."""
+
+    estimate: float
+    variance: float
+    control: Moments
+    test: Moments
+
+    @property
+    def standard_error(self) -> float:
+        """√variance. Raises RefusalError when the effect has no usable variance."""
+        if not (isfinite(self.estimate) and isfinite(self.variance)):
+            raise RefusalError(Refusal.OUT_OF_RANGE)
+        if self.variance <= 0:
+            raise RefusalError(Refusal.NO_VARIANCE)
+        return sqrt(self.variance)
+
+    @property
+    def number_of_samples(self) -> int:
+        """Size of both groups together."""
+        return self.control.number_of_samples + self.test.number_of_samples
+
+
+def effect_of(difference_type: DifferenceType, control: Moments, test: Moments) -> Effect:
+    """The absolute or relative effect between two independent groups.
+
+    absolute: e = μt - μc,         V = vt/nt + vc/nc
+    relative: e = (μt - μc)/μc,    V = vt/(nt·μc²) + μt²·vc/(nc·μc⁴)
+
+    A negative control mean flips the sign of a relative effect. Raises RefusalError for a relative effect on
+    a control mean of zero. Source: spec experiment-results 4.3; delta method for the ratio of two means.
+    """
+    if difference_type is DifferenceType.ABSOLUTE:
+        variance = test.variance_of_mean + control.variance_of_mean
+        return Effect(test.mean - control.mean, variance, control, test)
+    return relative_effect(control, test, control.mean)
+
+
+def relative_effect(control: Moments, test: Moments, denominator: float) -> Effect:
+    """(μt - μc)/b with V = vt/(nt·b²) + μt²·vc/(nc·b⁴), for a denominator b that may differ from μc.
+
+    Raises RefusalError when b is zero. Source: spec experiment-results 4.3, 4.7.
+    """
+    if denominator == 0:
+        raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
+    growth = test.mean / denominator
+    # Dividing twice instead of by a power: a power of a tiny mean underflows to zero.
+    variance = (
+        (test.variance_of_mean + growth * growth * control.variance_of_mean) / denominator / denominator
+    )
+    return Effect((test.mean - control.mean) / denominator, variance, control, test)

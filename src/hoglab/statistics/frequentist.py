@@ -1,0 +1,69 @@
+"""The fixed-horizon frequentist comparison: Welch's t-test with a delta-method standard error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoglab.statistics.config import FrequentistConfig
+from hoglab.statistics.distributions import student_t_critical_value, student_t_two_sided_p
+from hoglab.statistics.effects import Effect
+from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.samples import Moments
+
+MIN_SAMPLES_PER_GROUP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FrequentistTest:
+    """A two-sided test of no effect and the interval that goes with it, in the effect's unit."""
+
+    point_estimate: float
+    standard_error: float
+    degrees_of_freedom: float
+    t_statistic: float
+    p_value: float
+    confidence_interval: tuple[float, float]
+    significant: bool
+
+
+def welch_test(config: FrequentistConfig, effect: Effect) -> FrequentistTest:
+    """Judge an effect. Raises RefusalError for fewer than five samples in a group or without variance.
+
+    t = e/√V, p = 2·P(T > |t|), interval = e ± t_{1 - alpha/2}·√V. Source: spec experiment-results 4.6.
+    """
+    require_samples(effect)
+    error = effect.standard_error
+    freedom = welch_degrees_of_freedom(effect.control, effect.test)
+    t = effect.estimate / error
+    half = student_t_critical_value(config.alpha / 2, freedom) * error
+    p_value = student_t_two_sided_p(t, freedom)
+    return FrequentistTest(
+        point_estimate=effect.estimate,
+        standard_error=error,
+        degrees_of_freedom=freedom,
+        t_statistic=t,
+        p_value=p_value,
+        confidence_interval=(effect.estimate - half, effect.estimate + half),
+        significant=p_value < config.alpha,
+    )
+
+
+def require_samples(effect: Effect) -> None:
+    """Raise RefusalError when a group is smaller than the frequentist tests accept."""
+    if min(effect.control.number_of_samples, effect.test.number_of_samples) < MIN_SAMPLES_PER_GROUP:
+        raise RefusalError(Refusal.TOO_FEW_SAMPLES)
+
+
+def welch_degrees_of_freedom(control: Moments, test: Moments) -> float:
+    """Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
+
+    df = (a + b)²/(a²/(nt - 1) + b²/(nc - 1)) with a = vt/nt, b = vc/nc, computed from the shares a/(a + b)
+    and b/(a + b) because the squares of tiny variances underflow. Source: spec experiment-results 4.6; Welch
+    1947.
+    """
+    total = test.variance_of_mean + control.variance_of_mean
+    if total <= 0:
+        raise RefusalError(Refusal.NO_VARIANCE)
+    share = test.variance_of_mean / total
+    rest = 1 - share
+    return 1 / (share * share / (test.number_of_samples - 1) + rest * rest / (control.number_of_samples - 1))

@@ -1,0 +1,63 @@
+"""Corrections of p-values for having made several tests.
+
+Each function takes the p-values of one family and returns the adjusted ones in the same order. A test that
+gave no p-value (None) stays None and does not count towards the size of the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+PValues = Sequence[float | None]
+
+
+def bonferroni(p_values: PValues) -> list[float | None]:
+    """min(1, m·p): controls the chance of any false positive in the family under any dependence."""
+    return _adjust(p_values, lambda ordered: [min(1.0, len(ordered) * p) for p in ordered])
+
+
+def holm(p_values: PValues) -> list[float | None]:
+    """Step-down Bonferroni: the same guarantee, never less powerful. Source: Holm 1979.
+
+    In ascending order, the running maximum of (m - i)·p_i for i = 0, 1, ...
+    """
+
+    def step_down(ordered: Sequence[float]) -> list[float]:
+        size = len(ordered)
+        return _running(max, ((size - rank) * p for rank, p in enumerate(ordered)))
+
+    return _adjust(p_values, step_down)
+
+
+def benjamini_hochberg(p_values: PValues) -> list[float | None]:
+    """Controls the expected share of false positives among the positives. Source: Benjamini, Hochberg 1995.
+
+    In ascending order, the running minimum from the largest down of m·p_i/i for i = 1, 2, ...
+    """
+
+    def step_up(ordered: Sequence[float]) -> list[float]:
+        size = len(ordered)
+        ranked = (p * size / rank for rank, p in zip(range(size, 0, -1), reversed(ordered), strict=True))
+        return _running(min, ranked)[::-1]
+
+    return _adjust(p_values, step_up)
+
+
+def _adjust(p_values: PValues, correct: Callable[[Sequence[float]], list[float]]) -> list[float | None]:
+    """Apply `correct` to the p-values in ascending order and put the results back in place."""
+    family = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    if any(not 0 <= p <= 1 for p, _ in family):
+        raise ValueError("a p-value must lie between 0 and 1")
+    adjusted: list[float | None] = [None] * len(p_values)
+    for (_, place), p in zip(family, correct([p for p, _ in family]), strict=True):
+        adjusted[place] = p
+    return adjusted
+
+
+def _running(choose: Callable[[float, float], float], values: Iterable[float]) -> list[float]:
+    """Running minimum or maximum, never above 1."""
+    result: list[float] = []
+    for value in values:
+        capped = min(1.0, value)
+        result.append(choose(result[-1], capped) if result else capped)
+    return result
