@@ -3,7 +3,7 @@
 from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import UNMETERED, Context
+from hoglab.hog.rt.context import LONG, Context, charge, grow
 from hoglab.hog.rt.text import utf16_length
 from hoglab.hog.rt.values import (
     HogDate,
@@ -112,46 +112,46 @@ def _shown(key: Value) -> str:
     return to_string(key)[:100]
 
 
-def items(value: Value, ctx: Context = UNMETERED) -> list[tuple[Value, Value]]:
+def items(value: Value) -> list[tuple[Value, Value]]:
     """What `for (let k, v in value)` goes through: a snapshot of keys and values.
 
     Arrays have positions from 0 as keys; null and everything without members goes through nothing.
     """
     cls = value.__class__
     if cls is dict:
-        _charge(value, ctx)
+        _account(value)
         return items_of(value)
     if cls is list or cls is HogTuple:
-        _charge(value, ctx)
+        _account(value)
         return list(enumerate(value))
     return []
 
 
-def keys(value: Value, ctx: Context = UNMETERED) -> list[Value]:
+def keys(value: Value) -> list[Value]:
     """The keys of a dict, the positions (from 0) of an array or tuple, nothing for other values."""
     cls = value.__class__
     if cls is dict:
-        _charge(value, ctx)
+        _account(value)
         return keys_of(value)
     if cls is list or cls is HogTuple:
-        _charge(value, ctx)
+        _account(value)
         return list(range(len(value)))
     return []
 
 
-def values(value: Value, ctx: Context = UNMETERED) -> list[Value]:
+def values(value: Value) -> list[Value]:
     """The values of a dict, the elements of an array or tuple (a copy), nothing for other values."""
     cls = value.__class__
     if cls is dict:
-        _charge(value, ctx)
+        _account(value)
         return list(value.values())
     if cls is list or cls is HogTuple:
-        _charge(value, ctx)
+        _account(value)
         return list(value)
     return []
 
 
-def _charge(container: list[Value] | dict[object, Value], ctx: Context) -> None:
-    ctx.grow(8 * len(container))
-    if len(container) > 1_000:
-        ctx.charge(len(container) >> 6)
+def _account(container: list[Value] | dict[object, Value]) -> None:
+    if len(container) > LONG:
+        grow(8 * len(container))
+        charge(len(container) >> 6)

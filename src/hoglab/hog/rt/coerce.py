@@ -2,8 +2,8 @@
 patterns.
 
 Compiled programs take the common cases inline and come here for the rest, so each function first looks at the
-classes it meets most.  Functions whose work grows with their operands take the execution's context as an
-optional last argument and charge it.  spec: hog-language 8.2-8.4.
+classes it meets most.  Work that grows with the operands is charged to the active context.  spec:
+hog-language 8.2-8.4.
 """
 
 import math
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import UNMETERED, Context
+from hoglab.hog.rt.context import LONG, charge
 from hoglab.hog.rt.dates import date_seconds, read_instant
 from hoglab.hog.rt.numbers import (
     INFINITY,
@@ -55,10 +55,6 @@ __all__ = [
 ]
 
 truthy = is_truthy
-
-LONG: Final = 1_000
-"""Operands longer than this are charged for."""
-
 
 # Numbers
 
@@ -200,6 +196,8 @@ def _is_array(value: Value) -> bool:
 
 
 def _all_finite(items: list[Value]) -> bool:
+    if len(items) > LONG:
+        charge(len(items) >> 2)
     for item in items:
         cls = item.__class__
         if cls is not int and (cls is not float or item - item != 0):
@@ -321,7 +319,7 @@ def same(left: Value, right: Value) -> bool:
 # Membership and patterns
 
 
-def contains(needle: Value, haystack: Value, ctx: Context = UNMETERED) -> bool:
+def contains(needle: Value, haystack: Value) -> bool:
     """`needle in haystack`: strict membership in an array or tuple, part of a text.
 
     Raises:
@@ -329,10 +327,10 @@ def contains(needle: Value, haystack: Value, ctx: Context = UNMETERED) -> bool:
     """
     cls = haystack.__class__
     if cls is list or cls is HogTuple:
-        return member(needle, haystack, ctx)
+        return member(needle, haystack)
     if cls is str:
         if len(haystack) > LONG:
-            ctx.charge(len(haystack) >> 7)
+            charge(len(haystack) >> 7)
         return (needle if needle.__class__ is str else js_string(needle)) in haystack
     kind = "null" if haystack is None else _KIND.get(cls, "object")
     raise HogRuntimeError(f"The right side of `in` must be an array, a tuple or a string, not {kind}")
@@ -341,10 +339,10 @@ def contains(needle: Value, haystack: Value, ctx: Context = UNMETERED) -> bool:
 _KIND: Final = {int: "integer", float: "float", bool: "boolean"}
 
 
-def member(needle: Value, items: list[Value], ctx: Context = UNMETERED) -> bool:
+def member(needle: Value, items: list[Value]) -> bool:
     """Strict membership; unlike `same`, NaN is found."""
     if len(items) > LONG:
-        ctx.charge(len(items) >> 5)
+        charge(len(items) >> 5)
     cls = needle.__class__
     if cls is str:
         return needle in items
@@ -355,23 +353,23 @@ def member(needle: Value, items: list[Value], ctx: Context = UNMETERED) -> bool:
     return any(item is needle for item in items)
 
 
-def like(value: Value, pattern: Value, ctx: Context = UNMETERED) -> bool:
+def like(value: Value, pattern: Value) -> bool:
     """`value like pattern`:
 
     `%` stands for any run, `_` for one character, neither for a line break; unanchored.
     """
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
-        ctx.charge(len(text) >> 7)
+        charge(len(text) >> 7)
     wanted = like_matcher(pattern if pattern.__class__ is str else js_string(pattern), False)
     return wanted in text if wanted.__class__ is str else wanted.search(text)  # type: ignore[union-attr]
 
 
-def ilike(value: Value, pattern: Value, ctx: Context = UNMETERED) -> bool:
+def ilike(value: Value, pattern: Value) -> bool:
     """`value ilike pattern`: as `like`, whatever the case of letters."""
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
-        ctx.charge(len(text) >> 6)
+        charge(len(text) >> 6)
     wanted = like_matcher(pattern if pattern.__class__ is str else js_string(pattern), True)
     if wanted.__class__ is str:
         return wanted in text.lower()
@@ -412,26 +410,29 @@ def _escaped(character: str) -> str:
     return character if character.isalnum() or not character.isascii() else f"\\x{ord(character):02x}"
 
 
-def regex(value: Value, pattern: Value, ctx: Context = UNMETERED) -> bool:
+def regex(value: Value, pattern: Value) -> bool:
     """`value =~ pattern`: an unanchored RE2 search; false when either side is null, false, 0 or empty.
 
     Raises:
         HogRuntimeError: the pattern is refused (see `hoglab.hog.rt.regex`).
     """
-    return _search(value, pattern, False, ctx)
+    return is_truthy(value) and is_truthy(pattern) and _search(value, pattern, False)
 
 
-def iregex(value: Value, pattern: Value, ctx: Context = UNMETERED) -> bool:
-    """`value =~* pattern`: as `regex`, whatever the case of letters."""
-    return _search(value, pattern, True, ctx)
+def iregex(value: Value, pattern: Value) -> bool:
+    """`value =~* pattern`: as `regex`, whatever the case of letters.
+
+    Here an empty pattern matches, and other false patterns are read as text: the official machine joins
+    them to its own `(?i)` before it looks.
+    """
+    return is_truthy(value) and _search(value, pattern, True)
 
 
-def _search(value: Value, pattern: Value, ignore_case: bool, ctx: Context) -> bool:
-    if not is_truthy(value) or not is_truthy(pattern):
-        return False
-    text = value if value.__class__ is str else js_string(value)
+def _search(text: Value, pattern: Value, ignore_case: bool) -> bool:
+    if text.__class__ is not str:
+        text = js_string(text)
     if len(text) > LONG:
-        ctx.charge(len(text) >> 5)
+        charge(len(text) >> 5)
     return compile_regex(pattern if pattern.__class__ is str else js_string(pattern), ignore_case).search(
         text
     )

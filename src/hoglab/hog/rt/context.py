@@ -9,6 +9,7 @@ spec: hog-language 8.11, hog-runtime 4.1.
 
 import hashlib
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,9 @@ from typing import Any, Final, NoReturn
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.numbers import format_number
 from hoglab.hog.rt.values import HogFunction, Value, live_size
+
+LONG: Final = 1_000
+"""Texts and containers longer than this are charged for."""
 
 CHUNK: Final = 10_000
 """Ticks between two looks at the clock."""
@@ -367,11 +371,9 @@ class Context:
 def check_arity(name: str, count: int, least: int, most: int | None) -> None:
     """Refuses a call of a library function with too few or too many arguments.  spec: hog-language 10.1."""
     if count < least:
-        plural = "argument" if least == 1 else "arguments"
-        raise HogRuntimeError(f"Function {name} requires at least {least} {plural}")
+        raise HogRuntimeError(f"Function {name} requires at least {least} arguments")
     if most is not None and count > most:
-        plural = "argument" if most == 1 else "arguments"
-        raise HogRuntimeError(f"Function {name} requires at most {most} {plural}")
+        raise HogRuntimeError(f"Function {name} requires at most {most} arguments")
 
 
 def _shown(value: Value) -> str:
@@ -409,3 +411,39 @@ def _one_value_at_most(n_bytes: int) -> None:
 
 UNMETERED: Final[Context] = _Unmetered()
 """Shared by evaluations that need no budget: it measures nothing and only refuses single huge values."""
+
+
+# The active context
+
+
+class _Active(threading.local):
+    context: Context | None = None
+
+
+_active = _Active()
+
+
+def activate(context: Context | None) -> Context | None:
+    """Makes a context the one that operators of this thread charge; returns the one before.
+
+    Operators have no place for a context among their operands, and most of their uses need none: they look
+    for it only when an operand is long.  A runner activates its context for each turn and puts the former
+    one back.
+    """
+    former = _active.context
+    _active.context = context
+    return former
+
+
+def charge(units: int) -> None:
+    """Charges the active context, if there is one."""
+    context = _active.context
+    if context is not None:
+        context.charge(units)
+
+
+def grow(n_bytes: int) -> None:
+    """Accounts for memory in the active context, if there is one."""
+    context = _active.context
+    if context is not None:
+        context.grow(n_bytes)

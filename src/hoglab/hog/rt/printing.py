@@ -7,6 +7,7 @@ which contains itself many times over cannot keep the machine busy.
 from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError, quote
+from hoglab.hog.rt.context import LONG, charge, grow
 from hoglab.hog.rt.dates import date_text, datetime_text
 from hoglab.hog.rt.numbers import format_number
 from hoglab.hog.rt.values import (
@@ -19,13 +20,58 @@ from hoglab.hog.rt.values import (
     HogTuple,
     Value,
     function_text,
-    keys_of,
+    items_of,
     too_deep,
     too_large,
 )
 
 MAX_TEXT: Final = 64 * 1024 * 1024
 """Longest text that printing one value may give, in characters."""
+
+MAX_KEY_PARTS: Final = 100
+"""Most parts of a container that is used as a key of an object."""
+
+MAX_KEY_TEXT: Final = 10_000
+"""Longest key that a container may give."""
+
+
+class Extent:
+    """How far one printing has gone: the containers on the way down, the values seen, the text made."""
+
+    __slots__ = ("above", "charged", "max_parts", "max_text", "parts", "text")
+
+    def __init__(self, max_parts: int = MAX_NODES, max_text: int = MAX_TEXT) -> None:
+        self.above: set[int] = set()
+        self.parts = 0
+        self.charged = 0
+        self.text = 0
+        self.max_parts = max_parts
+        self.max_text = max_text
+
+    def enter(self, container: Value, parts: int, depth: int) -> bool:
+        """Notes a container; False when it is already on the way down, so that this is a cycle."""
+        if id(container) in self.above:
+            return False
+        if depth > MAX_DEPTH:
+            raise too_deep()
+        self.above.add(id(container))
+        self.parts += parts
+        if self.parts > self.max_parts:
+            raise too_large(self.max_parts)
+        if self.parts - self.charged > LONG:
+            charge(self.parts - self.charged)
+            self.charged = self.parts
+        return True
+
+    def leave(self, container: Value) -> None:
+        """Ends a container."""
+        self.above.discard(id(container))
+
+    def add_text(self, length: int) -> None:
+        """Notes text made."""
+        self.text += length
+        if self.text > self.max_text:
+            raise HogRuntimeError(f"Text of a value is longer than {self.max_text} characters")
 
 
 def to_string(value: Value) -> str:
@@ -57,43 +103,52 @@ def repr_value(value: Value) -> str:
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
     """
-    printer = _Printer()
+    return _print(value, Extent())
+
+
+def repr_key(value: Value) -> str:
+    """The text under which a container is stored when it is used as a key of an object.
+
+    Raises:
+        HogRuntimeError: more than `MAX_KEY_PARTS` parts or `MAX_KEY_TEXT` characters.
+    """
+    return _print(value, Extent(MAX_KEY_PARTS, MAX_KEY_TEXT))
+
+
+def _print(value: Value, extent: Extent) -> str:
+    cls = value.__class__
+    if cls is not list and cls is not HogTuple and cls is not dict and cls is not HogError:
+        return quote(value) if cls is str else _scalar_text(value, cls)
+    printer = _Printer(extent)
     printer.write(value, 0)
-    return "".join(printer.parts)
+    if extent.text > LONG:
+        grow(extent.text)
+    return "".join(printer.out)
 
 
 class _Printer:
-    """One printing: the text so far, the containers on the way down, and how much was visited."""
+    """One printing: the text so far and its extent."""
 
-    __slots__ = ("above", "nodes", "parts", "size")
+    __slots__ = ("extent", "out")
 
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.above: set[int] = set()
-        self.nodes = 0
-        self.size = 0
+    def __init__(self, extent: Extent) -> None:
+        self.extent = extent
+        self.out: list[str] = []
 
     def write(self, value: Value, depth: int) -> None:
         cls = value.__class__
-        if cls is str:
-            text = quote(value)
-            self.size += len(text)
-            if self.size > MAX_TEXT:
-                raise HogRuntimeError(f"Printed value is longer than {MAX_TEXT} characters")
-            self.parts.append(text)
-        elif cls is list or cls is HogTuple or cls is dict or cls is HogError:
+        if cls is list or cls is HogTuple or cls is dict or cls is HogError:
             self.container(value, cls, depth)
-        else:
-            self.parts.append(_scalar_text(value, cls))
+            return
+        text = quote(value) if cls is str else _scalar_text(value, cls)
+        self.extent.add_text(len(text))
+        self.out.append(text)
 
     def container(self, value: Value, cls: type, depth: int) -> None:
-        identity = id(value)
-        if identity in self.above:
-            self.parts.append("null")
+        parts = 2 if cls is HogError else len(value)
+        if not self.extent.enter(value, parts, depth):
+            self.out.append("null")
             return
-        if depth > MAX_DEPTH:
-            raise too_deep()
-        self.above.add(identity)
         if cls is dict:
             self.members(value, depth + 1)
         elif cls is HogError:
@@ -102,44 +157,37 @@ class _Printer:
             self.elements(value, "[", "]", depth + 1)
         else:
             self.elements(value, "tuple(" if len(value) < 2 else "(", ")", depth + 1)
-        self.above.discard(identity)
+        self.extent.leave(value)
 
     def elements(self, items: list[Value], opening: str, closing: str, depth: int) -> None:
-        self.count(len(items))
-        parts = self.parts
-        parts.append(opening)
+        out = self.out
+        out.append(opening)
         separator = ""
         for item in items:
-            parts.append(separator)
+            out.append(separator)
             self.write(item, depth)
             separator = ", "
-        parts.append(closing)
+        out.append(closing)
 
     def members(self, mapping: dict[object, Value], depth: int) -> None:
-        self.count(2 * len(mapping))
-        parts = self.parts
+        out = self.out
         separator = "{"
-        for key, item in zip(keys_of(mapping), mapping.values(), strict=True):
-            parts.append(separator)
+        for key, item in items_of(mapping):
+            out.append(separator)
             self.write(key, depth)
-            parts.append(": ")
+            out.append(": ")
             self.write(item, depth)
             separator = ", "
-        parts.append("}" if mapping else "{}")
+        out.append("}" if mapping else "{}")
 
     def error(self, error: HogError, depth: int) -> None:
-        self.parts.append(error.type)
-        self.parts.append("(")
+        self.out.append(error.type)
+        self.out.append("(")
         self.write(error.message, depth)
         if is_truthy(error.payload):
-            self.parts.append(", ")
+            self.out.append(", ")
             self.write(error.payload, depth)
-        self.parts.append(")")
-
-    def count(self, parts: int) -> None:
-        self.nodes += parts
-        if self.nodes > MAX_NODES:
-            raise too_large()
+        self.out.append(")")
 
 
 def is_truthy(value: Value) -> bool:
@@ -199,38 +247,24 @@ def js_join(items: list[Value], separator: str) -> str:
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
     """
-    return _Joiner().join(items, separator, 0)
+    extent = Extent()
+    text = _join(items, separator, extent, 0)
+    if len(text) > LONG:
+        grow(len(text))
+    return text
 
 
-class _Joiner:
-    """One joining of nested arrays."""
-
-    __slots__ = ("above", "nodes", "size")
-
-    def __init__(self) -> None:
-        self.above: set[int] = set()
-        self.nodes = 0
-        self.size = 0
-
-    def join(self, items: list[Value], separator: str, depth: int) -> str:
-        if id(items) in self.above:
-            return ""
-        if depth > MAX_DEPTH:
-            raise too_deep()
-        self.nodes += len(items)
-        if self.nodes > MAX_NODES:
-            raise too_large()
-        self.above.add(id(items))
-        parts = [self.text(item, depth) for item in items]
-        self.above.discard(id(items))
-        self.size += sum(map(len, parts)) + len(separator) * len(parts)
-        if self.size > MAX_TEXT:
-            raise HogRuntimeError(f"Joined text is longer than {MAX_TEXT} characters")
-        return separator.join(parts)
-
-    def text(self, item: Value, depth: int) -> str:
-        if item is None:
-            return ""
+def _join(items: list[Value], separator: str, extent: Extent, depth: int) -> str:
+    if not extent.enter(items, len(items), depth):
+        return ""
+    extent.add_text(len(separator) * len(items))
+    texts = []
+    for item in items:
         if item.__class__ is list or item.__class__ is HogTuple:
-            return self.join(item, ",", depth + 1)
-        return js_string(item)
+            text = _join(item, ",", extent, depth + 1)
+        else:
+            text = "" if item is None else js_string(item)
+        extent.add_text(len(text))
+        texts.append(text)
+    extent.leave(items)
+    return separator.join(texts)

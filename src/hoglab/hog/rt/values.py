@@ -175,9 +175,9 @@ def dict_key(key: Value) -> Any:
 
 
 def _printed(value: Value) -> str:
-    from hoglab.hog.rt.printing import repr_value  # the printer builds on this module
+    from hoglab.hog.rt.printing import repr_key  # the printer builds on this module
 
-    return repr_value(value)
+    return repr_key(value)
 
 
 def keys_of(mapping: dict[Any, Value]) -> list[Value]:
@@ -248,9 +248,9 @@ def too_deep() -> HogRuntimeError:
     return HogRuntimeError(f"Value is nested more than {MAX_DEPTH} levels deep")
 
 
-def too_large() -> HogRuntimeError:
-    """The failure for values with more than `MAX_NODES` parts."""
-    return HogRuntimeError(f"Value has more than {MAX_NODES} parts")
+def too_large(most: int = MAX_NODES) -> HogRuntimeError:
+    """The failure for values with too many parts."""
+    return HogRuntimeError(f"Value has more than {most} parts")
 
 
 def copy_value(value: Value) -> Value:
