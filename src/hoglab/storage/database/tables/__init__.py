@@ -22,6 +22,7 @@ from hoglab.storage.database.tables.experiments import (
 )
 from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override
 from hoglab.storage.database.tables.functions import action, hog_function
+from hoglab.storage.database.tables.ingestion import dead_letter, ingestion_warning, person_override
 from hoglab.storage.database.tables.people import (
     cohort,
     cohort_person,
@@ -49,6 +50,7 @@ __all__ = [
     "cohort",
     "cohort_person",
     "consumer_position",
+    "dead_letter",
     "event_log_record",
     "experiment",
     "experiment_holdout",
@@ -58,6 +60,7 @@ __all__ = [
     "group",
     "group_type",
     "hog_function",
+    "ingestion_warning",
     "invocation",
     "invocation_result",
     "log_entry",
@@ -69,6 +72,7 @@ __all__ = [
     "organization",
     "person",
     "person_distinct_id",
+    "person_override",
     "personal_api_key",
     "project",
     "queue_metadata",

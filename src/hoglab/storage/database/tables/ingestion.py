@@ -1,0 +1,45 @@
+"""What ingestion leaves beside events and persons: merges, warnings, and records it could not read."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
+
+from hoglab.storage.database.tables.base import metadata, queue_metadata
+from hoglab.storage.database.types import Json, UtcTime
+
+# Events stored under the old id belong to the person with the new one (spec: sdk-wire 1.13). Written in
+# the transaction of the merge; the event store gets its own copy with the events of the same batch.
+person_override = Table(
+    "person_override",
+    metadata,
+    Column("project_id", Integer, ForeignKey("project.id"), primary_key=True),
+    Column("old_person_id", String(36), primary_key=True),
+    Column("person_id", String(36), nullable=False),
+    Column("log_offset", BigInteger, nullable=False),  # of the event log record that caused it
+    Index("ix_person_override_person", "project_id", "person_id"),
+    Index("ix_person_override_offset", "log_offset"),
+)
+
+ingestion_warning = Table(
+    "ingestion_warning",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project_id", Integer, ForeignKey("project.id"), nullable=False),
+    Column("type", String(64), nullable=False),
+    Column("event_uuid", String(36), nullable=False),
+    Column("details", Json, nullable=False),
+    Column("timestamp", UtcTime, nullable=False),
+    # A batch that is processed again after a crash warns once.
+    Index("uq_ingestion_warning_event", "project_id", "type", "event_uuid", unique=True),
+    Index("ix_ingestion_warning_time", "project_id", "timestamp"),
+    sqlite_autoincrement=True,
+)
+
+dead_letter = Table(
+    "dead_letter",
+    queue_metadata,
+    Column("offset", BigInteger, primary_key=True, autoincrement=False),  # where it was in the event log
+    Column("reason", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Column("parked_at", UtcTime, nullable=False),
+)

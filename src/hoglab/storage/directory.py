@@ -1,0 +1,131 @@
+"""The data directory: everything that one installation keeps, owned by one server process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+DIRECTORY_MODE = 0o700
+SECRET_MODE = 0o600
+
+
+class DirectoryError(Exception):
+    """Base of the errors below. Their messages are one line, fit to be shown to an operator."""
+
+
+class DirectoryLockedError(DirectoryError):
+    """Another process is using the directory. ``pid`` is its process id, None when it is unknown."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        who = f"process {pid}" if pid is not None else "another process"
+        super().__init__(f"{path} is in use by {who}: stop it first, or choose another directory")
+        self.pid = pid
+
+
+class DirectoryUnreadableError(DirectoryError):
+    """The directory cannot be created, read or written."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path} cannot be used as data directory: {error.strerror or error}")
+
+
+class DataDirectory:
+    """Paths of the files, the lock that keeps other servers out, and secrets kept beside the data.
+
+    The lock belongs to this process and goes with it, however it ends, so there is never a stale one.
+    """
+
+    def __init__(self, path: Path, lock: int | None) -> None:
+        self.path = path
+        self.metadata_path = path / "hoglab.db"
+        self.queue_path = path / "queue.db"
+        self.events_path = path / "events.duckdb"
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: str | Path, *, exclusive: bool = True) -> DataDirectory:
+        """Use a directory, creating it (for its owner alone) when it is missing.
+
+        With ``exclusive`` no other process can do the same until `close`; a server needs that. Without it
+        no lock is taken: for commands that touch nothing but ``hoglab.db``, which may be shared.
+        Raises `DirectoryLockedError` and `DirectoryUnreadableError`.
+        """
+        path = Path(path).absolute()
+        try:
+            path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(13, os.strerror(13))
+            return cls(path, _lock(path) if exclusive else None)
+        except OSError as error:
+            raise DirectoryUnreadableError(path, error) from error
+
+    def free_bytes(self) -> int:
+        """Space left on the disk below the directory."""
+        return shutil.disk_usage(self.path).free
+
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """The content of a file that only its owner may read, made by ``make`` when it is missing.
+
+        The file appears whole or not at all, and all who ask at the same time get the same secret.
+        """
+        target = self.path / name
+        with contextlib.suppress(FileNotFoundError):
+            return target.read_bytes()
+        draft = self.path / f".{name}.{os.getpid()}"
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, SECRET_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(make())
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            target.hardlink_to(draft)  # unlike a rename, never replaces what another process made first
+        draft.unlink()
+        _sync_directory(self.path)
+        return target.read_bytes()
+
+    def close(self) -> None:
+        """Let other processes in. Calling it again does nothing."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _lock(path: Path) -> int:
+    """Lock the directory and leave our process id in the lock file for others to name."""
+    descriptor = os.open(path / "hoglab.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        text = os.read(descriptor, 32).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise DirectoryLockedError(path, int(text) if text.isdecimal() else None) from error
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
