@@ -1,0 +1,417 @@
+"""Direct evaluation of property filters with the semantics of feature flags (spec: sdk-wire 3.6-3.8).
+
+Filters are compiled once, when a flag is loaded, into predicates over one property value. A predicate is
+total: it answers for any JSON value and for `MISSING`, and an operand that cannot be compared is no match.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, NamedTuple
+
+import orjson
+import re2
+
+from hoglab.filters import dates, semver
+from hoglab.filters.model import PropertyFilter, PropertyGroup
+
+Predicate = Callable[[Any], bool]
+"""Takes a property value or `MISSING`."""
+
+_Compiler = Callable[[Any, "EvaluationContext"], Predicate]
+
+MAX_REGEX_MEMORY_BYTES = 4 * 1024 * 1024
+"""What one compiled pattern may take; larger patterns count as invalid."""
+
+
+class _Missing:
+    """The property does not exist, which is not the same as null."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """What predicates on dates depend on: the clock and the zone of values without one."""
+
+    now: Callable[[], datetime] = _utc_now
+    zone: tzinfo = UTC
+
+
+DEFAULT_CONTEXT: Final = EvaluationContext()
+
+
+def compile_predicate(operator: str, value: Any, context: EvaluationContext = DEFAULT_CONTEXT) -> Predicate:
+    """The test of one operator against one filter value. An unknown operator never matches."""
+    rule = _RULES.get(operator)
+    if rule is None:
+        return _never
+    when_present = rule.compile(value, context)
+    when_missing = rule.when_missing
+
+    def predicate(property_value: Any) -> bool:
+        if property_value is MISSING:
+            return when_missing
+        return when_present(property_value)
+
+    return predicate
+
+
+def compile_filter(
+    property_filter: PropertyFilter, context: EvaluationContext = DEFAULT_CONTEXT
+) -> Callable[[Mapping[str, Any]], bool]:
+    """One filter as a test over a mapping of properties, negation included."""
+    key = property_filter.key
+    negated = property_filter.negation
+    predicate = compile_predicate(property_filter.operator, property_filter.value, context)
+
+    def matches(properties: Mapping[str, Any]) -> bool:
+        return predicate(properties.get(key, MISSING)) is not negated
+
+    return matches
+
+
+def compile_group(
+    group: PropertyGroup, context: EvaluationContext = DEFAULT_CONTEXT
+) -> Callable[[Mapping[str, Any]], bool]:
+    """A tree of filters as one test over a mapping of properties. An empty group matches."""
+    tests = [
+        compile_group(member, context)
+        if isinstance(member, PropertyGroup)
+        else compile_filter(member, context)
+        for member in group.values
+    ]
+    if not tests:
+        return lambda _properties: True
+    if group.type == "AND":
+        return lambda properties: all(test(properties) for test in tests)
+    return lambda properties: any(test(properties) for test in tests)
+
+
+def text_of(value: Any) -> str:
+    """A value as text: strings as they are, everything else as compact JSON with sorted keys."""
+    if isinstance(value, str):
+        return value
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, int):
+        return str(value)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # deeper than 254 levels, or an integer of more than 64 bits inside
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def number_of(value: Any) -> float | None:
+    """A value as float64: numbers and numeric text; None for everything else (booleans too)."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return value
+    try:
+        if isinstance(value, int):
+            return float(value)
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            return float(value)
+    except OverflowError:
+        return None
+    return None
+
+
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII
+)
+
+
+def _never(_value: Any) -> bool:
+    return False
+
+
+def _negate(predicate: Predicate) -> Predicate:
+    return lambda value: not predicate(value)
+
+
+# --- equality -------------------------------------------------------------------------------------
+
+
+def _is_truth_like(value: Any) -> bool:
+    """Booleans, the texts true and false, and lists of only such (so the empty list too)."""
+    if isinstance(value, str):
+        return value.lower() in {"true", "false"}
+    if isinstance(value, list):
+        return all(_is_truth_like(member) for member in value)
+    return isinstance(value, bool)
+
+
+def _is_true(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower() == "true"
+    if isinstance(value, list):
+        return all(_is_true(member) for member in value)
+    return value is True
+
+
+def _exact(value: Any, _context: EvaluationContext) -> Predicate:
+    if _is_truth_like(value):
+        wanted = _is_true(value)
+        return lambda actual: _is_true(actual) is wanted
+    if isinstance(value, list):
+        texts = frozenset(text_of(member).lower() for member in value)
+        return lambda actual: text_of(actual).lower() in texts
+    text = text_of(value).lower()
+    return lambda actual: text_of(actual).lower() == text
+
+
+def _is_not(value: Any, context: EvaluationContext) -> Predicate:
+    return _negate(_exact(value, context))
+
+
+def _always(_value: Any, _context: EvaluationContext) -> Predicate:
+    return lambda _actual: True
+
+
+def _nowhere(_value: Any, _context: EvaluationContext) -> Predicate:
+    return _never
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _folded(value: Any) -> bytes:
+    """UTF-8 with only ASCII letters lower-cased: É and é stay different."""
+    return text_of(value).encode("utf-8", "replace").lower()
+
+
+def _icontains(value: Any, _context: EvaluationContext) -> Predicate:
+    needle = _folded(value)
+    return lambda actual: needle in _folded(actual)
+
+
+def _icontains_multi(value: Any, _context: EvaluationContext) -> Predicate:
+    needles = [_folded(member) for member in (value if isinstance(value, list) else [value])]
+
+    def matches(actual: Any) -> bool:
+        haystack = _folded(actual)
+        return any(needle in haystack for needle in needles)
+
+    return matches
+
+
+def _starts_with(value: Any, _context: EvaluationContext) -> Predicate:
+    start = _folded(value)
+    return lambda actual: _folded(actual).startswith(start)
+
+
+def _ends_with(value: Any, _context: EvaluationContext) -> Predicate:
+    end = _folded(value)
+    return lambda actual: _folded(actual).endswith(end)
+
+
+def compile_regex(pattern: str) -> Callable[[str], bool] | None:
+    """An unanchored, case-sensitive search that takes linear time (RE2), or None for an invalid pattern."""
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = MAX_REGEX_MEMORY_BYTES
+    try:
+        compiled = re2.compile(pattern.encode(), options)
+    except (re2.error, UnicodeEncodeError):
+        return None
+    return lambda text: compiled.search(text.encode("utf-8", "replace")) is not None
+
+
+def _regex(value: Any, _context: EvaluationContext) -> Predicate:
+    search = compile_regex(text_of(value))
+    if search is None:
+        return _never
+    return lambda actual: search(text_of(actual))
+
+
+def _not_regex(value: Any, _context: EvaluationContext) -> Predicate:
+    search = compile_regex(text_of(value))
+    if search is None:
+        return _never
+    return lambda actual: not search(text_of(actual))
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _comparison(compare: Callable[[float, float], bool]) -> _Compiler:
+    def build(value: Any, _context: EvaluationContext) -> Predicate:
+        bound = number_of(value)
+        if bound is None:
+            return _never
+
+        def matches(actual: Any) -> bool:
+            number = number_of(actual)
+            return number is not None and compare(number, bound)
+
+        return matches
+
+    return build
+
+
+def _bounds(value: Any) -> tuple[float, float] | None:
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    low, high = number_of(value[0]), number_of(value[1])
+    return (low, high) if low is not None and high is not None and low <= high else None
+
+
+def _between(value: Any, _context: EvaluationContext) -> Predicate:
+    bounds = _bounds(value)
+    if bounds is None:
+        return _never
+    low, high = bounds
+
+    def matches(actual: Any) -> bool:
+        number = number_of(actual)
+        return number is not None and low <= number <= high
+
+    return matches
+
+
+def _not_between(value: Any, _context: EvaluationContext) -> Predicate:
+    bounds = _bounds(value)
+    if bounds is None:
+        return _never
+    low, high = bounds
+
+    def matches(actual: Any) -> bool:
+        number = number_of(actual)
+        return number is not None and not math.isnan(number) and not low <= number <= high
+
+    return matches
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+
+def _date(
+    compare: Callable[[datetime, datetime], bool],
+) -> _Compiler:
+    def build(value: Any, context: EvaluationContext) -> Predicate:
+        if not isinstance(value, str):
+            return _never
+        relative = dates.is_relative(value)
+        fixed = dates.parse_filter_date(value, context.now(), context.zone)
+        if fixed is None:
+            return _never
+
+        def matches(actual: Any) -> bool:
+            now = context.now()
+            bound = dates.parse_filter_date(value, now, context.zone) if relative else fixed
+            moment = dates.parse_property_date(actual, now, context.zone)
+            return bound is not None and moment is not None and compare(moment, bound)
+
+        return matches
+
+    return build
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def _version(
+    compare: Callable[[semver.Version, semver.Version], bool],
+) -> _Compiler:
+    def build(value: Any, _context: EvaluationContext) -> Predicate:
+        bound = semver.parse_version(text_of(value))
+        if bound is None:
+            return _never
+
+        def matches(actual: Any) -> bool:
+            version = semver.parse_version(text_of(actual))
+            return version is not None and compare(version, bound)
+
+        return matches
+
+    return build
+
+
+def _version_range(
+    parse: Callable[[str], semver.VersionRange | None],
+) -> _Compiler:
+    def build(value: Any, _context: EvaluationContext) -> Predicate:
+        span = parse(text_of(value))
+        if span is None:
+            return _never
+
+        def matches(actual: Any) -> bool:
+            version = semver.parse_version(text_of(actual))
+            return version is not None and version in span
+
+        return matches
+
+    return build
+
+
+class _Rule(NamedTuple):
+    """How an operator answers for a missing property, and how it is compiled for the others."""
+
+    when_missing: bool
+    compile: _Compiler
+
+
+def _negated(build: _Compiler) -> _Compiler:
+    return lambda value, context: _negate(build(value, context))
+
+
+_gte = _comparison(lambda actual, bound: actual >= bound)
+_lte = _comparison(lambda actual, bound: actual <= bound)
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "is_set": _Rule(False, _always),
+    "is_not_set": _Rule(True, _nowhere),
+    "exact": _Rule(False, _exact),
+    "is_not": _Rule(True, _is_not),
+    "icontains": _Rule(False, _icontains),
+    "not_icontains": _Rule(True, _negated(_icontains)),
+    "icontains_multi": _Rule(False, _icontains_multi),
+    "not_icontains_multi": _Rule(True, _negated(_icontains_multi)),
+    "starts_with": _Rule(False, _starts_with),
+    "not_starts_with": _Rule(True, _negated(_starts_with)),
+    "ends_with": _Rule(False, _ends_with),
+    "not_ends_with": _Rule(True, _negated(_ends_with)),
+    "regex": _Rule(False, _regex),
+    "not_regex": _Rule(True, _not_regex),
+    "gt": _Rule(False, _comparison(lambda actual, bound: actual > bound)),
+    "gte": _Rule(False, _gte),
+    "min": _Rule(False, _gte),
+    "lt": _Rule(False, _comparison(lambda actual, bound: actual < bound)),
+    "lte": _Rule(False, _lte),
+    "max": _Rule(False, _lte),
+    "between": _Rule(False, _between),
+    "not_between": _Rule(True, _not_between),
+    "is_date_before": _Rule(False, _date(lambda actual, bound: actual < bound)),
+    "is_date_after": _Rule(False, _date(lambda actual, bound: actual > bound)),
+    "is_date_exact": _Rule(False, _date(lambda actual, bound: actual == bound)),
+    "semver_eq": _Rule(False, _version(lambda actual, bound: actual == bound)),
+    "semver_neq": _Rule(False, _version(lambda actual, bound: actual != bound)),
+    "semver_gt": _Rule(False, _version(lambda actual, bound: actual > bound)),
+    "semver_gte": _Rule(False, _version(lambda actual, bound: actual >= bound)),
+    "semver_lt": _Rule(False, _version(lambda actual, bound: actual < bound)),
+    "semver_lte": _Rule(False, _version(lambda actual, bound: actual <= bound)),
+    "semver_tilde": _Rule(False, _version_range(semver.tilde_range)),
+    "semver_caret": _Rule(False, _version_range(semver.caret_range)),
+    "semver_wildcard": _Rule(False, _version_range(semver.wildcard_range)),
+}
+
+OPERATORS: Final[Sequence[str]] = tuple(_RULES)
+"""Every operator that `compile_predicate` knows."""
