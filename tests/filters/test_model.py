@@ -135,6 +135,6 @@ def test_any_json_is_read_or_refused(raw):
     try:
         tree = parse_filters(raw)
     except FilterError as error:
-        assert error.path.startswith("properties")
+        assert error.path.startswith("properties")  # noqa: PT017
     else:
         assert all(isinstance(leaf.key, str) for leaf in tree.leaves())
