@@ -1,0 +1,264 @@
+"""From JSON text to the events of one request, validated as a whole (spec: sdk-wire 1.3-1.5, 1.7).
+
+``properties`` stay raw bytes: they are decoded once, by ingestion. The same function reads a request when
+it is captured and when its record is taken from the log, so both see the same events.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import orjson
+
+from hoglab.capture.refusal import Refusal, bad_token, undecodable
+
+MAX_DEPTH = 100
+"""Levels of nesting inside one event: what every engine behind us can write again."""
+MAX_DISTINCT_ID_CHARS = 200
+MAX_TOKEN_CHARS = 64
+
+NO_JSON = msgspec.Raw(b"")
+PERFORMANCE_EVENT = "$performance_event"
+
+_OPEN_BRACE = 0x7B
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_TO_BRACES = bytes.maketrans(b"[]", b"{}")
+_NOT_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+
+
+class IncomingEvent(msgspec.Struct, gc=False):
+    """One event as a client sent it. After `read_envelope` ``distinct_id`` is a valid string.
+
+    ``uuid`` is then None or in canonical lower-case form; the raw fields are empty or JSON objects.
+    """
+
+    event: str | None = None
+    distinct_id: Any = None
+    uuid: str | None = None
+    timestamp: Any = None
+    properties: msgspec.Raw = NO_JSON
+    set: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set")
+    set_once: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set_once")
+    offset: Any = None
+    token: str | None = None
+    api_key: str | None = None
+    dollar_distinct_id: Any = msgspec.field(default=None, name="$distinct_id")
+    dollar_token: str | None = msgspec.field(default=None, name="$token")
+
+    @property
+    def size_bytes(self) -> int:
+        """About how large the event is: what it carries, without its small fixed fields."""
+        return _length(self.properties) + _length(self.set) + _length(self.set_once)
+
+
+class _Body(IncomingEvent):
+    """The object forms of a body: one event, or a batch when ``batch`` is there."""
+
+    batch: list[IncomingEvent] | None = None
+    historical_migration: bool | None = None
+    sent_at: Any = None
+
+
+class _Fallbacks(msgspec.Struct):
+    """Where posthog-js puts them."""
+
+    distinct_id: Any = None
+    token: Any = None
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_EVENTS = msgspec.json.Decoder(list[IncomingEvent])
+_FALLBACKS = msgspec.json.Decoder(_Fallbacks)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A request after validation. ``sent_at`` is what the batch says, not yet read as a time."""
+
+    token: str
+    events: list[IncomingEvent]
+    historical_migration: bool
+    sent_at: Any
+
+
+def read_envelope(text: bytes, *, engage: bool = False) -> Envelope:
+    """Read and validate the events of one request; one bad event refuses all of them.
+
+    ``engage``: on ``/engage`` an event without a name is an ``$identify``. Raises `Refusal` 400 or 401.
+    """
+    body: _Body | None = None
+    try:
+        if text.lstrip()[:1] == b"[":
+            events = _EVENTS.decode(text)
+        else:
+            body = _BODY.decode(text)
+            events = [body] if body.batch is None else body.batch
+    except RecursionError:
+        raise _too_deep() from None
+    except msgspec.DecodeError as error:
+        raise undecodable(f"the payload is not valid: {error}") from None
+    except UnicodeDecodeError:
+        raise undecodable("the payload is not valid UTF-8") from None
+    if not events:
+        raise undecodable("request holds no event")
+    _validate_events(events, text, engage=engage)
+    in_batch = body is not None and body.batch is not None
+    token = (body.api_key or body.token or body.dollar_token) if body is not None and in_batch else None
+    token = _token(events) if token is None else _checked_token(token)
+    if body is None or not in_batch:
+        return Envelope(token, _kept(events), historical_migration=False, sent_at=None)
+    return Envelope(token, _kept(events), bool(body.historical_migration), body.sent_at)
+
+
+def _kept(events: list[IncomingEvent]) -> list[IncomingEvent]:
+    if any(event.event == PERFORMANCE_EVENT for event in events):
+        return [event for event in events if event.event != PERFORMANCE_EVENT]
+    return events
+
+
+def _validate_events(events: list[IncomingEvent], text: bytes, *, engage: bool) -> None:
+    for event in events:
+        if not event.event or "\0" in event.event:
+            event.event = _event_name(event.event, engage=engage)
+        name = event.distinct_id
+        if type(name) is not str or not name or len(name) > MAX_DISTINCT_ID_CHARS or "\0" in name:
+            event.distinct_id = _distinct_id(event)
+        if event.uuid is not None and _UUID(event.uuid) is None:
+            event.uuid = _canonical_uuid(event.uuid)
+        raw = event.properties
+        if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
+            event.properties = _no_object(raw, "properties")
+        raw = event.set
+        if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
+            event.set = _no_object(raw, "$set")
+        raw = event.set_once
+        if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
+            event.set_once = _no_object(raw, "$set_once")
+    # Every event opens its own object, nearly always properties too. When all brackets together, less
+    # those, cannot make one deep event, which is the rule, nothing is counted event by event.
+    others = sum(1 if event.properties is NO_JSON else 2 for event in events) - 2
+    if _brackets(text) - others > MAX_DEPTH:
+        for event in events:
+            _check_depth(event)
+
+
+def _event_name(name: str | None, *, engage: bool) -> str:
+    if name is None and engage:
+        return "$identify"
+    if name is None:
+        raise undecodable("event submitted without an event name")
+    if not name:
+        raise undecodable("event submitted with an empty event name")
+    return name.replace("\0", "\ufffd")
+
+
+def _length(raw: msgspec.Raw) -> int:
+    return len(memoryview(raw))
+
+
+def _no_object(raw: msgspec.Raw, name: str) -> msgspec.Raw:
+    """Null and the empty array (of PHP) stand for an object that is missing; all else is refused."""
+    text = bytes(raw)
+    if text == b"null" or (text[:1] == b"[" and not text[1:-1].strip()):
+        return NO_JSON
+    raise undecodable(f"the {name} of an event must be an object")
+
+
+def _distinct_id(event: IncomingEvent) -> str:
+    value = event.distinct_id if event.distinct_id is not None else event.dollar_distinct_id
+    if value is None:
+        value = _fallbacks(event).distinct_id
+    if value is None:
+        raise undecodable("event submitted without a distinct_id")
+    text = value if isinstance(value, str) else _json_text(value)
+    if not text:
+        raise undecodable("event submitted without a distinct_id")
+    return text[:MAX_DISTINCT_ID_CHARS].replace("\0", "\ufffd")
+
+
+def _json_text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, RecursionError):
+        raise undecodable("the distinct_id of an event cannot be read") from None
+
+
+def _fallbacks(event: IncomingEvent) -> _Fallbacks:
+    if not _length(event.properties):
+        return _Fallbacks()
+    try:
+        return _FALLBACKS.decode(event.properties)
+    except (msgspec.DecodeError, RecursionError):
+        raise undecodable("the properties of an event cannot be read") from None
+
+
+def _canonical_uuid(text: str) -> str | None:
+    if not text:
+        return None
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise undecodable("the uuid of an event is not a UUID") from None
+
+
+def _token(events: list[IncomingEvent]) -> str:
+    """The one token that all events name."""
+    found: str | None = None
+    for event in events:
+        token: Any = event.token or event.dollar_token or event.api_key or _fallbacks(event).token
+        if not token or not isinstance(token, str):
+            raise Refusal(401, "event submitted without an api_key")
+        if found is None:
+            found = token
+        elif found != token:
+            raise Refusal(401, "batch submitted with inconsistent api_key values")
+    return _checked_token(found or "")
+
+
+def _checked_token(token: str) -> str:
+    """Refuse what cannot be a project token, whatever the projects are."""
+    token = token.strip()
+    if not token:
+        raise bad_token("empty")
+    if len(token) > MAX_TOKEN_CHARS:
+        raise bad_token("too_long")
+    if not token.isascii():
+        raise bad_token("not_ascii")
+    if token.startswith("phx_"):
+        raise bad_token("personal_api_key")
+    if "\0" in token:
+        raise bad_token("null_byte")
+    return token
+
+
+def _brackets(text: bytes) -> int:
+    return text.count(b"{") + text.count(b"[")
+
+
+def _check_depth(event: IncomingEvent) -> None:
+    for raw in (event.properties, event.set, event.set_once):
+        if nested_deeper_than(bytes(raw), MAX_DEPTH):
+            raise _too_deep()
+
+
+def nested_deeper_than(text: bytes, levels: int) -> bool:
+    """Whether valid JSON text nests objects and arrays more than ``levels`` deep; linear, no recursion."""
+    if _brackets(text) <= levels:
+        return False
+    brackets = _STRINGS.sub(b"", text).translate(_TO_BRACES, _NOT_BRACKETS)
+    for _ in range(levels):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"{}", b"")
+    return bool(brackets)
+
+
+def _too_deep() -> Refusal:
+    return undecodable(f"the payload is nested more than {MAX_DEPTH} levels deep")

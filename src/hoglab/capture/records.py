@@ -1,0 +1,124 @@
+"""One record of the event log: an accepted request, kept as it arrived, and what only capture knew.
+
+Layout: one version byte, the length of the header (2 bytes, big-endian), the header (MessagePack), then
+the JSON text of the request, gzip-compressed when it came so. The record was validated before it was
+written, so that a reader fails on it only when it was damaged or written by a newer program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from hoglab.capture.decoding import gunzip
+from hoglab.capture.envelope import Envelope, read_envelope
+from hoglab.capture.refusal import Refusal
+from hoglab.storage.database.types import from_micros, to_micros
+
+VERSION = 1
+MAX_RECORD_JSON_BYTES = 64 * 1024 * 1024
+"""What a reader decompresses at most; above every limit that capture may be set to."""
+
+_UUID_VERSION_BITS = 0x7 << 76
+_UUID_VARIANT_BITS = 0x2 << 62
+
+
+class RecordError(Exception):
+    """The bytes are not a record that this program can read."""
+
+
+class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What capture knew about a request; new fields are added at the end, with defaults."""
+
+    project_id: int
+    received_at_us: int  # microseconds since the epoch
+    id: bytes  # 16 random bytes, the seed of the uuids of events that came without one
+    is_gzip: bool
+    is_engage: bool
+    ip: str | None
+    sent_at_ms: int | None  # from the query; one in the body wins
+    max_event_bytes: int
+
+    @property
+    def received_at(self) -> datetime:
+        return from_micros(self.received_at_us)
+
+
+class Record(NamedTuple):
+    """A decoded record, with ``json_bytes``, the size of its JSON text."""
+
+    header: RecordHeader
+    envelope: Envelope
+    json_bytes: int
+
+
+_HEADER = msgspec.msgpack.Decoder(RecordHeader)
+
+
+def new_header(
+    *,
+    project_id: int,
+    received_at: datetime,
+    is_gzip: bool,
+    is_engage: bool,
+    ip: str | None,
+    sent_at_ms: int | None,
+    max_event_bytes: int,
+) -> RecordHeader:
+    """A header with a fresh random id."""
+    return RecordHeader(
+        project_id,
+        to_micros(received_at),
+        os.urandom(16),
+        is_gzip,
+        is_engage,
+        ip,
+        sent_at_ms,
+        max_event_bytes,
+    )
+
+
+def encode_record(header: RecordHeader, stored: bytes) -> bytes:
+    """The bytes of a record; ``stored`` is JSON text or a gzip of it, as the header says."""
+    head = msgspec.msgpack.encode(header)
+    return b"".join((bytes((VERSION,)), len(head).to_bytes(2), head, stored))
+
+
+def read_header(record: bytes) -> tuple[RecordHeader, memoryview]:
+    """The header and the stored body of a record. Raises `RecordError`."""
+    if len(record) < 3 or record[0] != VERSION:
+        raise RecordError("the record has an unknown version" if record else "the record is empty")
+    end = 3 + int.from_bytes(record[1:3])
+    try:
+        header = _HEADER.decode(record[3:end])
+    except msgspec.DecodeError as error:
+        raise RecordError(f"the header of the record cannot be read: {error}") from None
+    return header, memoryview(record)[end:]
+
+
+def decode_record(record: bytes) -> Record:
+    """Read a record back into its events. Raises `RecordError`."""
+    header, stored = read_header(record)
+    try:
+        text = gunzip(bytes(stored), MAX_RECORD_JSON_BYTES) if header.is_gzip else bytes(stored)
+        envelope = read_envelope(text, engage=header.is_engage)
+    except (Refusal, zlib.error) as error:
+        raise RecordError(f"the events of the record cannot be read: {error}") from None
+    return Record(header, envelope, len(text))
+
+
+def derived_uuid(header: RecordHeader, index: int) -> UUID:
+    """The UUIDv7 of the event at ``index`` when the client gave none: always the same for one record.
+
+    Its time is the time of capture (spec: sdk-wire 1.4).
+    """
+    digest = hashlib.blake2b(index.to_bytes(4), key=header.id, digest_size=10).digest()
+    value = (header.received_at_us // 1000) << 80 | int.from_bytes(digest)
+    value &= ~(0xF << 76) & ~(0x3 << 62)
+    return UUID(int=value | _UUID_VERSION_BITS | _UUID_VARIANT_BITS)

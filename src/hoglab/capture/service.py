@@ -1,0 +1,160 @@
+"""Accepting one request: decode, validate, find its project, make it durable."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import structlog
+
+from hoglab.capture.decoding import GZIP_MAGIC, Payload, Query, decode_payload
+from hoglab.capture.envelope import Envelope, read_envelope
+from hoglab.capture.records import encode_record, new_header
+from hoglab.capture.refusal import Refusal, bad_token
+from hoglab.http.dates import utc_now
+from hoglab.storage.event_log import EventLogFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from hoglab.storage.event_log import EventLog
+
+MIB = 1024 * 1024
+STORAGE_RETRY_S = 5
+"""What ``Retry-After`` says when the log fails for a reason that it does not name."""
+
+_INLINE_WIRE_BYTES = 64 * 1024
+_INLINE_JSON_BYTES = 256 * 1024
+
+_logger = structlog.get_logger(__name__)
+
+
+class KnownProject(Protocol):
+    """What capture needs of a project."""
+
+    @property
+    def id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureLimits:
+    """Sizes in bytes (spec: sdk-wire 1.9) and what happens to tokens that no project has."""
+
+    batch_body: int = 20 * MIB
+    event_body: int = 2 * MIB  # of the old single-event paths
+    discarded_body: int = 25 * MIB
+    event: int = 1_000_000
+    ai_event: int = 8 * MIB
+    body_timeout_s: float = 60.0
+    unknown_projects: Literal["reject", "drop"] = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class PathRules:
+    """What differs between the capture paths (spec: sdk-wire 1.1, 1.3, 1.9)."""
+
+    body_limit: int
+    event_limit: int
+    legacy: bool = False
+    engage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A complete request, as far as capture looks at it. ``ip`` is the client's address."""
+
+    body: bytes
+    query: Query
+    content_type: bytes
+    content_encoding: bytes
+    ip: str | None
+
+
+class Capture:
+    """Takes requests of the event endpoints into the event log.
+
+    Used on an event loop. Large bodies are decoded in a worker thread so that other requests go on.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        project_by_token: Callable[[str], KnownProject | None],
+        *,
+        limits: CaptureLimits | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.limits = limits or CaptureLimits()
+        self._log = log
+        self._project_by_token = project_by_token
+        self._now = now
+        self._decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="capture-decode")
+
+    async def accept(self, request: Request, rules: PathRules) -> int:
+        """Make the events of a request durable; how many they were. Raises `Refusal`."""
+        received_at = self._now()
+        if _is_large(request.body):
+            loop = asyncio.get_running_loop()
+            payload, envelope = await loop.run_in_executor(self._decoders, _read, request, rules)
+        else:
+            payload, envelope = _read(request, rules)
+        project = self._project_by_token(envelope.token)
+        if project is None:
+            if self.limits.unknown_projects == "drop":
+                return 0
+            raise bad_token("unknown")
+        if not envelope.events:
+            return 0
+        header = new_header(
+            project_id=project.id,
+            received_at=received_at,
+            is_gzip=payload.is_gzip,
+            is_engage=rules.engage,
+            ip=request.ip,
+            sent_at_ms=request.query.sent_at_ms,
+            max_event_bytes=rules.event_limit,
+        )
+        await self._append(encode_record(header, payload.stored))
+        return len(envelope.events)
+
+    async def _append(self, record: bytes) -> None:
+        try:
+            await self._log.append(record)
+        except EventLogFullError as error:
+            _logger.warning("event log is full", reason=str(error))
+            raise Refusal(503, "transient error, please retry", error.retry_after_s) from error
+        except (OSError, RuntimeError) as error:
+            _logger.exception("event log failed")
+            raise Refusal(503, "transient error, please retry", STORAGE_RETRY_S) from error
+
+    def close(self) -> None:
+        """Stop the worker threads. Requests that they work on are finished."""
+        self._decoders.shutdown()
+
+
+def _is_large(body: bytes) -> bool:
+    if len(body) > _INLINE_WIRE_BYTES:
+        # Plain JSON is read so fast that the hop to a thread pays off later than for compressed bodies.
+        return len(body) > _INLINE_JSON_BYTES or body[:1] not in b"{["
+    # The last four bytes of gzip data tell (truthfully or not) how long it was.
+    return body.startswith(GZIP_MAGIC) and int.from_bytes(body[-4:], "little") > _INLINE_JSON_BYTES
+
+
+def _read(request: Request, rules: PathRules) -> tuple[Payload, Envelope]:
+    payload = decode_payload(
+        request.body,
+        request.query,
+        content_type=request.content_type,
+        content_encoding=request.content_encoding,
+        legacy=rules.legacy,
+        limit_bytes=rules.body_limit,
+    )
+    envelope = read_envelope(payload.json, engage=rules.engage)
+    # In a batch only the event that is too large is lost, with a warning, when it is ingested.
+    only = envelope.events[0] if len(envelope.events) == 1 else None
+    if only is not None and len(payload.json) > rules.event_limit and only.size_bytes > rules.event_limit:
+        raise Refusal(413, "maximum event size exceeded")
+    return payload, envelope
