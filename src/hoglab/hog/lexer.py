@@ -1,0 +1,320 @@
+"""From text to tokens.
+
+One pass, one list. A stack of modes follows the nesting of f-strings, template text and braces, because what
+a character means depends on it (spec: hog-language 1). The start of a HogQLX tag is recognised here too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NoReturn
+
+from hoglab.hog.errors import HogSyntaxError
+
+MAX_SOURCE_BYTES = 102_400
+"""The largest source text, in bytes of UTF-8."""
+
+MAX_STRING_CHARS = 65_536
+"""The longest string literal, in characters."""
+
+RESERVED = frozenset(
+    {"catch", "except", "finally", "fn", "fun", "intersect"}
+    | {"let", "materialized", "throw", "try", "while", "within"}
+)
+"""Words that are never names (spec: hog-language 1.2)."""
+
+LITERALS: dict[str, float | None] = {
+    "null": None,
+    "inf": float("inf"),
+    "infinity": float("inf"),
+    "nan": float("nan"),
+}
+"""Words that are constants and never names."""
+
+
+class Token(NamedTuple):
+    """`kind` is the operator's own text, or one of:
+
+    `name` (an identifier that is no reserved word; `word` is it in lower case), `quoted` (a quoted
+    identifier), `reserved` (`word` in lower case), `literal` (null, inf, nan), `number`, `string`,
+    `text` (a chunk of an f-string or template), `f'` (start of an f-string), `f-end`, `{{` and `}}` (an
+    interpolation opens and closes), `eof`.
+    """
+
+    kind: str
+    value: int | float | str | None
+    start: int
+    end: int
+    word: str = ""
+
+
+_BLANK = r" \t\r\n\x0b\x0c\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_ESCAPED = r"\\[bfrntav0BFRNTAV0\\']|\\[xX][0-9a-fA-F]{2}"
+_OPERATORS = (
+    ":=", "::", "->", "||", "==", "!=", "<>", "<=", ">=", "=~*", "=~", "!~*", "!~", "~*", "??", "?.",
+    "(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "+", "-", "*", "/", "%", "=", "<", ">", "~", "?", "#",
+)  # fmt: skip
+_PATTERNS = {
+    "space": (
+        rf"[{_BLANK}]+|(?:--|//)[^\r\n]*|#(?=[{_BLANK}]|\Z)[^\r\n]*"
+        r"|/\*(?:[^*]|\*(?!/))*\*/"
+    ),
+    "fstring": r"f'",
+    "name": r"[A-Za-z_$][A-Za-z0-9_$]*",
+    "hexfloat": r"0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][+-]?[0-9]+",
+    "hex": r"0[xX][0-9a-fA-F]+",
+    "binary": r"0[bB][01]+",
+    "octal": r"0[oO][0-7]+",
+    "exponent": r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][+-]?[0-9]+",
+    "decimal": r"[0-9]+",
+    "string": rf"'(?:[^'\\]++|''|{_ESCAPED})*+'",
+    "backtick": rf"`(?:[^`\\]++|``|{_ESCAPED})*+`",
+    "double": rf'"(?:[^"\\]++|""|{_ESCAPED}|\\")*+"',
+    "op": "|".join(re.escape(op) for op in sorted(_OPERATORS, key=len, reverse=True)),
+}
+_TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS.items()))
+_NAME_CHAR = re.compile(r"[A-Za-z0-9_$]")
+_FSTRING_TEXT = re.compile(rf"(?:[^'\\{{]|''|{_ESCAPED}|\\\{{)+")
+_TEMPLATE_TEXT = re.compile(r"(?:[^\\{]++|\\.|\\\Z)++", re.DOTALL)
+_TAG_START = re.compile(rf"<[A-Za-z_][A-Za-z0-9_-]*(?:[>/]|[{_BLANK}]+[>/A-Za-z_$])")
+
+_ESCAPES = {
+    "b": "\b", "f": "\f", "r": "\r", "n": "\n", "t": "\t", "a": "\a", "v": "\v", "0": "", "\\": "\\",
+    "'": "'", "{": "{", "`": "`", '"': '"',
+}  # fmt: skip
+_UNESCAPE_STRING = re.compile(r"''|\\(.)", re.DOTALL)
+_UNESCAPE_TEMPLATE = re.compile(r"\\([bfrntav0\\{])")
+_UNESCAPE_QUOTED = {"`": re.compile(r"``|\\([^'])", re.DOTALL), '"': re.compile(r"\"\"|\\([^'])", re.DOTALL)}
+
+_OPERAND_ENDS = frozenset({"name", "quoted", "literal", "number", "string", "f-end", ")", "]", "}"})
+
+_HINTS = {
+    "!": "use `not` or `!=`",
+    "&": "use `and`",
+    "|": "use `or`, or `||` to join strings",
+    "^": "there is no power operator",
+    "@": None,
+}
+
+
+def tokenize(source: str, *, template: bool = False) -> list[Token]:
+    """All tokens of the source, ended by one of kind `eof`.
+
+    With `template`, the whole text is string content with `{...}` interpolations (an input of a function).
+    Raises `HogSyntaxError` for characters and literals that the language does not know.
+    """
+    if len(source) > MAX_SOURCE_BYTES or len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
+        raise HogSyntaxError(
+            f"The source is longer than {MAX_SOURCE_BYTES} bytes", source=source, code="source-too-long"
+        )
+    return _Lexer(source).run(template=template)
+
+
+class _Lexer:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.tokens: list[Token] = []
+        self.modes: list[tuple[str, int]] = []  # what is open, and since where
+
+    def run(self, *, template: bool) -> list[Token]:
+        source, size, match = self.source, len(self.source), _TOKEN.match
+        add = self.tokens.append
+        at = 0
+        if template:
+            self.modes.append(("template", 0))
+            at = self.string_text(at)
+        while at < size:
+            found = match(source, at)
+            if found is None:
+                self.fail_at(at)
+            kind = found.lastgroup
+            start, at = at, found.end()
+            if kind == "space":
+                continue
+            if kind == "name":
+                text = found.group()
+                word = text.lower()
+                if word in LITERALS:
+                    add(Token("literal", LITERALS[word], start, at, word))
+                else:
+                    add(Token("reserved" if word in RESERVED else "name", text, start, at, word))
+            elif kind == "op":
+                at = self.operator(found.group(), start, at)
+            elif kind == "string":
+                add(Token("string", self.string_value(start, at), start, at))
+            elif kind == "fstring":
+                add(Token("f'", None, start, at))
+                self.modes.append(("fstring", start))
+                at = self.string_text(at)
+            elif kind in ("backtick", "double"):
+                quote = source[start]
+                value = _UNESCAPE_QUOTED[quote].sub(_unescape, source[start + 1 : at - 1])
+                add(Token("quoted", value, start, at))
+            else:
+                self.number(str(kind), start, at)
+        self.finish(template=template)
+        return self.tokens
+
+    def operator(self, op: str, start: int, end: int) -> int:
+        if op == "{":
+            self.modes.append(("brace", start))
+        elif op == "}":
+            if not self.modes:
+                raise self.error("Unmatched `}`", start, end, code="unmatched-brace")
+            if self.modes[-1][0] == "interpolation":
+                self.modes.pop()
+                self.tokens.append(Token("}}", None, start, end))
+                return self.string_text(end)
+            self.modes.pop()
+        elif op == "<" and _TAG_START.match(self.source, start) and not self.after_operand(start):
+            raise self.error("HogQLX tags are not supported", start, end, code="unsupported")
+        self.tokens.append(Token(op, None, start, end))
+        return end
+
+    def after_operand(self, start: int) -> bool:
+        """Whether an operand ends before `start` on the same line: then `<` can only mean less-than."""
+        if not self.tokens:
+            return False
+        last = self.tokens[-1]
+        return last.kind in _OPERAND_ENDS and "\n" not in self.source[last.end : start]
+
+    def string_text(self, at: int) -> int:
+        """Reads a chunk of f-string or template text; stops behind its end or behind an opening brace."""
+        mode, opened = self.modes[-1]
+        source = self.source
+        pattern = _TEMPLATE_TEXT if mode == "template" else _FSTRING_TEXT
+        found = pattern.match(source, at)
+        if found is not None:
+            start, at = at, found.end()
+            if at - start > MAX_STRING_CHARS:
+                raise self.error(
+                    f"A string is longer than {MAX_STRING_CHARS} characters",
+                    start,
+                    at,
+                    code="string-too-long",
+                )
+            chunk = found.group()
+            unescape = _UNESCAPE_TEMPLATE if mode == "template" else _UNESCAPE_STRING
+            value = unescape.sub(_unescape, chunk) if "\\" in chunk or "'" in chunk else chunk
+            self.tokens.append(Token("text", value, start, at))
+        if at >= len(source):
+            if mode == "template":
+                return at
+            raise self.error("The f-string is not closed", opened, opened + 2, code="unterminated-string")
+        if source[at] == "{":
+            self.modes.append(("interpolation", at))
+            self.tokens.append(Token("{{", None, at, at + 1))
+            return at + 1
+        if source[at] == "'":
+            self.modes.pop()
+            self.tokens.append(Token("f-end", None, at, at + 1))
+            return at + 1
+        raise self.bad_escape(at)
+
+    def number(self, kind: str, start: int, end: int) -> None:
+        text = self.source[start:end]
+        after = _NAME_CHAR.match(self.source, end)
+        value: int | float
+        if kind == "octal":
+            raise self.error(
+                f"HogQL does not support `0o`-prefixed octal integer literals; got `{text}`."
+                " Use a plain decimal literal instead.",
+                start,
+                end,
+                code="number",
+            )
+        if after is not None:
+            stop = end
+            while stop < len(self.source) and _NAME_CHAR.match(self.source, stop):
+                stop += 1
+            raise self.error(f"Invalid number `{self.source[start:stop]}`", start, stop, code="number")
+        if kind == "decimal":
+            value = _decimal_int(text)
+        elif kind == "hex":
+            value = int(text, 16)
+        elif kind == "binary":
+            value = int(text, 2)
+        elif kind == "hexfloat":
+            value = _hex_float(text)
+        else:
+            value = float(text)
+        self.tokens.append(Token("number", value, start, end, kind))
+
+    def string_value(self, start: int, end: int) -> str:
+        if end - start > MAX_STRING_CHARS + 2:
+            raise self.error(
+                f"A string is longer than {MAX_STRING_CHARS} characters", start, end, code="string-too-long"
+            )
+        body = self.source[start + 1 : end - 1]
+        return _UNESCAPE_STRING.sub(_unescape, body) if "\\" in body or "'" in body else body
+
+    def finish(self, *, template: bool) -> None:
+        size = len(self.source)
+        if self.modes and self.modes[-1][0] == "interpolation":
+            opened = self.modes[-1][1]
+            raise self.error(
+                "The `{` is not closed", opened, opened + 1, code="unmatched-brace",
+                hint="write `\\{` for a brace that is part of the text",
+            )  # fmt: skip
+        if self.modes and self.modes[-1][0] == "brace" and not template:
+            opened = self.modes[-1][1]
+            raise self.error("The `{` is not closed", opened, opened + 1, code="unmatched-brace")
+        self.tokens.append(Token("eof", None, size, size))
+
+    # --- errors
+
+    def error(
+        self, message: str, start: int, end: int, *, code: str = "syntax", hint: str | None = None
+    ) -> HogSyntaxError:
+        return HogSyntaxError(message, source=self.source, start=start, end=end, code=code, hint=hint)
+
+    def fail_at(self, at: int) -> NoReturn:
+        """Says what is wrong with the text at `at`, where no token begins."""
+        source = self.source
+        char = source[at]
+        if source.startswith("/*", at):
+            raise self.error("The comment is not closed", at, at + 2, code="unterminated-comment")
+        if char in "'`\"":
+            raise self.bad_string(at, char)
+        if char == ".":
+            raise self.error("Invalid number", at, at + 1, code="number")
+        shown = f"'{char}' (U+{ord(char):04X})" if " " <= char <= "~" else f"U+{ord(char):04X}"
+        raise self.error(
+            f"Unexpected character {shown}", at, at + 1, code="unexpected-character", hint=_HINTS.get(char)
+        )
+
+    def bad_string(self, at: int, quote: str) -> HogSyntaxError:
+        source, i = self.source, at + 1
+        pattern = re.compile(rf"(?:[^{quote}\\]|{quote}{quote}|{_ESCAPED}|\\{quote})*")
+        found = pattern.match(source, i)
+        stop = found.end() if found else i
+        if stop < len(source) and source[stop] == "\\":
+            return self.bad_escape(stop)
+        return self.error("The string is not closed", at, at + 1, code="unterminated-string")
+
+    def bad_escape(self, at: int) -> HogSyntaxError:
+        found = self.source[at : at + 2]
+        return self.error(
+            f"Unknown escape `{found}` in a string", at, at + 2, code="unknown-escape",
+            hint=f"write `\\{found}` for a backslash, as in regular expressions: '\\\\d'",
+        )  # fmt: skip
+
+
+def _unescape(found: re.Match[str]) -> str:
+    char = found.group(1)
+    if char is None:
+        return found.group()[0]
+    value = _ESCAPES.get(char)
+    return found.group() if value is None else value
+
+
+def _decimal_int(text: str) -> int | float:
+    """The integer, or infinity when it has more digits than a number can hold."""
+    return int(text) if len(text) <= 400 else float(text)
+
+
+def _hex_float(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return float("inf")

@@ -1,0 +1,46 @@
+"""The parser: recursive descent for statements, precedence climbing for expressions.
+
+Three entry points, one per kind of source text. All raise `HogSyntaxError`; none recurses deeper than
+`MAX_DEPTH` nested constructs, whatever the text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hoglab.hog.errors import Diagnostic
+from hoglab.hog.lexer import tokenize
+from hoglab.hog.parser.statements import StatementParser
+from hoglab.hog.parser.tokens import MAX_DEPTH, MAX_NODES, MAX_OPERATORS
+
+if TYPE_CHECKING:
+    from hoglab.hog import nodes
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "MAX_OPERATORS",
+    "Diagnostic",
+    "parse_expression",
+    "parse_program",
+    "parse_template",
+]
+
+
+def parse_program(source: str, warnings: list[Diagnostic] | None = None) -> nodes.Program:
+    """The tree of a whole program. `warnings` collects what parses but is probably not meant."""
+    parser = StatementParser(source, tokenize(source))
+    program = parser.program()
+    if warnings is not None:
+        warnings.extend(parser.warnings)
+    return program
+
+
+def parse_expression(source: str) -> nodes.Expr:
+    """The tree of a single expression that makes up the whole source."""
+    return StatementParser(source, tokenize(source)).whole_expression()
+
+
+def parse_template(source: str) -> nodes.Expr:
+    """The tree of a template: text with `{expression}` parts (spec: hog-language 1.4, 6.13)."""
+    return StatementParser(source, tokenize(source, template=True)).whole_template()
