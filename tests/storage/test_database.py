@@ -22,8 +22,8 @@ from hoglab.storage.database import (
     NestedWriteError,
     Transaction,
     UnsupportedDatabaseError,
-    engine,
     from_micros,
+    locks,
     sqlite,
     tables,
     to_micros,
@@ -166,7 +166,7 @@ class TestWriters:
     def test_a_turn_that_does_not_come_is_an_error(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(engine, "WRITE_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(locks, "WRITE_TIMEOUT_S", 0.01)
         refused: list[str] = []
 
         def work() -> None:

@@ -28,7 +28,10 @@ class TestSchemas:
     def test_the_migrated_schema_is_the_schema_of_the_tables(
         self, metadata: MetaData, tmp_path: Path
     ) -> None:
-        migrated, direct = SqliteConnections(tmp_path / "a.db"), SqliteConnections(tmp_path / "b.db")
+        migrated, direct = (
+            SqliteConnections(tmp_path / "a.db", metadata),
+            SqliteConnections(tmp_path / "b.db", metadata),
+        )
         assert migrate(migrated, metadata)
         with migrated.read() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -41,21 +44,21 @@ class TestSchemas:
         direct.dispose()
 
     def test_head_is_the_newest_revision(self, metadata: MetaData, tmp_path: Path) -> None:
-        connections = SqliteConnections(tmp_path / "a.db")
+        connections = SqliteConnections(tmp_path / "a.db", metadata)
         with connections.write(durable=False) as connection:
             script = ScriptDirectory.from_config(alembic_config(metadata, connection))
             assert script.get_heads() == [HEADS[schema_name(metadata)]]
         connections.dispose()
 
     def test_a_second_start_has_nothing_to_do(self, metadata: MetaData, tmp_path: Path) -> None:
-        connections = SqliteConnections(tmp_path / "a.db")
+        connections = SqliteConnections(tmp_path / "a.db", metadata)
         assert migrate(connections, metadata)
         assert not migrate(connections, metadata)
         connections.dispose()
 
     def test_a_newer_schema_is_refused_and_left_alone(self, metadata: MetaData, tmp_path: Path) -> None:
         Database.open(tmp_path / "a.db", metadata).dispose()
-        connections = SqliteConnections(tmp_path / "a.db")
+        connections = SqliteConnections(tmp_path / "a.db", metadata)
         with connections.write(durable=False) as connection:
             connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         before = _definitions(connections)
@@ -67,8 +70,17 @@ class TestSchemas:
         connections.dispose()
 
 
+def test_the_file_of_the_queues_can_give_space_back(tmp_path: Path) -> None:
+    Database.open(tmp_path / "a.db", tables.queue_metadata).dispose()
+    connections = SqliteConnections(tmp_path / "a.db", tables.queue_metadata)
+    with connections.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA page_size").scalar() == 8192
+        assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2  # incremental
+    connections.dispose()
+
+
 def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
-    connections = SqliteConnections(tmp_path / "a.db")
+    connections = SqliteConnections(tmp_path / "a.db", tables.metadata)
     with connections.write(durable=False) as connection:
         connection.exec_driver_sql("CREATE TABLE membership (note TEXT)")  # in the way of the first revision
     with pytest.raises(Exception, match="already exists"):
@@ -80,7 +92,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
 
 def test_a_revision_can_be_written_from_the_difference(tmp_path: Path) -> None:
     """Developers' tool: with an up-to-date database there is no difference, so its body is empty."""
-    connections = SqliteConnections(tmp_path / "a.db")
+    connections = SqliteConnections(tmp_path / "a.db", tables.metadata)
     migrate(connections, tables.metadata)
     with connections.migrate() as connection:
         path = write_revision(tables.metadata, connection, "0999", "Change nothing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from hoglab.storage.database import tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
-from hoglab.storage.database.errors import (
-    DatabaseBusyError,
-    NestedWriteError,
-    UnsupportedDatabaseError,
-    explain,
-)
+from hoglab.storage.database.errors import UnsupportedDatabaseError, explain
 from hoglab.storage.database.migrations import migrate
 from hoglab.storage.database.sqlite import SqliteConnections
 
@@ -24,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import Connection, CursorResult, Executable, MetaData
-
-WRITE_TIMEOUT_S = 30.0
-"""How long a writer waits for its turn in this process before `DatabaseBusyError`."""
 
 
 class Transaction:
@@ -63,8 +54,6 @@ class Database:
     def __init__(self, connections: SqliteConnections, metadata: MetaData) -> None:
         self._connections = connections
         self._feed = tables.change_version.name in metadata.tables
-        self._write_lock = threading.Lock()
-        self._writer: int | None = None  # ident of the thread that is writing
         self.changes = ChangeFeed()
         if self._feed:
             self.refresh_changes()
@@ -77,7 +66,7 @@ class Database:
         of our schemas it holds. Raises `SchemaTooNewError`, `DatabaseUnreadableError`,
         `DatabaseBusyError` and, for an address of another engine, `UnsupportedDatabaseError`.
         """
-        connections = SqliteConnections(_sqlite_path(url_or_path))
+        connections = SqliteConnections(_sqlite_path(url_or_path), metadata)
         try:
             with _explained(connections.name):
                 migrate(connections, metadata)
@@ -101,27 +90,11 @@ class Database:
         when this thread is inside a write block already.
         """
         with _explained(self._connections.name):
-            with self._turn(), self._connections.write(durable=durable) as connection:
+            with self._connections.write(durable=durable) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
                 bumped = transaction.bump_versions()
             self.changes.publish(bumped)
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        me = threading.get_ident()
-        if self._writer == me:
-            raise NestedWriteError("this thread is writing already: hand its transaction to the inner code")
-        if not self._write_lock.acquire(timeout=WRITE_TIMEOUT_S):
-            raise DatabaseBusyError(
-                f"{self._connections.name} was kept locked by another thread for {WRITE_TIMEOUT_S:g} s"
-            )
-        self._writer = me
-        try:
-            yield
-        finally:
-            self._writer = None
-            self._write_lock.release()
 
     def refresh_changes(self) -> int:
         """Learn of changes that other processes made, and notify of them; returns how many there were.

@@ -6,10 +6,11 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from hoglab.storage.database.errors import DatabaseUnreadableError, explain
+from hoglab.storage.database.locks import write_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +30,15 @@ MAX_READERS = 72
 """Read connections kept open, and open at most (more than the threads of a server, so that none waits)."""
 
 
-def connect(path: Path, *, read_only: bool = False, durable: bool = True) -> sqlite3.Connection:
+def connect(
+    path: Path, metadata: MetaData, *, read_only: bool = False, durable: bool = True
+) -> sqlite3.Connection:
     """A plain connection with the settings that every connection of ours has.
 
     It may be used by any thread, by one at a time, and begins no transactions of its own accord.
     ``durable`` makes each commit wait for the disk (``synchronous=FULL``); without it the latest commits
     can be lost when the power fails, though never when the process does. ``read_only`` refuses writes.
+    A file that does not exist is created with the settings that ``metadata`` names.
     Raises `DatabaseUnreadableError`.
     """
     try:
@@ -42,12 +46,16 @@ def connect(path: Path, *, read_only: bool = False, durable: bool = True) -> sql
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         try:
+            if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+                for name, value in metadata.info.get("sqlite_file", {}).items():
+                    connection.execute(f"PRAGMA {name}={value}")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             connection.execute(f"PRAGMA mmap_size={MMAP_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute("PRAGMA secure_delete=OFF")
             if read_only:
                 connection.execute("PRAGMA query_only=ON")
         except BaseException:
@@ -59,19 +67,22 @@ def connect(path: Path, *, read_only: bool = False, durable: bool = True) -> sql
 
 
 class SqliteConnections:
-    """Readers work in parallel on a stable snapshot each; the caller admits one writer at a time."""
+    """Readers work in parallel on a stable snapshot each; writers take turns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, metadata: MetaData) -> None:
         self.name = str(path)
         self._path = path
+        self._metadata = metadata
+        self._lock = write_lock(path)
         self._readers = self._engine(read_only=True, begin="BEGIN", idle=IDLE_READERS, most=MAX_READERS)
         self._writer = self._engine(read_only=False, begin="BEGIN IMMEDIATE", idle=1, most=1)
         self._durable = False
 
     def _engine(self, *, read_only: bool, begin: str, idle: int, most: int) -> Engine:
+        path, metadata = self._path, self._metadata
         engine = create_engine(
             f"sqlite:///{self._path}",
-            creator=lambda: connect(self._path, read_only=read_only, durable=False),
+            creator=lambda: connect(path, metadata, read_only=read_only, durable=False),
             poolclass=QueuePool,
             pool_size=idle,
             max_overflow=most - idle,
@@ -86,7 +97,7 @@ class SqliteConnections:
 
     @contextmanager
     def write(self, *, durable: bool) -> Iterator[Connection]:
-        with self._writer.connect() as connection:
+        with self._lock.turn(), self._writer.connect() as connection:
             self._set_durable(connection, durable)
             with connection.begin():
                 yield connection
@@ -94,7 +105,7 @@ class SqliteConnections:
     @contextmanager
     def migrate(self) -> Iterator[Connection]:
         """A write transaction that may rebuild tables: foreign keys are checked only at its end."""
-        with self._writer.connect() as connection:
+        with self._lock.turn(), self._writer.connect() as connection:
             raw = connection.connection
             raw.execute("PRAGMA foreign_keys=OFF")
             try:

@@ -27,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     metadata = schemas[arguments.schema]
     with tempfile.TemporaryDirectory() as folder:
-        connections = SqliteConnections(Path(folder) / "empty.db")
+        connections = SqliteConnections(Path(folder) / "empty.db", metadata)
         with connections.migrate() as connection:
             config = alembic_config(metadata, connection)
             if ScriptDirectory.from_config(config).get_current_head() is not None:

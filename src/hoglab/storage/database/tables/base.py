@@ -13,6 +13,11 @@ _NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
-# ``migrations`` names the folder in storage/database/migrations that builds the schema.
+# ``migrations`` names the folder in storage/database/migrations that builds the schema. ``sqlite_file`` are
+# settings that a SQLite file has from its birth: the queues hold large rows that come and go, so their file
+# has larger pages and can give space back.
 metadata = MetaData(naming_convention=_NAMING, info={"migrations": "main"})
-queue_metadata = MetaData(naming_convention=_NAMING, info={"migrations": "queue"})
+queue_metadata = MetaData(
+    naming_convention=_NAMING,
+    info={"migrations": "queue", "sqlite_file": {"page_size": 8192, "auto_vacuum": "INCREMENTAL"}},
+)
