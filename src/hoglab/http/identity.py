@@ -1,0 +1,155 @@
+"""Who is calling, and which project is meant: the data behind every access check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, Protocol
+
+
+class Level(IntEnum):
+    """How far a membership in an organization reaches."""
+
+    MEMBER = 1
+    ADMIN = 8
+    OWNER = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One project: the fields of the project table."""
+
+    id: int
+    uuid: str
+    organization_id: str
+    name: str
+    api_token: str
+    timezone: str
+    test_account_filters: list[dict[str, Any]]
+    person_display_name_properties: list[str] | None
+    anonymize_ips: bool
+    experiment_defaults: dict[str, Any]
+    settings: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user: the fields of the user table."""
+
+    id: int
+    uuid: str
+    distinct_id: str
+    email: str
+    first_name: str
+    last_name: str
+    is_email_verified: bool | None
+    hedgehog_config: dict[str, Any] | None
+    role_at_organization: str | None
+    is_active: bool
+    current_project_id: int | None
+    created_at: datetime
+
+
+def scope_satisfied(wanted: str, held: frozenset[str]) -> bool:
+    """Whether a key with the scopes ``held`` may do what needs ``wanted`` (spec: experiments-api 1.3).
+
+    ``x:read`` is satisfied by ``x:read`` and ``x:write``, ``x:write`` by itself alone; ``*`` satisfies all.
+    """
+    if wanted in held or "*" in held:
+        return True
+    resource, _, action = wanted.partition(":")
+    return action == "read" and f"{resource}:write" in held
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is behind a personal API key, and how far the key reaches."""
+
+    user: User
+    key_id: str
+    scopes: frozenset[str]
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """Membership level by organization id."""
+    scoped_projects: frozenset[int] | None = None
+    """The only projects that the key is for; None for all."""
+    scoped_organizations: frozenset[str] | None = None
+    """The only organizations that the key is for; None for all."""
+    expires_at: datetime | None = None
+    organization_id: str | None = None
+    """The organization that `level` and `is_admin` speak about: that of the called project."""
+
+    @property
+    def level(self) -> int | None:
+        """Membership level in the organization at hand; None for no member."""
+        return None if self.organization_id is None else self.levels.get(self.organization_id)
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the user is an admin or owner of the organization at hand."""
+        return (self.level or 0) >= Level.ADMIN
+
+    def has_scope(self, scope: str) -> bool:
+        """Whether the key holds a scope, or one that implies it."""
+        return scope_satisfied(scope, self.scopes)
+
+    def reaches_project(self, project: Project) -> bool:
+        """Whether key limits and membership let this principal into a project."""
+        return (
+            (self.scoped_projects is None or project.id in self.scoped_projects)
+            and (self.scoped_organizations is None or project.organization_id in self.scoped_organizations)
+            and project.organization_id in self.levels
+        )
+
+    def at(self, organization_id: str) -> Principal:
+        """The same principal, speaking about another organization."""
+        return (
+            self
+            if self.organization_id == organization_id
+            else replace(self, organization_id=organization_id)
+        )
+
+    def access_level(self, created_by_id: int | None) -> str:
+        """``user_access_level`` of an object: admins and its creator manage it, others edit it.
+
+        spec: experiments-api 1.10
+        """
+        return "manager" if self.is_admin or created_by_id == self.user.id else "editor"
+
+
+class Unknown:
+    """What `Authenticator` says when its memory does not hold the answer."""
+
+
+UNKNOWN = Unknown()
+
+
+class Authenticator(Protocol):
+    """Turns keys into principals and ids into projects.
+
+    The ``recall_…`` methods look at memory alone, so they may be called on the event loop; the others may
+    read the database, and are called in a worker thread.
+    """
+
+    def recall_principal(self, key: str) -> Principal | Unknown:
+        """The principal of a key that was seen lately."""
+        ...
+
+    def authenticate(self, key: str) -> Principal | None:
+        """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive."""
+        ...
+
+    def recall_project(self, project_id: int) -> Project | Unknown:
+        """A project that was seen lately."""
+        ...
+
+    def project(self, project_id: int) -> Project | None:
+        """The project of an id; None when there is none."""
+        ...
+
+    def used(self, principal: Principal) -> None:
+        """Take note that a key was used. Called on the event loop: must only remember."""
+        ...

@@ -1,0 +1,275 @@
+"""The management API as an ASGI application: the checks in their order, then the handler.
+
+spec: experiments-api 1.4
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hoglab.http import access, errors
+from hoglab.http.body import (
+    BODY_TIMEOUT_S,
+    EMPTY,
+    JSON,
+    MAX_BODY_BYTES,
+    MULTIPART,
+    URLENCODED,
+    Body,
+    ContentType,
+    content_length,
+    decode,
+    decode_multipart,
+    header,
+    read_body,
+)
+from hoglab.http.call import Call
+from hoglab.http.dates import utc_now
+from hoglab.http.identity import Principal, Project, Unknown
+from hoglab.http.responses import empty_response, json_response
+from hoglab.http.table import Entry, RoutingTable
+from hoglab.http.throttling import Throttle
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.types import Receive, Scope, Send
+
+    from hoglab.http.identity import Authenticator
+    from hoglab.http.routing import Operation, ResourceRouter
+
+HANDLER_THREADS = 16
+"""How many handlers run at the same time."""
+
+RECORD_KEY = "hoglab.record"
+"""Where the scope keeps what the access log and the metrics want to know of a request."""
+
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Record:
+    """What is found out about a request while it is served."""
+
+    route: str = ""
+    key_id: str | None = None
+    project_id: int | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """A request under way: what has been read of it so far."""
+
+    scope: Scope
+    receive: Receive
+    raw: bytes | None = None
+
+
+class ManagementApi:
+    """Serves the operations of all routers.
+
+    Checks happen in this order: route, key, scope, the key's limits, project, membership, throttle, method,
+    body, then the handler with its lookups and validation. Handlers that are plain functions run in threads.
+    """
+
+    def __init__(
+        self,
+        routers: Iterable[ResourceRouter],
+        authenticator: Authenticator,
+        *,
+        throttle: Throttle | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        body_timeout_s: float = BODY_TIMEOUT_S,
+        public_url: str | None = None,
+        threads: int = HANDLER_THREADS,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.table = RoutingTable(operation for router in routers for operation in router.operations)
+        self._authenticator = authenticator
+        self._throttle = throttle
+        self._max_body_bytes = max_body_bytes
+        self._body_timeout_s = body_timeout_s
+        self._public_url = public_url
+        self._now = now
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="hoglab-http")
+
+    def close(self) -> None:
+        """Let running handlers end and free their threads."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._answer(scope, receive)
+        if scope["method"] == "HEAD":
+            send = _without_body(send)
+        await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        path: str = scope["path"]
+        found = self.table.find(path)
+        if found is None:
+            raise errors.endpoint_not_found(path)
+        entry, segments = found
+        method: str = scope["method"]
+        record: Record = scope.setdefault(RECORD_KEY, Record())
+        record.route = entry.template
+        arrived = _Arrived(scope, receive)
+        operation = entry.operation(method)
+
+        principal, counted = await self._authenticated(arrived)
+        record.key_id = principal.key_id
+        if operation is not None:
+            access.check_scopes(principal, operation.needs)
+        project = None
+        if entry.project_scoped:
+            project = await self._project(segments.pop("project_id"), principal)
+            principal = principal.at(project.organization_id)
+            record.project_id = project.id
+        else:
+            access.check_outside_projects(principal, operation)
+        self._authenticator.used(principal)
+        if self._throttle is not None and counted:
+            wait_s = self._throttle.admit(principal.key_id)
+            if wait_s is not None:
+                raise errors.throttled(wait_s)
+
+        if operation is None:
+            raise errors.method_not_allowed(method, entry.allow)
+        if operation.handler is None:
+            return empty_response(405, {"Allow": entry.allow})
+        if method == "OPTIONS":
+            return _options(entry, operation)
+        body = await self._body(arrived) if method in _WITH_BODY else EMPTY
+        request = Request(scope, receive)
+        call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
+        return await self._handled(operation, operation.handler, call, segments)
+
+    async def _authenticated(self, arrived: _Arrived) -> tuple[Principal, bool]:
+        """Who calls, and whether the place of the key makes the request count for throttles."""
+        place, key = await self._key(arrived)
+        if key is None:
+            raise errors.not_authenticated()
+        remembered = self._authenticator.recall_principal(key)
+        if isinstance(remembered, Unknown):
+            principal = await self._in_thread(self._authenticator.authenticate, key)
+        else:
+            principal = remembered
+        if principal is None:
+            raise errors.authentication_failed(place)
+        return principal, place != access.BODY
+
+    async def _key(self, arrived: _Arrived) -> tuple[str, str | None]:
+        scope = arrived.scope
+        key = access.key_from_header(header(scope, b"authorization"))
+        if key is not None:
+            return access.HEADER, key
+        if _announces_body(scope):
+            try:
+                key = access.key_from_body((await self._body(arrived)).value)
+            except errors.ApiError as error:
+                # A body that cannot be understood holds no key; it is complained about when its turn comes.
+                if error.status not in (400, 415):
+                    raise
+            if key is not None:
+                return access.BODY, key
+        return access.QUERY, access.key_from_query(scope["query_string"])
+
+    async def _project(self, segment: str, principal: Principal) -> Project:
+        project_id = access.requested_project_id(segment, principal)
+        access.check_project_limit(principal, project_id)
+        remembered = self._authenticator.recall_project(project_id)
+        if isinstance(remembered, Unknown):
+            project = await self._in_thread(self._authenticator.project, project_id)
+        else:
+            project = remembered
+        if project is None:
+            raise errors.project_not_found()
+        access.check_organization_limit(principal, project.organization_id)
+        access.check_membership(principal, project)
+        return project
+
+    async def _body(self, arrived: _Arrived) -> Body:
+        if arrived.raw is None:
+            arrived.raw = await read_body(
+                arrived.scope, arrived.receive, self._max_body_bytes, self._body_timeout_s
+            )
+        text = header(arrived.scope, b"content-type")
+        content_type = ContentType.of(text)
+        if content_type.media_type == MULTIPART:
+            return await decode_multipart(arrived.raw, text or "")
+        if len(arrived.raw) > _INLINE_BYTES:
+            return await self._in_thread(decode, arrived.raw, content_type)
+        return decode(arrived.raw, content_type)
+
+    async def _handled(
+        self, operation: Operation, handler: Callable[..., Any], call: Call, segments: dict[str, str]
+    ) -> Response:
+        values: dict[str, int | str] = {}
+        for name, kind in operation.params.items():
+            value = kind.read(segments[name])
+            if value is None:
+                raise errors.not_found()
+            values[name] = value
+        if operation.is_async:
+            return _encoded(await handler(call, **values), operation)
+
+        def run() -> Response:
+            return _encoded(handler(call, **values), operation)
+
+        return await self._in_thread(run)
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        context = contextvars.copy_context()
+        work = partial(context.run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+_INLINE_BYTES = 64 * 1024
+"""Bodies up to this size are decoded on the event loop: a thread would cost more."""
+
+
+def _encoded(result: Any, operation: Operation) -> Response:
+    if isinstance(result, Response):
+        return result
+    if result is None:
+        return empty_response(operation.status)
+    return json_response(result, operation.status)
+
+
+def _announces_body(scope: Scope) -> bool:
+    length = content_length(scope)
+    if length is not None:
+        return length > 0
+    if header(scope, b"transfer-encoding") is not None:
+        return True
+    return bool(scope.get("http_version", "1.1") >= "2" and scope["method"] in _WITH_BODY)
+
+
+def _options(entry: Entry, operation: Operation) -> Response:
+    body = {
+        "name": operation.tag,
+        "description": operation.summary,
+        "renders": [JSON],
+        "parses": [JSON, URLENCODED, MULTIPART],
+    }
+    return json_response(body, headers={"Allow": entry.allow})
+
+
+def _without_body(send: Send) -> Send:
+    async def head_send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return head_send

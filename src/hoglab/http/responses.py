@@ -1,0 +1,54 @@
+"""Answers: JSON as the wire wants it (spec: experiments-api 1.1, 1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import BaseModel
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from hoglab.http.errors import WireError
+
+JSON = "application/json"
+_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+
+def encode_json(value: Any) -> bytes:
+    """Compact UTF-8 JSON; NaN and infinities become null, moments in UTC get a ``Z``, uuids become text.
+
+    Raises `TypeError` for values that have no JSON form.
+    """
+    return orjson.dumps(value, _plain, _OPTIONS)
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer whose body is ``value`` as JSON."""
+    return Response(encode_json(value), status, headers, JSON)
+
+
+def empty_response(status: int = 204, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer without a body."""
+    return Response(None, status, headers)
+
+
+def error_response(error: WireError) -> Response:
+    """The answer that an error stands for."""
+    if error.body is None:
+        return empty_response(error.status, error.headers)
+    return json_response(error.body, error.status, error.headers)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True)
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        raise TypeError("bytes have no JSON form")
+    raise TypeError(f"{type(value).__name__} has no JSON form")

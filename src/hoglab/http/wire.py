@@ -1,0 +1,35 @@
+"""Objects that several resources show in the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hoglab.http.identity import User
+
+_KEYS = (
+    "id",
+    "uuid",
+    "distinct_id",
+    "first_name",
+    "last_name",
+    "email",
+    "is_email_verified",
+    "hedgehog_config",
+    "role_at_organization",
+)
+
+
+def user_object(user: User | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The ``created_by`` object, or None for nobody (spec: experiments-api 1.9).
+
+    Takes a `User` or anything that has the columns of the user table as keys (``row._mapping``).
+    """
+    if user is None:
+        return None
+    if isinstance(user, User):
+        shown = {key: getattr(user, key) for key in _KEYS}
+    else:
+        shown = {key: user[key] for key in _KEYS}
+    shown["hedgehog_config"] = shown["hedgehog_config"] or None
+    return shown
