@@ -7,7 +7,7 @@ from math import sqrt
 
 from hoglab.statistics.config import BayesianConfig, Prior, SignificanceRule
 from hoglab.statistics.distributions import normal_cdf, normal_critical_value, normal_pdf
-from hoglab.statistics.effects import Effect
+from hoglab.statistics.effects import Effect, interval_around
 from hoglab.statistics.refusal import Refusal, RefusalError
 
 
@@ -48,7 +48,7 @@ def bayesian_test(config: BayesianConfig, effect: Effect) -> BayesianTest:
     mean, sd = _posterior(config.prior, effect.estimate, effect.standard_error)
     z = mean / sd
     half = normal_critical_value((1 - config.ci_level) / 2) * sd
-    interval = (mean - half, mean + half)
+    interval = interval_around(mean, half)
     chance = normal_cdf(-z if config.inverse else z)
     return BayesianTest(
         posterior_mean=mean,

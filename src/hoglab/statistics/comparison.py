@@ -26,7 +26,7 @@ MAX_BAYESIAN_SUM = 1e15
 MAX_BAYESIAN_SUM_SQUARES = 1e30
 MIN_FREQUENTIST_BASELINE_MEAN = 1e-10
 MAX_MAGNITUDE = 1e150
-"""Larger sums than this cannot be squared in double arithmetic."""
+"""Larger numbers than this cannot be squared in double arithmetic."""
 
 Inference = BayesianTest | FrequentistTest | SequentialTest
 """What a method says about an effect."""
@@ -111,7 +111,7 @@ def estimate_effect(
     if _kind(baseline) != _kind(variant):
         raise ValueError(f"cannot compare {_kind(variant)} with a baseline of {_kind(baseline)}")
     for group in (baseline, variant):
-        if not all(abs(value) <= MAX_MAGNITUDE for value in group.sums):
+        if not all(abs(number) <= MAX_MAGNITUDE for number in (group.number_of_samples, *group.sums)):
             raise RefusalError(Refusal.OUT_OF_RANGE)
     _refuse_for_method(config.test, baseline, variant)
     difference_type = config.test.difference_type

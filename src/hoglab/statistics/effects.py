@@ -62,3 +62,11 @@ def relative_effect(control: Moments, test: Moments, denominator: float) -> Effe
         (test.variance_of_mean + growth * growth * control.variance_of_mean) / denominator / denominator
     )
     return Effect((test.mean - control.mean) / denominator, variance, control, test)
+
+
+def interval_around(estimate: float, half_width: float) -> tuple[float, float]:
+    """estimate ± half_width. Raises RefusalError when a bound is not finite."""
+    interval = (estimate - half_width, estimate + half_width)
+    if not all(map(isfinite, interval)):
+        raise RefusalError(Refusal.OUT_OF_RANGE)
+    return interval

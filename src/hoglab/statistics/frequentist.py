@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hoglab.statistics.config import FrequentistConfig
 from hoglab.statistics.distributions import student_t_critical_value, student_t_two_sided_p
-from hoglab.statistics.effects import Effect
+from hoglab.statistics.effects import Effect, interval_around
 from hoglab.statistics.refusal import Refusal, RefusalError
 from hoglab.statistics.samples import Moments
 
@@ -43,7 +43,7 @@ def welch_test(config: FrequentistConfig, effect: Effect) -> FrequentistTest:
         degrees_of_freedom=freedom,
         t_statistic=t,
         p_value=p_value,
-        confidence_interval=(effect.estimate - half, effect.estimate + half),
+        confidence_interval=interval_around(effect.estimate, half),
         significant=p_value < config.alpha,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from hoglab.statistics.config import FrequentistConfig
-from hoglab.statistics.effects import Effect
+from hoglab.statistics.effects import Effect, interval_around
 from hoglab.statistics.frequentist import require_samples
 
 
@@ -46,7 +46,7 @@ def sequential_test(config: FrequentistConfig, effect: Effect) -> SequentialTest
         standard_error=error,
         rho=rho,
         p_value=p_value,
-        confidence_interval=(effect.estimate - half, effect.estimate + half),
+        confidence_interval=interval_around(effect.estimate, half),
         significant=p_value < config.alpha,
     )
 
