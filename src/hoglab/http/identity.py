@@ -128,26 +128,21 @@ UNKNOWN = Unknown()
 
 
 class Authenticator(Protocol):
-    """Turns keys into principals and ids into projects.
+    """Turns keys into principals and ids into projects."""
 
-    The ``recall_…`` methods look at memory alone, so they may be called on the event loop; the others may
-    read the database, and are called in a worker thread.
-    """
-
-    def recall_principal(self, key: str) -> Principal | Unknown:
-        """The principal of a key that was seen lately."""
+    def recall(self, key: str) -> Principal | Unknown:
+        """The principal of a key that was seen lately, from memory: called on the event loop."""
         ...
 
     def authenticate(self, key: str) -> Principal | None:
-        """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive."""
-        ...
+        """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive.
 
-    def recall_project(self, project_id: int) -> Project | Unknown:
-        """A project that was seen lately."""
+        May read the database: called in a worker thread.
+        """
         ...
 
     def project(self, project_id: int) -> Project | None:
-        """The project of an id; None when there is none."""
+        """The project of an id, from memory; None when there is none."""
         ...
 
     def used(self, principal: Principal) -> None:

@@ -133,7 +133,7 @@ class ManagementApi:
             access.check_scopes(principal, operation.needs)
         project = None
         if entry.project_scoped:
-            project = await self._project(segments.pop("project_id"), principal)
+            project = self._project(segments.pop("project_id"), principal)
             principal = principal.at(project.organization_id)
             record.project_id = project.id
         else:
@@ -160,7 +160,7 @@ class ManagementApi:
         place, key = await self._key(arrived)
         if key is None:
             raise errors.not_authenticated()
-        remembered = self._authenticator.recall_principal(key)
+        remembered = self._authenticator.recall(key)
         if isinstance(remembered, Unknown):
             principal = await self._in_thread(self._authenticator.authenticate, key)
         else:
@@ -185,14 +185,10 @@ class ManagementApi:
                 return access.BODY, key
         return access.QUERY, access.key_from_query(scope["query_string"])
 
-    async def _project(self, segment: str, principal: Principal) -> Project:
+    def _project(self, segment: str, principal: Principal) -> Project:
         project_id = access.requested_project_id(segment, principal)
         access.check_project_limit(principal, project_id)
-        remembered = self._authenticator.recall_project(project_id)
-        if isinstance(remembered, Unknown):
-            project = await self._in_thread(self._authenticator.project, project_id)
-        else:
-            project = remembered
+        project = self._authenticator.project(project_id)
         if project is None:
             raise errors.project_not_found()
         access.check_organization_limit(principal, project.organization_id)

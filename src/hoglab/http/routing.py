@@ -149,8 +149,8 @@ class ResourceRouter:
     """The endpoints of one resource.
 
     ``prefix`` is relative to ``/api/projects/{project_id}`` (and its alias ``/api/environments/…``), or
-    absolute when ``project_scoped`` is False. ``scopes`` are the read and the write scope that operations need
-    unless they name their own: the first for GET, the second for all else.
+    absolute when ``project_scoped`` is False. ``scopes`` are the read and the write scope that operations
+    need unless they name their own: the first for GET, the second for all else.
     """
 
     def __init__(

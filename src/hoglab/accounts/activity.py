@@ -1,0 +1,110 @@
+"""The log of who changed what (spec: experiments-api 7.5, hog-functions-api 22)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, insert, select
+from uuid_utils import uuid7
+
+from hoglab.accounts import store
+from hoglab.http.dates import utc_now
+from hoglab.http.wire import user_object
+from hoglab.storage.database.tables import activity_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from hoglab.storage.database import Transaction
+
+
+def change(scope: str, field: str, before: Any, after: Any, action: str = "changed") -> dict[str, Any]:
+    """One entry of ``detail.changes``: a field of an object of ``scope`` that got another value."""
+    return {"type": scope, "action": action, "field": field, "before": before, "after": after}
+
+
+def record(
+    tx: Transaction,
+    project_id: int,
+    user_id: int | None,
+    activity: str,
+    scope: str,
+    item_id: int | str,
+    detail: Mapping[str, Any],
+    *,
+    is_system: bool = False,
+    now: datetime | None = None,
+) -> None:
+    """Log something inside the transaction that does it.
+
+    ``activity`` is ``created``, ``updated``, ``deleted``, ``restored``, …; ``scope`` is ``Experiment``,
+    ``FeatureFlag``, ``HogFunction``, …; ``detail`` needs ``name`` and may have ``changes`` (see `change`) and
+    ``type``. A ``user_id`` of None means that the server itself did it.
+    """
+    tx.connection.execute(
+        insert(activity_log).values(
+            id=str(uuid7()),
+            project_id=project_id,
+            user_id=user_id,
+            activity=activity,
+            scope=scope,
+            item_id=str(item_id),
+            detail=dict(detail),
+            is_system=is_system or user_id is None,
+            created_at=now or utc_now(),
+        )
+    )
+
+
+def entries(
+    connection: Connection,
+    project_id: int,
+    *,
+    limit: int,
+    offset: int,
+    scopes: Sequence[str] = (),
+    item_id: str | None = None,
+    user_id: int | None = None,
+) -> tuple[list[dict[str, Any]], int]:
+    """A page of the log, newest first, as it goes on the wire, and how many entries there are in all."""
+    where = [activity_log.c.project_id == project_id]
+    if scopes:
+        where.append(activity_log.c.scope.in_(scopes))
+    if item_id is not None:
+        where.append(activity_log.c.item_id == item_id)
+    if user_id is not None:
+        where.append(activity_log.c.user_id == user_id)
+    count = connection.scalar(select(func.count()).select_from(activity_log).where(*where)) or 0
+    page = (
+        select(activity_log)
+        .where(*where)
+        .order_by(activity_log.c.created_at.desc(), activity_log.c.id.desc())
+        .limit(limit)
+        .offset(offset)
+    )
+    rows = [dict(row) for row in connection.execute(page).mappings()]
+    authors = store.users(connection, (row["user_id"] for row in rows))
+    return [_entry(row, user_object(authors.get(row["user_id"]))) for row in rows], count
+
+
+_DETAIL = dict.fromkeys(("id", "changes", "merge", "trigger", "name", "short_id", "type"))
+"""What ``detail`` has at least; its texts and changes come with the entry."""
+
+
+def _entry(row: Mapping[str, Any], author: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "user": author,
+        "activity": row["activity"],
+        "scope": row["scope"],
+        "item_id": row["item_id"],
+        "detail": {**_DETAIL, **row["detail"]},
+        "created_at": row["created_at"],
+        "is_system": row["is_system"],
+        "was_impersonated": False,
+        "unread": False,
+    }

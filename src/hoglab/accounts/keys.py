@@ -1,0 +1,63 @@
+"""Personal API keys and project tokens as texts: making, hashing, masking, checking their form."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import string
+
+KEY_PREFIX = "phx_"
+TOKEN_PREFIX = "phc_"  # noqa: S105 - the public prefix of project tokens
+RANDOM_CHARACTERS = 48
+"""Random part of what we make: 48 characters out of 62 carry 285 bits."""
+
+_BASE62 = string.digits + string.ascii_letters
+_KEY = re.compile(r"phx_[A-Za-z0-9_-]{32,200}")
+_TOKEN = re.compile(r"phc_[A-Za-z0-9_-]{10,60}")
+_SCOPE = re.compile(r"[a-z][a-z0-9_]*:(read|write)")
+_HASH_PREFIX = "sha256$"
+
+
+def new_key() -> str:
+    """A personal API key."""
+    return KEY_PREFIX + _random()
+
+
+def new_token() -> str:
+    """A project token. It is public: it says where events belong and opens nothing."""
+    return TOKEN_PREFIX + _random()
+
+
+def new_distinct_id() -> str:
+    """Under what name a user of this server is known as a person."""
+    return _random()
+
+
+def _random() -> str:
+    return "".join(secrets.choice(_BASE62) for _ in range(RANDOM_CHARACTERS))
+
+
+def hash_key(key: str) -> str:
+    """What is stored of a key. Keys are random, so one plain SHA-256 cannot be guessed back."""
+    return _HASH_PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def mask_key(key: str) -> str:
+    """What people see of a key later on: ``phx_...abcd``."""
+    return f"{KEY_PREFIX}...{key[-4:]}"
+
+
+def is_key(text: str) -> bool:
+    """Whether a text may serve as a personal API key: ``phx_`` and at least 32 further characters."""
+    return _KEY.fullmatch(text) is not None
+
+
+def is_token(text: str) -> bool:
+    """Whether a text may serve as a project token."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def is_scope(text: str) -> bool:
+    """Whether a text is a scope: ``object:read``, ``object:write``, or ``*``."""
+    return text == "*" or _SCOPE.fullmatch(text) is not None

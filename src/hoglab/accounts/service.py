@@ -1,0 +1,420 @@
+"""Organizations, projects, users and personal API keys: the rules."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+from zoneinfo import available_timezones
+
+from hoglab.accounts import store
+from hoglab.accounts.errors import AccountError
+from hoglab.accounts.keys import hash_key, is_scope, mask_key, new_distinct_id, new_key, new_token
+from hoglab.accounts.usage import KeyUsage
+from hoglab.http.dates import utc_now
+from hoglab.http.identity import UNKNOWN, Level, Principal, Project, Unknown, User
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.storage.database import Database, Transaction
+
+RECHECK_S = 5.0
+"""How long a key is trusted from memory: how late a revocation by another process may be noticed."""
+REMEMBERED_KEYS = 10_000
+"""How many keys are kept in memory."""
+MAX_KEYS_PER_USER = 200
+MAX_NAME_LENGTH = 200
+MAX_LABEL_LENGTH = 40
+MAX_SCOPES = 200
+
+EVERYWHERE = 0
+"""Project id under which changes that belong to no project are announced."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A personal API key and its value, which is not kept anywhere and cannot be shown again."""
+
+    id: str
+    value: str
+
+
+class AccountService:
+    """Knows every key, user and project; implements `hoglab.http.identity.Authenticator`.
+
+    Projects are held in memory as a whole, keys as they are used; both follow the database's change feed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._clock = clock
+        self.usage = KeyUsage(database, now)
+        self._remembered: dict[str, tuple[Principal, float]] = {}
+        self._forgotten = (
+            0  # grows with each change of keys, so that a slow reader does not bring back old data
+        )
+        self._loading = threading.Lock()
+        self._by_id: Mapping[int, Project] = {}
+        self._by_token: Mapping[str, Project] = {}
+        database.changes.subscribe("project", lambda _: self._load_projects())
+        database.changes.subscribe("keys", lambda _: self._forget_keys())
+        self._load_projects()
+
+    # Who is calling
+
+    def recall(self, key: str) -> Principal | Unknown:
+        """The principal of a key seen within `RECHECK_S`, from memory alone."""
+        remembered = self._remembered.get(hash_key(key))
+        if remembered is None or self._clock() - remembered[1] > RECHECK_S:
+            return UNKNOWN
+        principal = remembered[0]
+        if principal.expires_at is not None and principal.expires_at <= self._now():
+            return UNKNOWN
+        return principal
+
+    def authenticate(self, key: str) -> Principal | None:
+        """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive."""
+        known = self.recall(key)
+        if not isinstance(known, Unknown):
+            return known
+        secure_value = hash_key(key)
+        generation, checked_at = self._forgotten, self._clock()
+        principal = self._read_principal(secure_value)
+        if principal is None:
+            self._remembered.pop(secure_value, None)
+            return None
+        if len(self._remembered) >= REMEMBERED_KEYS:
+            self._remembered = {}
+        if generation == self._forgotten:
+            self._remembered[secure_value] = (principal, checked_at)
+        return principal
+
+    def _read_principal(self, secure_value: str) -> Principal | None:
+        with self._database.read() as connection:
+            row = store.key_by_hash(connection, secure_value)
+            if row is None or not hmac.compare_digest(row["secure_value"], secure_value):
+                return None
+            if row["expires_at"] is not None and row["expires_at"] <= self._now():
+                return None
+            user = store.user_by_id(connection, row["user_id"])
+            if user is None or not user.is_active:
+                return None
+            levels = store.levels(connection, user.id)
+        projects, organizations = row["scoped_projects"], row["scoped_organizations"]
+        return Principal(
+            user=user,
+            key_id=row["id"],
+            scopes=frozenset(row["scopes"]),
+            levels=levels,
+            scoped_projects=frozenset(projects) if projects is not None else None,
+            scoped_organizations=frozenset(organizations) if organizations is not None else None,
+            expires_at=row["expires_at"],
+            organization_id=self._organization_of(user, levels),
+        )
+
+    def _organization_of(self, user: User, levels: Mapping[str, int]) -> str | None:
+        """The organization that ``@current`` means: that of the user's current project, else the oldest."""
+        current = self._by_id.get(user.current_project_id or 0)
+        if current is not None and current.organization_id in levels:
+            return current.organization_id
+        return next(iter(levels), None)
+
+    def used(self, principal: Principal) -> None:
+        """Take note that a key was used; written to the database later."""
+        self.usage.note(principal.key_id)
+
+    def _forget_keys(self) -> None:
+        self._forgotten += 1
+        self._remembered = {}
+
+    # Projects
+
+    def project(self, project_id: int) -> Project | None:
+        """The project of an id, from memory."""
+        return self._by_id.get(project_id)
+
+    def project_by_token(self, token: str) -> Project | None:
+        """The project of a token (``phc_…``), from memory: fit for every event request."""
+        return self._by_token.get(token)
+
+    def projects(self, organization_id: str | None = None) -> list[Project]:
+        """The projects of one organization, or all, by id."""
+        everything = self._by_id.values()
+        return [each for each in everything if organization_id in (None, each.organization_id)]
+
+    def _load_projects(self) -> None:
+        with self._loading:
+            with self._database.read() as connection:
+                found = store.projects(connection)
+            self._by_token = {project.api_token: project for project in found}
+            self._by_id = {project.id: project for project in found}
+        # Whom a key lets in where depends on projects too.
+        self._forget_keys()
+
+    def create_project(
+        self, organization_id: str, name: str, *, token: str | None = None, timezone: str = "UTC"
+    ) -> Project:
+        """Make a project with a token of its own. Raises `AccountError`."""
+        with self._database.write() as tx:
+            return self.insert_project(tx, organization_id, name, token=token, timezone=timezone)
+
+    def insert_project(
+        self,
+        tx: Transaction,
+        organization_id: str,
+        name: str,
+        *,
+        project_id: int | None = None,
+        token: str | None = None,
+        timezone: str = "UTC",
+    ) -> Project:
+        """The same as `create_project`, inside a transaction of the caller."""
+        now = self._now()
+        values: dict[str, Any] = {
+            "uuid": str(uuid4()),
+            "organization_id": organization_id,
+            "name": _name(name),
+            "api_token": token or new_token(),
+            "timezone": _timezone(timezone),
+            "test_account_filters": [],
+            "experiment_defaults": {},
+            "settings": {},
+            "created_at": now,
+            "updated_at": now,
+        }
+        if project_id is not None:
+            values["id"] = project_id
+        project = store.insert_project(tx.connection, values)
+        tx.changed("project", project.id)
+        return project
+
+    def update_project(self, project_id: int, values: Mapping[str, Any]) -> Project:
+        """Change fields of a project. Raises `AccountError`, and `LookupError` when there is none."""
+        changes = dict(values)
+        if "name" in changes:
+            changes["name"] = _name(changes["name"])
+        if "timezone" in changes:
+            changes["timezone"] = _timezone(changes["timezone"])
+        with self._database.write() as tx:
+            project = store.update_project(tx.connection, project_id, {**changes, "updated_at": self._now()})
+            if project is None:
+                raise LookupError(f"no project {project_id}")
+            tx.changed("project", project_id)
+        return project
+
+    # Organizations and users
+
+    def create_organization(self, name: str) -> str:
+        """Make an organization without members; returns its id. Raises `AccountError`."""
+        organization_id = str(uuid4())
+        with self._database.write() as tx:
+            store.insert_organization(tx.connection, organization_id, _name(name), self._now())
+        return organization_id
+
+    def organizations(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Organizations of some ids, oldest first."""
+        with self._database.read() as connection:
+            return store.organizations(connection, ids)
+
+    def create_user(
+        self, email: str, *, first_name: str = "", last_name: str = "", current_project_id: int | None = None
+    ) -> User:
+        """Make a user who is no member of anything yet."""
+        with self._database.write() as tx:
+            return self.insert_user(tx, email, first_name, last_name, current_project_id)
+
+    def insert_user(
+        self, tx: Transaction, email: str, first_name: str, last_name: str, current_project_id: int | None
+    ) -> User:
+        """The same as `create_user`, inside a transaction of the caller."""
+        values = {
+            "uuid": str(uuid4()),
+            "distinct_id": new_distinct_id(),
+            "email": email,
+            "first_name": first_name,
+            "last_name": last_name,
+            "current_project_id": current_project_id,
+            "created_at": self._now(),
+        }
+        return store.insert_user(tx.connection, values)
+
+    def join(self, organization_id: str, user_id: int, level: Level = Level.MEMBER) -> None:
+        """Make a user a member of an organization."""
+        with self._database.write() as tx:
+            store.insert_membership(tx.connection, organization_id, user_id, level, self._now())
+            tx.changed("keys", EVERYWHERE)
+
+    def leave(self, organization_id: str, user_id: int) -> bool:
+        """End a membership; False when there was none."""
+        with self._database.write() as tx:
+            tx.changed("keys", EVERYWHERE)
+            return store.delete_membership(tx.connection, organization_id, user_id)
+
+    def set_active(self, user_id: int, active: bool) -> None:
+        """Let a user in, or lock them and their keys out."""
+        with self._database.write() as tx:
+            store.update_user(tx.connection, user_id, {"is_active": active})
+            tx.changed("keys", EVERYWHERE)
+
+    def users(self, ids: Sequence[int]) -> dict[int, User]:
+        """Users of some ids, by id."""
+        with self._database.read() as connection:
+            return store.users(connection, ids)
+
+    def owner_id(self) -> int:
+        """The user for whom keys are made on the command line. Raises `AccountError` when there is none."""
+        with self._database.read() as connection:
+            found = store.owner_id(connection)
+        if found is None:
+            raise AccountError("there is no user yet")
+        return found
+
+    # Personal API keys
+
+    def create_key(
+        self,
+        user_id: int,
+        label: str,
+        scopes: Sequence[str],
+        *,
+        scoped_projects: Sequence[int] | None = None,
+        scoped_organizations: Sequence[str] | None = None,
+        expires_at: datetime | None = None,
+        value: str | None = None,
+    ) -> NewKey:
+        """Make a key. Its value is in the answer and nowhere else. Raises `AccountError`."""
+        with self._database.write() as tx:
+            return self.insert_key(
+                tx,
+                user_id,
+                label,
+                scopes,
+                scoped_projects=scoped_projects,
+                scoped_organizations=scoped_organizations,
+                expires_at=expires_at,
+                value=value,
+            )
+
+    def insert_key(
+        self,
+        tx: Transaction,
+        user_id: int,
+        label: str,
+        scopes: Sequence[str],
+        *,
+        scoped_projects: Sequence[int] | None = None,
+        scoped_organizations: Sequence[str] | None = None,
+        expires_at: datetime | None = None,
+        value: str | None = None,
+    ) -> NewKey:
+        """The same as `create_key`, inside a transaction of the caller."""
+        now = self._now()
+        if store.count_keys(tx.connection, user_id) >= MAX_KEYS_PER_USER:
+            raise AccountError(f"A user may have at most {MAX_KEYS_PER_USER} personal API keys.")
+        if expires_at is not None and expires_at <= now:
+            raise AccountError("The moment of expiry is in the past.", "expires_at")
+        key = NewKey(str(uuid4()), value or new_key())
+        store.insert_key(
+            tx.connection,
+            {
+                "id": key.id,
+                "user_id": user_id,
+                "label": _label(label),
+                "secure_value": hash_key(key.value),
+                "mask_value": mask_key(key.value),
+                "scopes": check_scopes(scopes),
+                "scoped_projects": list(scoped_projects) if scoped_projects is not None else None,
+                "scoped_organizations": list(scoped_organizations)
+                if scoped_organizations is not None
+                else None,
+                "created_at": now,
+                "expires_at": expires_at,
+            },
+        )
+        tx.changed("keys", EVERYWHERE)
+        return key
+
+    def keys(self, user_id: int | None = None, key_id: str | None = None) -> list[dict[str, Any]]:
+        """Keys without their values, newest first: of one user, of one id, or all."""
+        with self._database.read() as connection:
+            return store.keys(connection, user_id, key_id)
+
+    def update_key(self, key_id: str, values: Mapping[str, Any]) -> None:
+        """Change a key's label, scopes or limits. Raises `AccountError`; `LookupError` when there is none."""
+        changes = dict(values)
+        if "label" in changes:
+            changes["label"] = _label(changes["label"])
+        if "scopes" in changes:
+            changes["scopes"] = check_scopes(changes["scopes"])
+        with self._database.write() as tx:
+            if not store.update_key(tx.connection, key_id, changes):
+                raise LookupError(f"no key {key_id}")
+            tx.changed("keys", EVERYWHERE)
+
+    def roll_key(self, key_id: str) -> NewKey:
+        """Give a key a new value; the old one is worth nothing from now on. Raises `LookupError`."""
+        value = new_key()
+        changes = {
+            "secure_value": hash_key(value),
+            "mask_value": mask_key(value),
+            "last_rolled_at": self._now(),
+            "last_used_at": None,
+        }
+        with self._database.write() as tx:
+            if not store.update_key(tx.connection, key_id, changes):
+                raise LookupError(f"no key {key_id}")
+            tx.changed("keys", EVERYWHERE)
+        return NewKey(key_id, value)
+
+    def revoke_key(self, key_id: str) -> bool:
+        """Remove a key for good; False when there is none."""
+        with self._database.write() as tx:
+            tx.changed("keys", EVERYWHERE)
+            return store.delete_key(tx.connection, key_id)
+
+
+def check_scopes(scopes: Sequence[str]) -> list[str]:
+    """Scopes without repetitions. Raises `AccountError` for none, too many, or one that is none."""
+    if not scopes:
+        raise AccountError("A key needs at least one scope.", "scopes")
+    if len(scopes) > MAX_SCOPES:
+        raise AccountError(f"A key may have at most {MAX_SCOPES} scopes.", "scopes")
+    for scope in scopes:
+        if not is_scope(scope):
+            raise AccountError(f"Invalid scope: {scope}", "scopes")
+    return list(dict.fromkeys(scopes))
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if not name:
+        raise AccountError("A name may not be blank.", "name")
+    if len(name) > MAX_NAME_LENGTH:
+        raise AccountError(f"A name has at most {MAX_NAME_LENGTH} characters.", "name")
+    return name
+
+
+def _label(text: str) -> str:
+    label = text.strip()
+    if not label:
+        raise AccountError("A key needs a label.", "label")
+    if len(label) > MAX_LABEL_LENGTH:
+        raise AccountError(f"A label has at most {MAX_LABEL_LENGTH} characters.", "label")
+    return label
+
+
+def _timezone(name: str) -> str:
+    if name not in available_timezones():
+        raise AccountError(f"{name} is not a known time zone.", "timezone")
+    return name

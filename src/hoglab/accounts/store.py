@@ -1,0 +1,145 @@
+"""The queries of the accounts room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from hoglab.http.identity import Project, User
+from hoglab.storage.database.tables import membership, organization, personal_api_key, project, user
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_PROJECT_FIELDS = tuple(field.name for field in fields(Project))
+_USER_FIELDS = tuple(field.name for field in fields(User))
+_PROJECT_COLUMNS = tuple(project.c[name] for name in _PROJECT_FIELDS)
+_USER_COLUMNS = tuple(user.c[name] for name in _USER_FIELDS)
+
+
+def projects(connection: Connection) -> list[Project]:
+    """Every project, by id."""
+    rows = connection.execute(select(*_PROJECT_COLUMNS).order_by(project.c.id))
+    return [Project(*row) for row in rows]
+
+
+def insert_project(connection: Connection, values: Mapping[str, Any]) -> Project:
+    """Add a project; an id is given when ``values`` has none."""
+    row = connection.execute(insert(project).values(**values).returning(*_PROJECT_COLUMNS)).one()
+    return Project(*row)
+
+
+def update_project(connection: Connection, project_id: int, values: Mapping[str, Any]) -> Project | None:
+    """Change columns of a project; None when there is none."""
+    statement = update(project).where(project.c.id == project_id).values(**values)
+    row = connection.execute(statement.returning(*_PROJECT_COLUMNS)).one_or_none()
+    return None if row is None else Project(*row)
+
+
+def is_empty(connection: Connection) -> bool:
+    """Whether there is no organization yet."""
+    return connection.scalar(select(organization.c.id).limit(1)) is None
+
+
+def insert_organization(connection: Connection, organization_id: str, name: str, now: datetime) -> None:
+    connection.execute(insert(organization).values(id=organization_id, name=name, created_at=now))
+
+
+def organizations(connection: Connection, ids: Iterable[str]) -> list[dict[str, Any]]:
+    """Organizations of some ids, oldest first."""
+    statement = select(organization).where(organization.c.id.in_(list(ids)))
+    rows = connection.execute(statement.order_by(organization.c.created_at, organization.c.id))
+    return [dict(row) for row in rows.mappings()]
+
+
+def user_by_id(connection: Connection, user_id: int) -> User | None:
+    row = connection.execute(select(*_USER_COLUMNS).where(user.c.id == user_id)).one_or_none()
+    return None if row is None else User(*row)
+
+
+def users(connection: Connection, ids: Iterable[int | None]) -> dict[int, User]:
+    """Users of some ids, by id: for lists of objects that show who made them."""
+    wanted = {user_id for user_id in ids if user_id is not None}
+    if not wanted:
+        return {}
+    rows = connection.execute(select(*_USER_COLUMNS).where(user.c.id.in_(wanted)))
+    return {row.id: User(*row) for row in rows}
+
+
+def insert_user(connection: Connection, values: Mapping[str, Any]) -> User:
+    row = connection.execute(insert(user).values(**values).returning(*_USER_COLUMNS)).one()
+    return User(*row)
+
+
+def update_user(connection: Connection, user_id: int, values: Mapping[str, Any]) -> None:
+    connection.execute(update(user).where(user.c.id == user_id).values(**values))
+
+
+def owner_id(connection: Connection) -> int | None:
+    """The user who has been a member of any organization with the highest level for longest."""
+    order = (membership.c.level.desc(), membership.c.joined_at, membership.c.user_id)
+    return connection.scalar(select(membership.c.user_id).order_by(*order).limit(1))
+
+
+def insert_membership(
+    connection: Connection, organization_id: str, user_id: int, level: int, now: datetime
+) -> None:
+    values = {"organization_id": organization_id, "user_id": user_id, "level": level, "joined_at": now}
+    connection.execute(insert(membership).values(values))
+
+
+def delete_membership(connection: Connection, organization_id: str, user_id: int) -> bool:
+    where = (membership.c.organization_id == organization_id, membership.c.user_id == user_id)
+    return connection.execute(delete(membership).where(*where)).rowcount > 0
+
+
+def levels(connection: Connection, user_id: int) -> dict[str, int]:
+    """A user's membership level by organization, oldest membership first."""
+    statement = select(membership.c.organization_id, membership.c.level)
+    rows = connection.execute(
+        statement.where(membership.c.user_id == user_id).order_by(membership.c.joined_at)
+    )
+    return {row.organization_id: row.level for row in rows}
+
+
+def insert_key(connection: Connection, values: Mapping[str, Any]) -> None:
+    connection.execute(insert(personal_api_key).values(**values))
+
+
+def key_by_hash(connection: Connection, secure_value: str) -> dict[str, Any] | None:
+    statement = select(personal_api_key).where(personal_api_key.c.secure_value == secure_value)
+    row = connection.execute(statement).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def keys(
+    connection: Connection, user_id: int | None = None, key_id: str | None = None
+) -> list[dict[str, Any]]:
+    """Personal API keys, newest first: of one user, of one id, or all."""
+    statement = select(personal_api_key)
+    if user_id is not None:
+        statement = statement.where(personal_api_key.c.user_id == user_id)
+    if key_id is not None:
+        statement = statement.where(personal_api_key.c.id == key_id)
+    order = (personal_api_key.c.created_at.desc(), personal_api_key.c.id)
+    return [dict(row) for row in connection.execute(statement.order_by(*order)).mappings()]
+
+
+def count_keys(connection: Connection, user_id: int) -> int:
+    statement = select(func.count()).select_from(personal_api_key)
+    return connection.scalar(statement.where(personal_api_key.c.user_id == user_id)) or 0
+
+
+def update_key(connection: Connection, key_id: str, values: Mapping[str, Any]) -> bool:
+    """Change columns of a key; False when there is none."""
+    statement = update(personal_api_key).where(personal_api_key.c.id == key_id).values(**values)
+    return connection.execute(statement).rowcount > 0
+
+
+def delete_key(connection: Connection, key_id: str) -> bool:
+    """Remove a key; False when there is none."""
+    statement = delete(personal_api_key).where(personal_api_key.c.id == key_id)
+    return connection.execute(statement).rowcount > 0

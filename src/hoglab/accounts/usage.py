@@ -1,0 +1,73 @@
+"""Notes when keys were last used, off the request path."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hoglab.accounts import store
+from hoglab.http.dates import utc_now
+from hoglab.storage.database.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.storage.database import Database
+
+WRITE_EVERY_S = 60.0
+"""How often the moments of last use are written."""
+
+_log = structlog.get_logger(__name__)
+
+
+class KeyUsage:
+    """Collects the last use of each key in memory; a thread of its own writes it down now and then."""
+
+    def __init__(
+        self, database: Database, now: Callable[[], datetime] = utc_now, write_every_s: float = WRITE_EVERY_S
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._write_every_s = write_every_s
+        self._pending: dict[str, datetime] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def note(self, key_id: str) -> None:
+        """Remember that a key was used just now. Cheap, from any thread."""
+        self._pending[key_id] = self._now()
+
+    def write(self) -> int:
+        """Write down what was collected; returns how many keys that were."""
+        # Swapping the dictionary is atomic; a note that races with it lands in either of the two.
+        pending, self._pending = self._pending, {}
+        if not pending:
+            return 0
+        with self._database.write() as tx:
+            for key_id, moment in pending.items():
+                store.update_key(tx.connection, key_id, {"last_used_at": moment})
+        return len(pending)
+
+    def start(self) -> None:
+        """Begin to write periodically."""
+        self._thread = threading.Thread(target=self._run, name="hoglab-key-usage", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Write what is left and end the thread."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            last_time = self._stopping.wait(self._write_every_s)
+            try:
+                self.write()
+            except DatabaseError as error:
+                _log.warning("key_usage_not_written", reason=str(error))
+            if last_time:
+                return
