@@ -1,0 +1,100 @@
+"""Published hash vectors (spec: sdk-wire 3.14 A to E)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hoglab.flags.hashing import fraction, holdout_hash, rollout_hash, variant_hash
+from hoglab.flags.matching import evaluate
+from hoglab.flags.snapshot import Choice
+from hoglab.flags.subject import FlagRequest, Subject
+
+VECTORS = json.loads((Path(__file__).parent / "hash_vectors.json").read_text())
+
+
+def variants_of(split: str) -> dict:
+    shares = VECTORS["splits"][split]
+    return {"variants": [{"key": key, "rollout_percentage": share} for key, share in shares]}
+
+
+@pytest.mark.parametrize("row", VECTORS["hashes"], ids=lambda row: f"{row['key']}-{row['identifier']}")
+def test_hashes(row):
+    key, identifier = row["key"], row["identifier"]
+    assert fraction(f"{key}.{identifier}".encode()) == row["value"]
+    assert fraction(f"{key}.{identifier}variant".encode()) == row["variant_value"]
+    assert hashlib.sha1(f"{key}.{identifier}".encode(), usedforsecurity=False).hexdigest()[:15] == row["hex"]
+    if identifier:
+        assert rollout_hash(key, identifier) == row["value"]
+        assert variant_hash(key, identifier) == row["variant_value"]
+    else:
+        assert rollout_hash(key, identifier) == variant_hash(key, identifier) == 0.0
+
+
+@pytest.mark.parametrize("row", VECTORS["holdouts"], ids=lambda row: row["identifier"])
+def test_holdout_membership(row, value_of):
+    assert holdout_hash(row["identifier"]) == row["value"]
+    for share in (10, 50):
+        filters = {"groups": [{}], "holdout": {"id": 7, "exclusion_percentage": share}}
+        expected = "holdout-7" if row[f"in_{share}"] else True
+        assert value_of("any", filters, row["identifier"]) == expected
+
+
+@pytest.mark.parametrize("row", VECTORS["rollouts"], ids=lambda row: f"{row['key']}-{row['identifier']}")
+def test_rollouts(row, value_of):
+    for share, expected in row["rollouts"].items():
+        filters = {"groups": [{"rollout_percentage": float(share)}]}
+        assert value_of(row["key"], filters, row["identifier"]) is expected
+
+
+@pytest.mark.parametrize("row", VECTORS["variants"], ids=lambda row: f"{row['key']}-{row['identifier']}")
+def test_variants(row, value_of):
+    assert variant_hash(row["key"], row["identifier"]) == row["hash"]
+    for split, expected in row["variants"].items():
+        filters = {"groups": [{"rollout_percentage": 100}], "multivariate": variants_of(split)}
+        assert value_of(row["key"], filters, row["identifier"]) == expected
+
+
+@pytest.mark.parametrize(("identifier", "expected"), VECTORS["holdout_before_variants"].items())
+def test_holdout_comes_before_variants(identifier, expected, value_of):
+    filters = {
+        "groups": [{"rollout_percentage": 100}],
+        "multivariate": variants_of("S1"),
+        "holdout": {"id": 42, "exclusion_percentage": 50},
+    }
+    assert value_of("checkout-experiment", filters, identifier) == expected
+
+
+def test_distribution_over_a_hundred_thousand_people(world):
+    world.flag("dist-flag", {"groups": [{"rollout_percentage": 50}], "multivariate": variants_of("S2")})
+    project = world.project()
+    stages = project.selection(Choice()).stages
+    counts: Counter[bool | str] = Counter()
+    held_out = 0
+    for number in range(100_000):
+        outcomes, _ = evaluate(stages, Subject(FlagRequest(f"user-{number}"), {}))
+        counts[outcomes[0].value] += 1
+        held_out += holdout_hash(f"user-{number}") <= 0.1
+    expected = VECTORS["distribution"]
+    assert held_out == expected["held_out"]
+    assert counts == {
+        False: expected["disabled"],
+        "control": expected["control"],
+        "test-1": expected["test-1"],
+        "test-2": expected["test-2"],
+    }
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_fraction_is_the_first_fifteen_hex_digits_over_two_to_the_sixty(key, identifier):
+    data = f"{key}.{identifier}".encode()
+    assert fraction(data) == int(hashlib.sha1(data, usedforsecurity=False).hexdigest()[:15], 16) / float(
+        0xFFFFFFFFFFFFFFF
+    )
+    assert 0 <= fraction(data) <= 1
