@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.exc import DBAPIError
-
 from hoglab.storage.database import tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
-from hoglab.storage.database.errors import UnsupportedDatabaseError, explain
+from hoglab.storage.database.errors import UnsupportedDatabaseError, explained
 from hoglab.storage.database.migrations import migrate
 from hoglab.storage.database.sqlite import SqliteConnections
 
@@ -68,7 +66,7 @@ class Database:
         """
         connections = SqliteConnections(_sqlite_path(url_or_path), metadata)
         try:
-            with _explained(connections.name):
+            with explained(connections.name):
                 migrate(connections, metadata)
                 return cls(connections, metadata)
         except BaseException:
@@ -78,7 +76,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that sees one unchanging state for the whole block and refuses to write."""
-        with _explained(self._connections.name), self._connections.read() as connection:
+        with explained(self._connections.name), self._connections.read() as connection:
             yield connection
 
     @contextmanager
@@ -89,7 +87,7 @@ class Database:
         the end of the process. Raises `DatabaseBusyError`, `DatabaseFullError`, and `NestedWriteError`
         when this thread is inside a write block already.
         """
-        with _explained(self._connections.name):
+        with explained(self._connections.name):
             with self._connections.write(durable=durable) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
@@ -107,18 +105,6 @@ class Database:
     def dispose(self) -> None:
         """Close every connection. A database is not used afterwards."""
         self._connections.dispose()
-
-
-@contextmanager
-def _explained(name: str) -> Iterator[None]:
-    """Turn engine errors that concern the database as a whole into our own."""
-    try:
-        yield
-    except DBAPIError as error:
-        known = explain(error, name)
-        if known is None:
-            raise
-        raise known from error
 
 
 def _sqlite_path(url_or_path: str | Path) -> Path:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class DatabaseError(Exception):
@@ -69,3 +74,15 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
         return None
     kind, text = known
     return kind(f"{name} {text}")
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn the engine errors of a block that concern the database as a whole into our own."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        known = explain(error, name)
+        if known is None:
+            raise
+        raise known from error
