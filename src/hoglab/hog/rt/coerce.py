@@ -240,7 +240,7 @@ def ne(left: Value, right: Value) -> bool:
     return not eq(left, right)
 
 
-def _primitive(value: Value) -> Value:
+def primitive(value: Value) -> Value:
     """A value as JavaScript's relational operators see it: a number or a text."""
     cls = value.__class__
     if cls is int or cls is float or cls is str:
@@ -258,7 +258,7 @@ def _compare(left: Value, right: Value) -> int:
         left, right = _unified(left, right)
     if _is_array(left) and _numeric_arrays(left, right):
         return -1 if list.__lt__(left, right) else int(list.__gt__(left, right))
-    return compare_primitives(_primitive(left), _primitive(right))
+    return compare_primitives(primitive(left), primitive(right))
 
 
 def compare_primitives(left: Value, right: Value) -> int:
@@ -266,7 +266,7 @@ def compare_primitives(left: Value, right: Value) -> int:
     if left.__class__ is str and right.__class__ is str:
         if left == right:
             return 0
-        return -1 if text_key(left) < text_key(right) else 1
+        return -1 if _text_before(left, right) else 1
     x = to_number(left)
     y = to_number(right)
     if x < y:
@@ -278,29 +278,43 @@ def compare_primitives(left: Value, right: Value) -> int:
 
 def text_key(text: str) -> bytes:
     """A sort key that orders texts by their UTF-16 units."""
-    if text.isascii():
-        return text.encode("utf-16-be")
     return text.encode("utf-16-be", "surrogatepass")
+
+
+def _text_before(left: str, right: str) -> bool:
+    if left.isascii() or right.isascii():
+        return left < right
+    return text_key(left) < text_key(right)
 
 
 def lt(left: Value, right: Value) -> bool:
     """`left < right`."""
+    a = left.__class__
+    b = right.__class__
+    if (a is int or a is float) and (b is int or b is float):
+        return bool(left < right)
+    if a is str and b is str:
+        return _text_before(left, right)
     return _compare(left, right) == -1
 
 
 def le(left: Value, right: Value) -> bool:
     """`left <= right`."""
+    a = left.__class__
+    b = right.__class__
+    if (a is int or a is float) and (b is int or b is float):
+        return bool(left <= right)
     return _compare(left, right) <= 0
 
 
 def gt(left: Value, right: Value) -> bool:
     """`left > right`."""
-    return _compare(left, right) == 1
+    return lt(right, left)
 
 
 def ge(left: Value, right: Value) -> bool:
     """`left >= right`."""
-    return _compare(left, right) in (0, 1)
+    return le(right, left)
 
 
 def same(left: Value, right: Value) -> bool:

@@ -11,26 +11,25 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.values import HogDate, HogDateTime
+from hoglab.hog.rt.values import FIRST_INSTANT, LAST_INSTANT, HogDate, HogDateTime
 
 UTC: Final = dt.UTC
 _EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _DAY_S: Final = 86_400
-_FIRST: Final = -62_135_596_800  # 0001-01-01T00:00:00Z
-_LAST: Final = 253_402_300_799.999  # 9999-12-31T23:59:59.999Z
 
 _DATE_LIKE = re.compile(
     r"\s*([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
     r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?\s*"
 )
-_FIXED_ZONE = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
+_FIXED_ZONE = re.compile(r"UTC([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 _MAX_DATE_TEXT: Final = 64
+_UNIVERSAL: Final = frozenset({"UTC", "GMT"})
 
 
 def in_range(seconds: float) -> bool:
     """Whether an instant has a calendar date here (years 1 to 9999; false for NaN)."""
-    return _FIRST <= seconds <= _LAST
+    return FIRST_INSTANT <= seconds <= LAST_INSTANT
 
 
 @lru_cache(maxsize=256)
@@ -40,7 +39,7 @@ def time_zone(name: str) -> dt.tzinfo:
     Raises:
         HogRuntimeError: no such zone.
     """
-    if name.upper() in ("UTC", "Z", "ETC/UTC"):
+    if name.upper() in _UNIVERSAL:
         return UTC
     fixed = _FIXED_ZONE.fullmatch(name)
     if fixed:
@@ -149,7 +148,7 @@ def datetime_text(moment: HogDateTime) -> str:
     except OverflowError:
         return ""
     text = wall_clock.replace(tzinfo=None).isoformat(timespec="milliseconds")
-    if moment.zone.upper() == "UTC":
+    if moment.zone.upper() in _UNIVERSAL:
         return text + "Z"
     return text + offset_text(wall_clock)
 

@@ -22,6 +22,12 @@ Value: TypeAlias = Any
 MAX_DEPTH: Final = 200
 """Deepest nesting that copying, converting, printing and serialising accept."""
 
+FIRST_INSTANT: Final = -62_135_596_800
+"""0001-01-01T00:00:00Z in Unix seconds; instants before have no calendar date here."""
+
+LAST_INSTANT: Final = 253_402_300_799.999
+"""9999-12-31T23:59:59.999Z in Unix seconds."""
+
 MAX_NODES: Final = 1_000_000
 """Most values one conversion visits; shared containers count each time they are met."""
 
@@ -337,7 +343,11 @@ def _from_marker(members: dict[str, Value], depth: int) -> Value | None:
     """The temporal value or error that a marker object stands for; None when it is no well-formed marker."""
     if members.get("__hogDateTime__"):
         seconds, zone = members.get("dt"), members.get("zone", "UTC")
-        if isinstance(seconds, int | float) and isinstance(zone, str):
+        if (
+            isinstance(seconds, int | float)
+            and FIRST_INSTANT <= seconds <= LAST_INSTANT
+            and isinstance(zone, str)
+        ):
             return HogDateTime(seconds, zone or "UTC")
         return None
     if members.get("__hogDate__"):

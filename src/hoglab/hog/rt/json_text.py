@@ -1,0 +1,272 @@
+"""JSON text to Hog values and back, as JavaScript's JSON.parse and JSON.stringify do it.  spec:
+hog-language 8.13.
+
+orjson does the work whenever its answer is known to be JavaScript's; a look at the text or at the value
+decides that.  Everything else (marker objects, keys that look like integers, integral floats, cycles, lone
+surrogates) takes the slower way through this module.
+"""
+
+import json
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.context import LONG, charge, grow
+from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, number_from_text, tidy
+from hoglab.hog.rt.printing import Extent
+from hoglab.hog.rt.regex import build_matcher
+from hoglab.hog.rt.values import (
+    CONTAINER_COST,
+    ENTRY_COST,
+    MAX_DEPTH,
+    HogFunction,
+    HogTuple,
+    Value,
+    clean_text,
+    from_json,
+    function_text,
+    index_keys_first,
+    key_text,
+    marker_of,
+)
+
+# What makes parsed values differ from JavaScript's: markers, integer-like keys, integers beyond 2^53.
+_SPECIAL: Final = build_matcher(r'__hog|"[0-9]{1,10}"[ \t\r\n]*:|[0-9]{16}', False)
+
+_NOT_JSON: Final = "Invalid JSON"
+
+
+def parse(text: str) -> Value:
+    """The value of a JSON text.
+
+    Marker objects become datetimes, dates and errors; integer-like keys come first; numbers are doubles.
+
+    Raises:
+        HogRuntimeError: not JSON, or nested deeper than `MAX_DEPTH`.
+    """
+    openings = text.count("{") + text.count("[")
+    if len(text) > LONG:
+        charge(len(text) >> 5)
+        entries = text.count(":")
+        grow(len(text) + CONTAINER_COST * openings + ENTRY_COST * entries + 8 * text.count(","))
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = _parse_slowly(text)
+    if value.__class__ is str or value is None:
+        return value
+    if openings > MAX_DEPTH or _SPECIAL.search(text):
+        return from_json(_doubles(value, 0))
+    return value
+
+
+def _parse_slowly(text: str) -> Value:
+    """For what orjson refuses though JavaScript accepts it:
+
+    lone surrogates and numbers beyond the doubles.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        raise HogRuntimeError(_NOT_JSON) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_DECODER: Final = json.JSONDecoder(
+    parse_constant=_no_constant, parse_int=number_from_text, parse_float=number_from_text
+)
+
+
+def _doubles(value: Value, depth: int) -> Value:
+    """Integers beyond ±2^53 as doubles, everywhere in a freshly parsed value."""
+    if depth > MAX_DEPTH:
+        raise HogRuntimeError(f"JSON text is nested more than {MAX_DEPTH} levels deep")
+    cls = value.__class__
+    if cls is int:
+        return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else tidy(float(value))
+    if cls is dict:
+        for key, item in value.items():
+            if item.__class__ in _NEEDS_LOOK:
+                value[key] = _doubles(item, depth + 1)
+    elif cls is list:
+        for position, item in enumerate(value):
+            if item.__class__ in _NEEDS_LOOK:
+                value[position] = _doubles(item, depth + 1)
+    return value
+
+
+_NEEDS_LOOK: Final = frozenset({int, dict, list})
+
+
+def stringify(value: Value, indent: int = 0) -> str:
+    """The JSON text of a value: compact, or over several lines indented by `indent` (at most 10) spaces.
+
+    Temporal values and errors are marker objects, functions their printed form; NaN, infinities and cycles
+    are null; integer-like keys come first.
+
+    Raises:
+        HogRuntimeError: too deep, too many parts or too long a text.
+    """
+    cls = value.__class__
+    if cls is str and value.isascii():
+        return orjson.dumps(value).decode()
+    if indent <= 0 and (cls is dict or cls is list or cls is HogTuple):
+        parts = _plain_parts(value)
+        if parts:
+            if parts > LONG:
+                charge(parts)
+            try:
+                text = orjson.dumps(value).decode()
+            except (TypeError, RecursionError):  # lone surrogates, more than 254 levels
+                pass
+            else:
+                if len(text) > LONG:
+                    grow(len(text))
+                return text
+    writer = _Writer(min(indent, 10))
+    writer.write(value, 0)
+    if writer.extent.text > LONG:
+        grow(writer.extent.text)
+    return "".join(writer.out)
+
+
+_ORDINARY: Final = frozenset({str, bool, type(None)})
+
+
+def _plain_parts(value: Value) -> int:
+    """The number of parts of a value that orjson writes as JavaScript would; 0 when it might not.
+
+    Plain values are trees of objects whose keys are texts without a leading digit, arrays, texts, safe
+    integers and ordinary fractions.
+    """
+    pending = [value]
+    seen = set()
+    parts = 1
+    while pending:
+        container = pending.pop()
+        if id(container) in seen:
+            return 0
+        seen.add(id(container))
+        if container.__class__ is dict:
+            for key in container:
+                if key.__class__ is not str or key[:1].isdigit():
+                    return 0
+            items = container.values()
+        else:
+            items = container
+        parts += len(items)
+        for item in items:
+            cls = item.__class__
+            if cls in _ORDINARY:
+                continue
+            if cls is int:
+                if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+                    return 0
+            elif cls is dict or cls is list or cls is HogTuple:
+                pending.append(item)
+            elif cls is not float or not _ordinary_fraction(item):
+                return 0
+    return parts
+
+
+def _ordinary_fraction(number: float) -> bool:
+    """Whether orjson and JavaScript write the number alike: not integral, no exponent."""
+    return (0.001 <= number < 1e15 or -1e15 < number <= -0.001) and not number.is_integer()
+
+
+class _Writer:
+    """One serialisation in JavaScript's way."""
+
+    __slots__ = ("extent", "indent", "out")
+
+    def __init__(self, indent: int) -> None:
+        self.extent = Extent()
+        self.indent = indent
+        self.out: list[str] = []
+
+    def write(self, value: Value, depth: int) -> None:
+        cls = value.__class__
+        if cls is dict:
+            if self.extent.enter(value, 2 * len(value), depth):
+                self.members(value, depth)
+                self.extent.leave(value)
+            else:
+                self.put("null")
+        elif cls is list or cls is HogTuple:
+            if self.extent.enter(value, len(value), depth):
+                self.elements(value, depth)
+                self.extent.leave(value)
+            else:
+                self.put("null")
+        else:
+            self.scalar(value, cls, depth)
+
+    def scalar(self, value: Value, cls: type, depth: int) -> None:
+        if cls is str:
+            self.put(_quoted(value))
+        elif value is None:
+            self.put("null")
+        elif cls is bool:
+            self.put("true" if value else "false")
+        elif cls is int or cls is float:
+            text = format_number(value)
+            self.put("null" if text in _NOT_FINITE else text)
+        elif cls is HogFunction:
+            self.put(_quoted(function_text(value)))
+        else:
+            marker = marker_of(value)
+            if marker is None:
+                raise TypeError(f"{cls.__name__} is not a value of the Hog language")
+            if self.extent.enter(value, len(marker), depth):
+                self.members(marker, depth)
+                self.extent.leave(value)
+            else:
+                self.put("null")
+
+    def members(self, mapping: dict[Any, Value], depth: int) -> None:
+        named = index_keys_first({key_text(key): item for key, item in mapping.items()})
+        if not named:
+            self.put("{}")
+            return
+        opening, between, closing = self.breaks(depth)
+        colon = ": " if self.indent else ":"
+        separator = "{" + opening
+        for key, item in named.items():
+            self.put(f"{separator}{_quoted(key)}{colon}")
+            self.write(item, depth + 1)
+            separator = between
+        self.put(closing + "}")
+
+    def elements(self, items: list[Value], depth: int) -> None:
+        if not items:
+            self.put("[]")
+            return
+        opening, between, closing = self.breaks(depth)
+        separator = "[" + opening
+        for item in items:
+            self.put(separator)
+            self.write(item, depth + 1)
+            separator = between
+        self.put(closing + "]")
+
+    def breaks(self, depth: int) -> tuple[str, str, str]:
+        """What stands after an opening bracket, between parts and before the closing bracket."""
+        if self.indent <= 0:
+            return "", ",", ""
+        inner = "\n" + " " * (self.indent * (depth + 1))
+        return inner, "," + inner, "\n" + " " * (self.indent * depth)
+
+    def put(self, text: str) -> None:
+        self.extent.add_text(len(text))
+        self.out.append(text)
+
+
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(clean_text(text)).decode()

@@ -1,0 +1,42 @@
+"""The function library of Hog.  `LIBRARY` maps every name to its declaration.  spec: hog-language 10."""
+
+from hoglab.hog.stdlib import (
+    arithmetic,
+    arrays,
+    conversion,
+    crypto,
+    date_format,
+    dates,
+    effects,
+    encoding,
+    higher_order,
+    json_functions,
+    logic,
+    network,
+    search,
+    strings,
+)
+from hoglab.hog.stdlib.registry import LIBRARY, Cost, Function, Parameter, function, parameter
+
+__all__ = [
+    "LIBRARY",
+    "Cost",
+    "Function",
+    "Parameter",
+    "arithmetic",
+    "arrays",
+    "conversion",
+    "crypto",
+    "date_format",
+    "dates",
+    "effects",
+    "encoding",
+    "function",
+    "higher_order",
+    "json_functions",
+    "logic",
+    "network",
+    "parameter",
+    "search",
+    "strings",
+]

@@ -1,0 +1,144 @@
+"""Library functions for numbers and chance.  spec: hog-language 10.2."""
+
+import math
+from functools import partial
+
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.coerce import add, sub, to_number
+from hoglab.hog.rt.context import Context
+from hoglab.hog.rt.numbers import tidy
+from hoglab.hog.rt.printing import js_string
+from hoglab.hog.rt.values import HogDate, HogDateTime, HogTuple, Value
+from hoglab.hog.stdlib.registry import function
+
+declare = partial(function, category="numbers")
+
+
+def _joins(value: Value) -> bool:
+    """Whether JavaScript's + sees a text rather than a number."""
+    return value.__class__ is not int and value.__class__ is not float and value.__class__ in _TEXTS
+
+
+_TEXTS = frozenset({str, list, dict, HogTuple, HogDateTime, HogDate})
+
+
+@declare(
+    "plus",
+    "left: any",
+    "right: any",
+    returns="number|string",
+    cost="linear",
+    context=True,
+    doc="The sum of two numbers. When either side is a string or a container, both are joined as text "
+    "instead.",
+    examples=(("plus(1, 2)", "3"), ("plus(1, '2')", "'12'"), ("plus(null, 1)", "1")),
+)
+def _plus(ctx: Context, left: Value, right: Value) -> int | float | str:
+    if _joins(left) or _joins(right):
+        text = js_string(left), js_string(right)
+        ctx.grow(len(text[0]) + len(text[1]))
+        return text[0] + text[1]
+    return add(left, right)
+
+
+@declare(
+    "minus",
+    "left: any",
+    "right: any",
+    returns="number",
+    cost="linear",
+    doc="The difference of two values taken as numbers.",
+    examples=(("minus('5', 2)", "3"), ("minus(1, 1.5)", "-0.5")),
+)
+def _minus(left: Value, right: Value) -> int | float:
+    return sub(left, right)
+
+
+def _floor(number: int | float) -> int | float:
+    return tidy(float(math.floor(number))) if number - number == 0 else number
+
+
+@declare(
+    "floor",
+    "value: any",
+    "ignored?: any",
+    returns="number",
+    cost="linear",
+    doc="The greatest integer that is not above the value.",
+    examples=(("floor(2.9)", "2"), ("floor(-1.5)", "-2"), ("floor('7.2')", "7")),
+)
+def _floor_of(value: Value, _ignored: Value = None) -> int | float:
+    number = to_number(value)
+    return number if number.__class__ is int else _floor(number)
+
+
+@declare(
+    "round",
+    "value: any",
+    "ignored?: any",
+    returns="number",
+    cost="linear",
+    doc="The nearest integer; halves go up, towards positive infinity.",
+    examples=(("round(1.5)", "2"), ("round(2.5)", "3"), ("round(-1.5)", "-1"), ("round(2.4)", "2")),
+)
+def _round(value: Value, _ignored: Value = None) -> int | float:
+    number = to_number(value)
+    if number.__class__ is int or abs(number) >= 2**52 or number != number:
+        return number
+    below = math.floor(number)
+    return below + 1 if number - below >= 0.5 else below
+
+
+@declare(
+    "range",
+    "start_or_end: number",
+    "end?: number",
+    returns="array",
+    cost="growing",
+    context=True,
+    doc="The integers from 0 up to, not including, the only argument, or from the first up to the second.",
+    examples=(("range(3)", "[0, 1, 2]"), ("range(1, 4)", "[1, 2, 3]"), ("range(5, 2)", "[]")),
+)
+def _range(ctx: Context, start_or_end: Value, end: Value = None) -> list[int]:
+    first = 0 if end is None else _bound(start_or_end)
+    last = _bound(start_or_end if end is None else end)
+    count = max(0, math.floor(last - first))
+    ctx.grow(8 * count)
+    if count > 1_000:
+        ctx.charge(count >> 3)
+    if first.__class__ is int:
+        return list(range(int(first), int(first) + count))
+    return [tidy(first + step) for step in range(count)]  # type: ignore[misc]
+
+
+def _bound(value: Value) -> int | float:
+    number = to_number(value)
+    if number - number != 0:
+        raise HogRuntimeError("Function range expects finite numbers")
+    return number
+
+
+@declare(
+    "randomFloat",
+    returns="number",
+    context=True,
+    pure=False,
+    total=True,
+    doc="A random number from 0 up to, not including, 1.",
+    examples=(("randomFloat() < 1", "true"), ("typeof(randomFloat() + 0.5)", "'float'")),
+)
+def _random_float(ctx: Context) -> float:
+    return ctx.random()
+
+
+@declare(
+    "generateUUIDv4",
+    returns="string",
+    context=True,
+    pure=False,
+    total=True,
+    doc="A random UUID of version 4 in lower case.",
+    examples=(("length(generateUUIDv4())", "36"),),
+)
+def _generate_uuid(ctx: Context) -> str:
+    return ctx.uuid4()

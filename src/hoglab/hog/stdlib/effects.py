@@ -1,0 +1,110 @@
+"""Library functions that print, wait or make errors.  spec: hog-language 8.7, 8.9, 10.2."""
+
+from functools import partial
+
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.context import Context
+from hoglab.hog.rt.printing import to_string
+from hoglab.hog.rt.values import HogError, Value
+from hoglab.hog.stdlib.registry import function
+
+declare = partial(function, category="program")
+
+
+@declare(
+    "print",
+    "values...: any",
+    returns="null",
+    cost="linear",
+    context=True,
+    pure=False,
+    doc="Prints the arguments in one line, with a space between them. Strings are printed as they are.",
+    examples=(("print('a', [1, 'b'])", "null"),),
+)
+def _print(ctx: Context, *values: Value) -> None:
+    room = ctx.limits.print_chars
+    parts: list[str] = []
+    for value in values:
+        text = to_string(value)
+        parts.append(text[: room + 1])  # enough for the line to be recognised as too long
+        room -= len(text) + 1
+        if room < 0:
+            break
+    ctx.print(" ".join(parts))
+
+
+@declare(
+    "sleep",
+    "seconds: number",
+    returns="null",
+    pure=False,
+    is_async=True,
+    doc="Waits; the program is suspended meanwhile.",
+)
+def _sleep(_seconds: Value) -> Value:
+    raise HogRuntimeError("Unknown async function 'sleep'")
+
+
+def _error(kind: str, message: Value, payload: Value) -> HogError:
+    text = message if message.__class__ is str else "" if message is None else to_string(message)
+    return HogError(kind, text or "An error occurred", payload)
+
+
+@declare(
+    "HogError",
+    "type: string",
+    "message?: string",
+    "payload?: any",
+    returns="error",
+    cost="linear",
+    doc="An error of the given type, ready to be thrown.",
+    examples=(
+        ("HogError('NotFound', 'no such user')", "NotFound('no such user')"),
+        ("HogError('NotFound').message", "'An error occurred'"),
+    ),
+)
+def _hog_error(kind: Value, message: Value = None, payload: Value = None) -> HogError:
+    name = kind if kind.__class__ is str else "" if kind is None else to_string(kind)
+    return _error(name or "Error", message, payload)
+
+
+@declare(
+    "Error",
+    "message?: string",
+    "payload?: any",
+    returns="error",
+    cost="linear",
+    doc="An error of the type Error, with anything as payload.",
+    examples=(
+        ("Error('bad input', {'field': 'a'})", "Error('bad input', {'field': 'a'})"),
+        ("Error().type", "'Error'"),
+    ),
+)
+def _plain_error(message: Value = None, payload: Value = None) -> HogError:
+    return _error("Error", message, payload)
+
+
+@declare(
+    "RetryError",
+    "message?: string",
+    "payload?: any",
+    returns="error",
+    cost="linear",
+    doc="An error of the type RetryError.",
+    examples=(("RetryError('later')", "RetryError('later')"),),
+)
+def _retry_error(message: Value = None, payload: Value = None) -> HogError:
+    return _error("RetryError", message, payload)
+
+
+@declare(
+    "NotImplementedError",
+    "message?: string",
+    "payload?: any",
+    returns="error",
+    cost="linear",
+    doc="An error of the type NotImplementedError.",
+    examples=(("NotImplementedError('soon').type", "'NotImplementedError'"),),
+)
+def _not_implemented_error(message: Value = None, payload: Value = None) -> HogError:
+    return _error("NotImplementedError", message, payload)

@@ -1,0 +1,148 @@
+"""Library functions for base64 and percent encoding.  spec: hog-language 10.3."""
+
+import base64
+import re
+from functools import partial
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.context import LONG, Context
+from hoglab.hog.rt.printing import js_string
+from hoglab.hog.rt.values import Value, clean_text
+from hoglab.hog.stdlib.registry import expect_string, function
+
+declare = partial(function, category="strings")
+
+
+def _account(ctx: Context, size: int) -> None:
+    ctx.grow(size)
+    if size > LONG:
+        ctx.charge(size >> 5)
+
+
+@declare(
+    "base64Encode",
+    "text: string",
+    returns="string",
+    cost="growing",
+    context=True,
+    doc="The UTF-8 bytes of the text in base64.",
+    examples=(("base64Encode('hello')", "'aGVsbG8='"), ("base64Encode('é')", "'w6k='")),
+)
+def _base64_encode(ctx: Context, text: Value) -> str:
+    source = clean_text(expect_string("base64Encode", text))
+    _account(ctx, 2 * len(source))
+    return base64.b64encode(source.encode()).decode()
+
+
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/]")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+
+
+def decode_base64(text: str) -> bytes:
+    """Base64 in either alphabet, read leniently: padding may miss, foreign characters are skipped."""
+    digits = _NOT_BASE64.sub("", text.partition("=")[0].translate(_URL_SAFE))
+    if len(digits) % 4 == 1:
+        digits = digits[:-1]
+    return base64.b64decode(digits + "=" * (-len(digits) % 4))
+
+
+@declare(
+    "base64Decode",
+    "text: string",
+    returns="string",
+    cost="linear",
+    context=True,
+    doc="The text whose UTF-8 bytes the argument holds in base64. Characters that do not belong there are "
+    "skipped, and padding may be left out.",
+    examples=(
+        ("base64Decode('aGVsbG8=')", "'hello'"),
+        ("base64Decode('aGk')", "'hi'"),
+        ("base64Decode('!!!')", "''"),
+    ),
+)
+def _base64_decode(ctx: Context, text: Value) -> str:
+    source = expect_string("base64Decode", text)
+    _account(ctx, len(source))
+    return decode_base64(source).decode("utf-8", "replace")
+
+
+@declare(
+    "tryBase64Decode",
+    "text: any",
+    returns="string",
+    cost="linear",
+    context=True,
+    total=True,
+    doc="Like base64Decode, but empty for anything that is not a string.",
+    examples=(("tryBase64Decode('aGVsbG8=')", "'hello'"), ("tryBase64Decode(null)", "''")),
+)
+def _try_base64_decode(ctx: Context, text: Value) -> str:
+    return _base64_decode(ctx, text) if text.__class__ is str else ""
+
+
+_KEPT: Final = "-_.!~*'()"
+
+
+@declare(
+    "encodeURLComponent",
+    "text: any",
+    returns="string",
+    cost="growing",
+    context=True,
+    doc="The text for use inside a URL: everything but letters, digits and - _ . ! ~ * ' ( ) is "
+    "percent-encoded.",
+    examples=(("encodeURLComponent('a b&c')", "'a%20b%26c'"), ("encodeURLComponent('é')", "'%C3%A9'")),
+)
+def _encode_url(ctx: Context, text: Value) -> str:
+    source = clean_text(js_string(text))
+    _account(ctx, 3 * len(source))
+    return quote(source, safe=_KEPT)
+
+
+_ESCAPES: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def _decoded(ctx: Context, text: str) -> str | None:
+    _account(ctx, len(text))
+    if _ESCAPES.search(text):
+        return None
+    try:
+        return unquote_to_bytes(clean_text(text)).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+@declare(
+    "decodeURLComponent",
+    "text: any",
+    returns="string",
+    cost="linear",
+    context=True,
+    doc="The text with percent-encoded characters put back; fails when they are malformed. A plus sign "
+    "stays.",
+    examples=(("decodeURLComponent('a%20b%26c')", "'a b&c'"), ("decodeURLComponent('a+b')", "'a+b'")),
+)
+def _decode_url(ctx: Context, text: Value) -> str:
+    decoded = _decoded(ctx, js_string(text))
+    if decoded is None:
+        raise HogRuntimeError("Function decodeURLComponent got malformed text")
+    return decoded
+
+
+@declare(
+    "tryDecodeURLComponent",
+    "text: any",
+    returns="string|null",
+    cost="linear",
+    context=True,
+    doc="Like decodeURLComponent, but null for malformed text and for null.",
+    examples=(
+        ("tryDecodeURLComponent('a%20b')", "'a b'"),
+        ("tryDecodeURLComponent('%zz')", "null"),
+        ("tryDecodeURLComponent(null)", "null"),
+    ),
+)
+def _try_decode_url(ctx: Context, text: Value) -> str | None:
+    return None if text is None else _decoded(ctx, js_string(text))
