@@ -97,7 +97,7 @@ def read_header(record: bytes) -> tuple[RecordHeader, memoryview]:
     end = 3 + int.from_bytes(record[1:3])
     try:
         header = _HEADER.decode(record[3:end])
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # of msgspec, and of text that is not UTF-8
         raise RecordError(f"the header of the record cannot be read: {error}") from None
     return header, memoryview(record)[end:]
 

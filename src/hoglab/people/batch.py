@@ -1,0 +1,316 @@
+"""What a batch of events does to persons: the rules, over an in-memory picture of the persons they name.
+
+`PeopleBatch` is filled from the database, sees every event in order, and afterwards knows what to write.
+Nothing here touches the database. Rules: spec sdk-wire 1.11 (profiles), 1.12 (properties), 1.13 (merges).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import orjson
+
+from hoglab.people.identity import can_merge, clean_distinct_id, derived_person_id
+from hoglab.people.properties import (
+    MAX_PROPERTIES_BYTES,
+    mirror_initial_properties,
+    trim,
+    update,
+)
+
+FORCE_UPGRADE_AGE = timedelta(minutes=1)
+"""A person this much older than a personless event takes the event over."""
+PERSONLESS_FORBIDDEN = frozenset(("$identify", "$create_alias", "$merge_dangerously", "$groupidentify"))
+
+PersonMode = Literal["full", "propertyless", "force_upgrade"]
+
+_LAST_SEEN_STEP = timedelta(hours=1)
+_NO_PROPERTIES = b"{}"
+
+
+class PersonEvent(Protocol):
+    """What is read of an event; its ``properties`` are changed in place."""
+
+    project_id: int
+    uuid: UUID
+    event: str
+    distinct_id: str
+    timestamp: datetime
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionWarning:
+    """Something in an event that was ignored, or the event itself, and why."""
+
+    project_id: int
+    type: str
+    event_uuid: UUID
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The person of an event, as the person was right after the event."""
+
+    person_id: UUID
+    properties: bytes  # JSON
+    created_at: datetime | None  # None: there is no such person (yet)
+    mode: PersonMode
+
+
+class PersonState:
+    """One person while a batch is processed. ``row_id`` is None until the person is written."""
+
+    __slots__ = (
+        "_json",
+        "_properties",
+        "changed",
+        "created_at",
+        "into",
+        "is_identified",
+        "last_seen_at",
+        "row_id",
+        "stored",
+        "uuid",
+        "version",
+    )
+
+    def __init__(
+        self,
+        *,
+        row_id: int | None,
+        uuid: UUID,
+        json: bytes,
+        is_identified: bool,
+        version: int,
+        created_at: datetime,
+        last_seen_at: datetime | None,
+    ) -> None:
+        self.row_id = row_id
+        self.uuid = uuid
+        self.is_identified = is_identified
+        self.version = version
+        self.created_at = created_at
+        self.last_seen_at = last_seen_at
+        self.into: PersonState | None = None  # who this person was merged into
+        self.changed = row_id is None
+        self.stored = row_id is not None
+        self._json: bytes | None = json
+        self._properties: dict[str, Any] | None = None
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The properties; not to be changed, only replaced."""
+        if self._properties is None:
+            self._properties = orjson.loads(self._json or _NO_PROPERTIES)
+        return self._properties
+
+    def replace_properties(self, properties: dict[str, Any], json: bytes) -> None:
+        self._properties = properties
+        self._json = json
+
+    @property
+    def json(self) -> bytes:
+        """The properties as JSON text."""
+        return self._json or _NO_PROPERTIES
+
+    def root(self) -> PersonState:
+        """The person that this one is now, after all merges of the batch."""
+        person = self
+        while person.into is not None:
+            person = person.into
+        return person
+
+
+class PeopleBatch:
+    """The persons of one project during a batch."""
+
+    def __init__(self, project_id: int, known: dict[str, PersonState]) -> None:
+        self.project_id = project_id
+        self.warnings: list[IngestionWarning] = []
+        self.new_distinct_ids: dict[str, PersonState] = {}
+        self.overrides: dict[UUID, PersonState] = {}
+        """Old person ids whose events belong to another person from now on."""
+        self._known = known
+        self._created: list[PersonState] = []
+        self._loaded = list({id(person): person for person in known.values()}.values())
+        self.merged: list[PersonState] = []
+
+    def persons(self) -> Iterator[PersonState]:
+        """Every person that the batch knows, merged ones too."""
+        yield from self._loaded
+        yield from self._created
+
+    def process(self, event: PersonEvent) -> Resolution | None:
+        """Apply one event; None when it must be dropped."""
+        choice = event.properties.get("$process_person_profile", True)
+        if choice is False:
+            return self._personless(event)
+        if choice is not True:
+            self._warn(event, "invalid_process_person_profile", {"value": choice})
+        if event.event == "$groupidentify":
+            _strip_person_updates(event.properties)
+        else:
+            mirror_initial_properties(event.event, event.properties)
+        person = self._merged_person(event) or self._person_of(event.distinct_id, event.timestamp)
+        self._update(person, event)
+        self._see(person, event.timestamp)
+        return Resolution(person.uuid, person.json, person.created_at, "full")
+
+    def _warn(self, event: PersonEvent, kind: str, details: dict[str, Any]) -> None:
+        self.warnings.append(IngestionWarning(self.project_id, kind, event.uuid, details))
+
+    # --- personless events
+
+    def _personless(self, event: PersonEvent) -> Resolution | None:
+        if event.event in PERSONLESS_FORBIDDEN:
+            kind = "invalid_event_when_process_person_profile_is_false"
+            self._warn(event, kind, {"event": event.event, "distinct_id": event.distinct_id})
+            return None
+        _strip_person_updates(event.properties)
+        person = self._find(event.distinct_id)
+        if person is None:
+            uuid = derived_person_id(self.project_id, event.distinct_id)
+            return Resolution(uuid, _NO_PROPERTIES, None, "propertyless")
+        if person.created_at + FORCE_UPGRADE_AGE < event.timestamp:
+            return Resolution(person.uuid, person.json, person.created_at, "force_upgrade")
+        return Resolution(person.uuid, _NO_PROPERTIES, None, "propertyless")
+
+    # --- persons and their distinct ids
+
+    def _find(self, distinct_id: str) -> PersonState | None:
+        person = self._known.get(distinct_id)
+        if person is None or person.into is None:
+            return person
+        return person.root()
+
+    def _person_of(self, distinct_id: str, at: datetime) -> PersonState:
+        return self._find(distinct_id) or self._create(distinct_id, at)
+
+    def _create(self, distinct_id: str, at: datetime) -> PersonState:
+        person = PersonState(
+            row_id=None,
+            uuid=derived_person_id(self.project_id, distinct_id),
+            json=_NO_PROPERTIES,
+            is_identified=False,
+            version=0,
+            created_at=at,
+            last_seen_at=None,
+        )
+        self._created.append(person)
+        self._known[distinct_id] = person
+        self.new_distinct_ids[distinct_id] = person
+        return person
+
+    def _attach(self, distinct_id: str, person: PersonState) -> None:
+        """A distinct id that had no person so far; personless events may be stored under its derived id."""
+        self._known[distinct_id] = person
+        self.new_distinct_ids[distinct_id] = person
+        derived = derived_person_id(self.project_id, distinct_id)
+        if derived != person.uuid:
+            self.overrides[derived] = person
+
+    # --- merges
+
+    def _merged_person(self, event: PersonEvent) -> PersonState | None:
+        """The person of an event that asks for a merge, after it; None when the event asks for none."""
+        properties = event.properties
+        if event.event == "$identify" and "$anon_distinct_id" in properties:
+            other_id = clean_distinct_id(properties["$anon_distinct_id"])
+        elif event.event in {"$create_alias", "$merge_dangerously"} and properties.get("alias"):
+            other_id = clean_distinct_id(properties["alias"])
+        else:
+            return None
+        into_id = event.distinct_id
+        if other_id == into_id:
+            return None
+        for each in (into_id, other_id):
+            if not can_merge(each):
+                details = {
+                    "illegalDistinctId": each,
+                    "otherDistinctId": other_id if each is into_id else into_id,
+                    "eventUuid": str(event.uuid),
+                }
+                self._warn(event, "cannot_merge_with_illegal_distinct_id", details)
+                return None
+        person = self._merge(other_id, into_id, event)
+        if not person.is_identified:
+            person.is_identified = True
+            person.changed = True
+        return person
+
+    def _merge(self, other_id: str, into_id: str, event: PersonEvent) -> PersonState:
+        into, other = self._find(into_id), self._find(other_id)
+        if into is None and other is None:
+            into = self._create(into_id, event.timestamp)
+        if into is None and other is not None:
+            self._attach(into_id, other)
+            return other
+        assert into is not None  # noqa: S101 - one of the two exists by now
+        if other is None:
+            self._attach(other_id, into)
+        elif other is not into:
+            if other.is_identified and event.event != "$merge_dangerously":
+                details = {
+                    "sourcePersonDistinctId": other_id,
+                    "targetPersonDistinctId": into_id,
+                    "eventUuid": str(event.uuid),
+                }
+                self._warn(event, "cannot_merge_already_identified", details)
+            else:
+                self._absorb(other, into)
+        return into
+
+    def _absorb(self, other: PersonState, into: PersonState) -> None:
+        properties = {**other.properties, **into.properties}
+        json = orjson.dumps(properties)
+        if len(json) > MAX_PROPERTIES_BYTES:
+            properties = trim(properties)
+            json = orjson.dumps(properties)
+        into.replace_properties(properties, json)
+        into.created_at = min(into.created_at, other.created_at)
+        into.version = max(into.version, other.version)
+        into.changed = True
+        other.into = into
+        self.merged.append(other)
+        self.overrides[other.uuid] = into
+
+    # --- properties
+
+    def _update(self, person: PersonState, event: PersonEvent) -> None:
+        outcome = update(person.properties, event.event, event.properties) if _has_update(event) else None
+        if outcome is None:
+            return
+        properties, written = outcome
+        json = orjson.dumps(properties)
+        if len(json) > MAX_PROPERTIES_BYTES:
+            if len(person.json) <= MAX_PROPERTIES_BYTES:
+                details = {"personId": str(person.uuid), "distinctId": event.distinct_id, "bytes": len(json)}
+                self._warn(event, "person_properties_size_violation", details)
+                return
+            properties = trim(properties)
+            json = orjson.dumps(properties)
+            written = True
+        person.replace_properties(properties, json)
+        person.changed = person.changed or written
+
+    def _see(self, person: PersonState, at: datetime) -> None:
+        last = person.last_seen_at
+        if last is None or at - last >= _LAST_SEEN_STEP:
+            person.last_seen_at = at.replace(minute=0, second=0, microsecond=0)
+            person.changed = True
+
+
+def _has_update(event: PersonEvent) -> bool:
+    properties = event.properties
+    return "$set" in properties or "$set_once" in properties or "$unset" in properties
+
+
+def _strip_person_updates(properties: dict[str, Any]) -> None:
+    for name in ("$set", "$set_once", "$unset"):
+        properties.pop(name, None)

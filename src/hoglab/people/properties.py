@@ -1,0 +1,197 @@
+"""How an event changes the properties of its person (spec: sdk-wire 1.9, 1.12). Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+MAX_PROPERTIES_BYTES = 655_360
+"""An update that makes the properties larger than this is refused."""
+TRIMMED_PROPERTIES_BYTES = 524_288
+"""What properties that are too large already are trimmed to."""
+
+Properties = Mapping[str, Any]
+
+NEVER_UPDATING_EVENTS = frozenset(("$exception", "$$heatmap"))
+PERSON_EVENTS = frozenset(("$identify", "$create_alias", "$merge_dangerously", "$set"))
+UNMIRRORED_EVENTS = frozenset(("$snapshot", "$performance_event"))
+
+_DEVICE = (
+    "$app_build",
+    "$app_name",
+    "$app_namespace",
+    "$app_version",
+    "$browser",
+    "$browser_version",
+    "$device_type",
+    "$current_url",
+    "$pathname",
+    "$os",
+    "$os_name",
+    "$os_version",
+    "$referring_domain",
+    "$referrer",
+    "$screen_height",
+    "$screen_width",
+    "$viewport_height",
+    "$viewport_width",
+    "$raw_user_agent",
+)
+_CAMPAIGN = (
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_content",
+    "utm_name",
+    "utm_term",
+    "gclid",
+    "gad_source",
+    "gclsrc",
+    "dclid",
+    "gbraid",
+    "wbraid",
+    "fbclid",
+    "msclkid",
+    "twclid",
+    "li_fat_id",
+    "mc_cid",
+    "igshid",
+    "ttclid",
+    "rdt_cid",
+    "irclid",
+    "_kx",
+    "epik",
+    "qclid",
+    "sccid",
+)
+_HOST_OS = frozenset(("$os", "$os_name", "$os_version"))
+_SERVER_LIBRARIES = frozenset(
+    f"posthog-{name}"
+    for name in ("python", "node", "php", "ruby", "go", "java", "rust", "elixir", "dotnet", "server")
+)
+
+_MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in (*_DEVICE, *_CAMPAIGN)}
+_MIRRORED_KEYS = _MIRRORED.keys()
+
+_VOLATILE = frozenset(
+    (
+        "$current_url",
+        "$pathname",
+        "$referrer",
+        "$referring_domain",
+        "$screen_height",
+        "$screen_width",
+        "$viewport_height",
+        "$viewport_width",
+        "$browser",
+        "$browser_version",
+        "$device_type",
+        "$raw_user_agent",
+        "$os",
+        "$os_name",
+        "$os_version",
+        "$geoip_city_name",
+        "$geoip_city_confidence",
+        "$geoip_subdivision_1_name",
+        "$geoip_subdivision_1_code",
+        "$geoip_subdivision_2_name",
+        "$geoip_subdivision_2_code",
+        "$geoip_postal_code",
+        "$geoip_latitude",
+        "$geoip_longitude",
+        "$geoip_accuracy_radius",
+        "$geoip_time_zone",
+    )
+)
+_PROTECTED = frozenset(("email", "name", *_MIRRORED, *_MIRRORED.values()))
+
+
+def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
+    """Copy what describes the visitor into the event's ``$set`` and ``$set_once`` (there as ``$initial_…``).
+
+    What the event itself sets wins. Changes ``properties``. Servers' operating systems are left out.
+    """
+    found = _MIRRORED_KEYS & properties.keys()
+    if not found or event in UNMIRRORED_EVENTS:
+        return
+    if properties.get("$lib") in _SERVER_LIBRARIES or properties.get("$is_server") is True:
+        found -= _HOST_OS
+    values = {name: properties[name] for name in sorted(found) if properties[name] is not None}
+    if not values:
+        return
+    given_set, given_once = _object(properties.get("$set")), _object(properties.get("$set_once"))
+    properties["$set"] = {**values, **given_set}
+    properties["$set_once"] = {
+        **{_MIRRORED[name]: value for name, value in values.items()},
+        **given_once,
+    }
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def update(properties: Properties, event: str, changes: Properties) -> tuple[dict[str, Any], bool] | None:
+    """The properties of a person after an event, and whether they must be written; None when nothing differs.
+
+    ``changes`` are the event's properties: ``$set_once`` fills what is missing, ``$set`` replaces,
+    ``$unset`` (names, or an object with them) removes, in this order. A change of nothing but volatile
+    properties (the current page, the browser) need not be written, unless the event is about the person.
+    """
+    if event in NEVER_UPDATING_EVENTS:
+        return None
+    once, values, unset = changes.get("$set_once"), changes.get("$set"), changes.get("$unset")
+    if not once and not values and not unset:
+        return None
+    after: dict[str, Any] = dict(properties)
+    changed: set[str] = set()
+    if isinstance(once, dict):
+        for name, value in once.items():
+            if name not in after:
+                after[name] = value
+                changed.add(name)
+    if isinstance(values, dict):
+        for name, value in values.items():
+            if name not in after or not _same(after[name], value):
+                after[name] = value
+                changed.add(name)
+    if isinstance(unset, (list, dict)):
+        for name in unset:
+            if isinstance(name, str) and name in after:
+                del after[name]
+                changed.add(name)
+    if not changed:
+        return None
+    written = (
+        event in PERSON_EVENTS or not changed <= _VOLATILE or any(name not in properties for name in changed)
+    )
+    return after, written
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: unlike in Python, 1, 1.0 and true are three values."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (dict, list)):
+        return orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
+            other, option=orjson.OPT_SORT_KEYS
+        )
+    return bool(one == other)
+
+
+def trim(properties: Properties) -> dict[str, Any]:
+    """Properties cut down to `TRIMMED_PROPERTIES_BYTES`: the largest go first, protected ones never."""
+    kept = dict(properties)
+    size = len(orjson.dumps(kept))
+    removable = sorted(
+        ((len(orjson.dumps(value)), name) for name, value in kept.items() if name not in _PROTECTED),
+        reverse=True,
+    )
+    for value_bytes, name in removable:
+        if size <= TRIMMED_PROPERTIES_BYTES:
+            break
+        del kept[name]
+        size -= value_bytes + len(orjson.dumps(name)) + 2
+    return kept

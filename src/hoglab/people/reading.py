@@ -1,0 +1,217 @@
+"""Reading persons and groups: point reads for flags, lists for the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from hoglab.storage.database.tables import group, group_type, person, person_distinct_id
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+DEFAULT_DISPLAY_NAMES = ("email", "name", "username")
+"""Properties that name a person when the project does not say which (spec: hog-runtime 1.1)."""
+SHOWN_DISTINCT_IDS = 100
+"""Distinct ids that a list shows of one person; a person read alone has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonView:
+    """One person as readers see it. ``row_id`` is the key of cohort membership and flag overrides."""
+
+    row_id: int
+    uuid: UUID
+    properties: dict[str, Any]
+    is_identified: bool
+    created_at: datetime
+    last_seen_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group as readers see it."""
+
+    group_type_index: int
+    group_key: str
+    properties: dict[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTypeView:
+    """One group type as readers see it."""
+
+    group_type: str
+    group_type_index: int
+    created_at: datetime
+
+
+_COLUMNS = (
+    person.c.id,
+    person.c.uuid,
+    person.c.properties,
+    person.c.is_identified,
+    person.c.created_at,
+    person.c.last_seen_at,
+)
+_PERSON_FOR = (
+    sa.select(*_COLUMNS)
+    .join_from(person_distinct_id, person, person.c.id == person_distinct_id.c.person_id)
+    .where(
+        person_distinct_id.c.project_id == bindparam("project_id"),
+        person_distinct_id.c.distinct_id == bindparam("distinct_id"),
+    )
+)
+_GROUP_PROPERTIES = sa.select(group.c.properties).where(
+    group.c.project_id == bindparam("project_id"),
+    group.c.group_type_index == bindparam("group_index"),
+    group.c.group_key == bindparam("group_key"),
+)
+
+
+def person_for(connection: Connection, project_id: int, distinct_id: str) -> PersonView | None:
+    """The person behind a distinct id."""
+    row = connection.execute(_PERSON_FOR, {"project_id": project_id, "distinct_id": distinct_id}).first()
+    return None if row is None else _view(row)
+
+
+def _view(row: Any) -> PersonView:
+    row_id, uuid, properties, is_identified, created_at, last_seen_at = row
+    return PersonView(row_id, UUID(uuid), properties, is_identified, created_at, last_seen_at)
+
+
+def group_properties(connection: Connection, project_id: int, index: int, key: str) -> dict[str, Any] | None:
+    """The properties of a group."""
+    row = connection.execute(
+        _GROUP_PROPERTIES, {"project_id": project_id, "group_index": index, "group_key": key}
+    ).first()
+    return None if row is None else row[0]
+
+
+def person_by_uuid(connection: Connection, project_id: int, uuid: str) -> PersonView | None:
+    """The person with a uuid (canonical text)."""
+    row = connection.execute(
+        sa.select(*_COLUMNS).where(person.c.project_id == project_id, person.c.uuid == uuid)
+    ).first()
+    return None if row is None else _view(row)
+
+
+def list_persons(
+    connection: Connection,
+    project_id: int,
+    *,
+    distinct_id: str | None = None,
+    search: str | None = None,
+    limit: int,
+    offset: int,
+) -> tuple[list[PersonView], int]:
+    """Persons, youngest first, and how many there are on all pages.
+
+    ``search`` looks for a part of the email, the name or a distinct id, whatever the case.
+    """
+    matching = sa.select(*_COLUMNS).where(person.c.project_id == project_id)
+    ids = person_distinct_id
+    if distinct_id is not None:
+        matching = matching.where(
+            person.c.id.in_(
+                sa.select(ids.c.person_id).where(
+                    ids.c.project_id == project_id, ids.c.distinct_id == distinct_id
+                )
+            )
+        )
+    if search:
+        properties = sa.type_coerce(person.c.properties, sa.JSON)
+        matching = matching.where(
+            sa.or_(
+                properties["email"].as_string().icontains(search, autoescape=True),
+                properties["name"].as_string().icontains(search, autoescape=True),
+                person.c.id.in_(
+                    sa.select(ids.c.person_id).where(
+                        ids.c.project_id == project_id,
+                        ids.c.distinct_id.icontains(search, autoescape=True),
+                    )
+                ),
+            )
+        )
+    count = connection.execute(sa.select(sa.func.count()).select_from(matching.subquery())).scalar_one()
+    rows = connection.execute(
+        matching.order_by(person.c.created_at.desc(), person.c.id.desc()).limit(limit).offset(offset)
+    )
+    return [_view(row) for row in rows], count
+
+
+def distinct_ids_of(
+    connection: Connection, row_ids: Sequence[int], *, each: int | None = SHOWN_DISTINCT_IDS
+) -> dict[int, list[str]]:
+    """The distinct ids of persons by row id, at most ``each`` of one (None: all), in alphabetical order."""
+    ids = person_distinct_id
+    rank = sa.func.row_number().over(partition_by=ids.c.person_id, order_by=ids.c.distinct_id).label("rank")
+    ranked = (
+        sa.select(ids.c.person_id, ids.c.distinct_id, rank).where(ids.c.person_id.in_(row_ids)).subquery()
+    )
+    chosen = sa.select(ranked.c.person_id, ranked.c.distinct_id).order_by(ranked.c.person_id, ranked.c.rank)
+    if each is not None:
+        chosen = chosen.where(ranked.c.rank <= each)
+    found: dict[int, list[str]] = {row_id: [] for row_id in row_ids}
+    for row_id, distinct_id in connection.execute(chosen):
+        found[row_id].append(distinct_id)
+    return found
+
+
+def list_groups(
+    connection: Connection,
+    project_id: int,
+    group_type_index: int,
+    *,
+    search: str | None = None,
+    limit: int,
+    offset: int,
+) -> tuple[list[GroupView], int]:
+    """Groups of a type, youngest first, and how many there are. ``search``: a part of key or name."""
+    matching = sa.select(
+        group.c.group_type_index, group.c.group_key, group.c.properties, group.c.created_at
+    ).where(group.c.project_id == project_id, group.c.group_type_index == group_type_index)
+    if search:
+        name = sa.type_coerce(group.c.properties, sa.JSON)["name"].as_string()
+        matching = matching.where(
+            sa.or_(
+                group.c.group_key.icontains(search, autoescape=True), name.icontains(search, autoescape=True)
+            )
+        )
+    count = connection.execute(sa.select(sa.func.count()).select_from(matching.subquery())).scalar_one()
+    rows = connection.execute(
+        matching.order_by(group.c.created_at.desc(), group.c.group_key).limit(limit).offset(offset)
+    )
+    return [GroupView(*row) for row in rows], count
+
+
+def list_group_types(connection: Connection, project_id: int) -> list[GroupTypeView]:
+    """The group types of a project by index."""
+    rows = connection.execute(
+        sa.select(group_type.c.group_type, group_type.c.group_type_index, group_type.c.created_at)
+        .where(group_type.c.project_id == project_id)
+        .order_by(group_type.c.group_type_index)
+    )
+    return [GroupTypeView(*row) for row in rows]
+
+
+def display_name(properties: dict[str, Any], distinct_id: str, names: Sequence[str] | None) -> str:
+    """What a person is called: the first of the named properties that says something, else the distinct id.
+
+    Spec: hog-runtime 1.1.
+    """
+    for name in names or DEFAULT_DISPLAY_NAMES:
+        value = properties.get(name)
+        if value:
+            text = value if isinstance(value, str) else orjson.dumps(value).decode()
+            if text.strip():
+                return text.strip()
+    return distinct_id.strip()

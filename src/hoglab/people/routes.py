@@ -1,0 +1,187 @@
+"""Reading persons and groups over the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from hoglab.http.dates import format_moment
+from hoglab.http.errors import not_found, validation_error
+from hoglab.http.pagination import envelope
+from hoglab.http.routing import ResourceRouter
+from hoglab.people import reading
+from hoglab.people.reading import GroupView, PersonView, display_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hoglab.http.call import Call
+    from hoglab.http.routing import UuidId
+    from hoglab.storage.database import Database
+
+
+class PersonQuery(BaseModel):
+    """Filters of the list of persons."""
+
+    distinct_id: str | None = None
+    search: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+class PersonOut(BaseModel):
+    """A person. ``id`` and ``uuid`` are the same."""
+
+    id: str
+    uuid: str
+    type: str
+    name: str
+    distinct_ids: list[str]
+    properties: dict[str, Any]
+    is_identified: bool
+    created_at: str
+    last_seen_at: str | None
+
+
+class PersonList(BaseModel):
+    """A page of persons."""
+
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[PersonOut]
+
+
+class GroupQuery(BaseModel):
+    """Filters of the list of groups."""
+
+    group_type_index: int
+    search: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+class GroupOut(BaseModel):
+    """A group."""
+
+    group_type_index: int
+    group_key: str
+    group_properties: dict[str, Any]
+    created_at: str
+
+
+class GroupList(BaseModel):
+    """A page of groups."""
+
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[GroupOut]
+
+
+class GroupTypeOut(BaseModel):
+    """A group type."""
+
+    group_type: str
+    group_type_index: int
+    name_singular: str | None
+    name_plural: str | None
+    created_at: str
+
+
+def persons_router(database: Database) -> ResourceRouter:
+    """``/persons``: list and read."""
+    router = ResourceRouter("/persons", tag="persons", scopes=("person:read", "person:write"))
+
+    @router.get("/", query=PersonQuery, response=PersonList, summary="List persons, youngest first")
+    def list_persons(call: Call) -> dict[str, Any]:
+        page = call.page()
+        with database.read() as connection:
+            persons, count = reading.list_persons(
+                connection,
+                call.project.id,
+                distinct_id=call.query("distinct_id"),
+                search=call.query("search"),
+                limit=page.limit,
+                offset=page.offset,
+            )
+            ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
+        return envelope(call, [_person(call, each, ids[each.row_id]) for each in persons], count)
+
+    @router.get("/{person_id}", response=PersonOut, summary="Read a person")
+    def read_person(call: Call, person_id: UuidId) -> dict[str, Any]:
+        with database.read() as connection:
+            person = reading.person_by_uuid(connection, call.project.id, person_id)
+            if person is None:
+                raise not_found()
+            ids = reading.distinct_ids_of(connection, [person.row_id], each=None)
+        return _person(call, person, ids[person.row_id])
+
+    return router
+
+
+def groups_router(database: Database) -> ResourceRouter:
+    """``/groups`` and ``/groups_types``."""
+    router = ResourceRouter("", tag="groups", scopes=("group:read", "group:write"))
+
+    @router.get("/groups", query=GroupQuery, response=GroupList, summary="List groups of a type")
+    def list_groups(call: Call) -> dict[str, Any]:
+        text = call.query("group_type_index")
+        if not text:
+            raise validation_error("This field is required.", "group_type_index", "required")
+        if not (text.isascii() and text.isdigit() and len(text) < 6):
+            raise validation_error("A valid integer is required.", "group_type_index")
+        page = call.page()
+        with database.read() as connection:
+            groups, count = reading.list_groups(
+                connection,
+                call.project.id,
+                int(text),
+                search=call.query("search"),
+                limit=page.limit,
+                offset=page.offset,
+            )
+        return envelope(call, [_group(each) for each in groups], count)
+
+    @router.get("/groups_types", response=list[GroupTypeOut], summary="List group types")
+    def list_group_types(call: Call) -> list[dict[str, Any]]:
+        with database.read() as connection:
+            types = reading.list_group_types(connection, call.project.id)
+        return [
+            {
+                "group_type": each.group_type,
+                "group_type_index": each.group_type_index,
+                "name_singular": None,
+                "name_plural": None,
+                "created_at": format_moment(each.created_at),
+            }
+            for each in types
+        ]
+
+    return router
+
+
+def _person(call: Call, person: PersonView, distinct_ids: Sequence[str]) -> dict[str, Any]:
+    names = call.project.person_display_name_properties
+    fallback = distinct_ids[0] if distinct_ids else str(person.uuid)
+    return {
+        "id": str(person.uuid),
+        "uuid": str(person.uuid),
+        "type": "person",
+        "name": display_name(person.properties, fallback, names),
+        "distinct_ids": list(distinct_ids),
+        "properties": person.properties,
+        "is_identified": person.is_identified,
+        "created_at": format_moment(person.created_at),
+        "last_seen_at": None if person.last_seen_at is None else format_moment(person.last_seen_at),
+    }
+
+
+def _group(group: GroupView) -> dict[str, Any]:
+    return {
+        "group_type_index": group.group_type_index,
+        "group_key": group.group_key,
+        "group_properties": group.properties,
+        "created_at": format_moment(group.created_at),
+    }

@@ -1,0 +1,158 @@
+"""Persons and groups of all projects: what events do to them, and reading them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from hoglab.http.dates import utc_now
+from hoglab.people import store
+from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonEvent, Resolution
+from hoglab.people.groups import GroupBatch
+from hoglab.people.identity import clean_distinct_id
+from hoglab.people.reading import PersonView, group_properties, person_for
+from hoglab.storage.event_store import PersonOverride
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hoglab.storage.database import Database, Transaction
+
+WARNING_RETENTION = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Whom and what an event belongs to."""
+
+    person: Resolution
+    groups: Mapping[int, str]  # group type index -> group key
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a batch: for each event its attribution, or None when it is to be dropped."""
+
+    attributions: list[Attribution | None]
+    overrides: list[PersonOverride]
+
+
+class PersonService:
+    """Persons, distinct ids and groups in the metadata database. Used from any thread."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self._now = now
+        self._group_types: dict[int, tuple[int, dict[str, int]]] = {}
+        self._lock = threading.Lock()
+
+    # --- what events do
+
+    def apply(
+        self,
+        events: Sequence[PersonEvent],
+        *,
+        log_offset: int,
+        warnings: Sequence[IngestionWarning] = (),
+    ) -> Applied:
+        """Resolve the persons and groups of a batch of events (in log order) and write all changes, durably.
+
+        One transaction with a handful of statements for each project in the batch. The events' properties
+        are changed in place: mirrored initial properties, ``$group_N``, removal of person updates that do
+        not count. Applying a batch again gives the same persons. ``log_offset`` marks the merges; further
+        ``warnings`` are written along.
+        """
+        by_project: dict[int, list[int]] = {}
+        for position, event in enumerate(events):
+            by_project.setdefault(event.project_id, []).append(position)
+        attributions: list[Attribution | None] = [None] * len(events)
+        overrides: list[PersonOverride] = []
+        with self._database.write(durable=True) as tx:
+            raised = list(warnings)
+            for project_id, positions in by_project.items():
+                ours = [events[position] for position in positions]
+                results, moved = self._apply_project(tx, project_id, ours, log_offset, raised)
+                overrides += moved
+                for position, result in zip(positions, results, strict=True):
+                    attributions[position] = result
+            if raised:
+                store.save_warnings(tx.connection, raised, self._now())
+        return Applied(attributions, overrides)
+
+    def _apply_project(
+        self,
+        tx: Transaction,
+        project_id: int,
+        events: Sequence[PersonEvent],
+        log_offset: int,
+        warnings: list[IngestionWarning],
+    ) -> tuple[list[Attribution | None], list[PersonOverride]]:
+        connection = tx.connection
+        people = PeopleBatch(project_id, store.load_persons(connection, project_id, _names(events)))
+        groups = GroupBatch(self.group_types(project_id))
+        results: list[Attribution | None] = []
+        for event in events:
+            person = people.process(event)
+            results.append(None if person is None else Attribution(person, groups.process(event)))
+        store.save_persons(connection, people)
+        moved: dict[UUID, UUID] = {}
+        if people.overrides:
+            final = {old: person.root().uuid for old, person in people.overrides.items()}
+            moved = store.save_overrides(connection, project_id, final, log_offset)
+        warnings += people.warnings
+        if groups.new_types:
+            store.save_group_types(connection, project_id, groups.new_types)
+            tx.changed("group_types", project_id)
+        if groups.changes:
+            warnings += store.save_groups(connection, project_id, groups.changes)
+        return results, [PersonOverride(project_id, old, new) for old, new in moved.items()]
+
+    def overrides_after(self, log_offset: int) -> list[PersonOverride]:
+        """The merges that log records after ``log_offset`` caused: what a crash may have kept from the
+        event store."""
+        with self._database.read() as connection:
+            return [PersonOverride(*row) for row in store.load_overrides(connection, log_offset)]
+
+    def forget_old_warnings(self) -> int:
+        """Delete warnings past `WARNING_RETENTION`; how many they were."""
+        with self._database.write() as tx:
+            return store.delete_warnings(tx.connection, self._now() - WARNING_RETENTION)
+
+    # --- reading
+
+    def person_for(self, project_id: int, distinct_id: str) -> PersonView | None:
+        """The person behind a distinct id; None when there is none. One indexed point read."""
+        with self._database.read() as connection:
+            return person_for(connection, project_id, distinct_id)
+
+    def group_properties(self, project_id: int, index: int, key: str) -> dict[str, Any] | None:
+        """The properties of a group; None when there is no such group. One indexed point read."""
+        with self._database.read() as connection:
+            return group_properties(connection, project_id, index, key)
+
+    def group_types(self, project_id: int) -> Mapping[str, int]:
+        """The group types of a project and their indexes. Kept in memory until the version changes."""
+        version = self._database.changes.version("group_types", project_id)
+        known = self._group_types.get(project_id)
+        if known is None or known[0] != version:
+            with self._database.read() as connection:
+                known = (version, store.load_group_types(connection, project_id))
+            with self._lock:
+                self._group_types[project_id] = known
+        return known[1]
+
+
+def _names(events: Sequence[PersonEvent]) -> set[str]:
+    """Every distinct id that events name, as author or in a merge."""
+    names = {event.distinct_id for event in events}
+    for event in events:
+        if event.event == "$identify":
+            names.add(clean_distinct_id(event.properties.get("$anon_distinct_id")))
+        elif event.event in {"$create_alias", "$merge_dangerously"}:
+            names.add(clean_distinct_id(event.properties.get("alias")))
+    names.discard("")
+    return names

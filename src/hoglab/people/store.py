@@ -1,0 +1,374 @@
+"""The queries of persons and groups. Every statement works on a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy import BindParameter, Connection, bindparam
+
+from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonState
+from hoglab.people.groups import GroupChange
+from hoglab.people.properties import MAX_PROPERTIES_BYTES
+from hoglab.storage.database.tables import (
+    cohort_person,
+    flag_hash_key_override,
+    group,
+    group_type,
+    ingestion_warning,
+    person,
+    person_distinct_id,
+    person_override,
+)
+from hoglab.storage.database.types import UtcTime
+
+NAMES_PER_QUERY = 2_000
+WARNINGS_PER_TYPE = 100
+"""Warnings of one type that a batch writes for one project; further ones are counted only."""
+
+# The tables without the JSON type: properties pass through as the text they are.
+_person = sa.table(
+    "person",
+    sa.column("id", sa.Integer),
+    sa.column("uuid", sa.String),
+    sa.column("project_id", sa.Integer),
+    sa.column("properties", sa.Text),
+    sa.column("is_identified", sa.Boolean),
+    sa.column("version", sa.BigInteger),
+    sa.column("created_at", UtcTime),
+    sa.column("last_seen_at", UtcTime),
+)
+
+T = TypeVar("T")
+
+
+def chunks(values: Iterable[T], size: int = NAMES_PER_QUERY) -> Iterator[list[T]]:
+    """The values in lists that fit one statement."""
+    every = list(values)
+    for start in range(0, len(every), size):
+        yield every[start : start + size]
+
+
+_LOAD = (
+    sa.select(
+        person_distinct_id.c.distinct_id,
+        _person.c.id,
+        _person.c.uuid,
+        _person.c.properties,
+        _person.c.is_identified,
+        _person.c.version,
+        _person.c.created_at,
+        _person.c.last_seen_at,
+    )
+    .join_from(person_distinct_id, _person, _person.c.id == person_distinct_id.c.person_id)
+    .where(
+        person_distinct_id.c.project_id == bindparam("project_id"),
+        person_distinct_id.c.distinct_id.in_(bindparam("names", expanding=True)),
+    )
+)
+
+
+def load_persons(
+    connection: Connection, project_id: int, distinct_ids: Iterable[str]
+) -> dict[str, PersonState]:
+    """The persons behind distinct ids; one object for each person, ids without a person are left out."""
+    known: dict[str, PersonState] = {}
+    by_row: dict[int, PersonState] = {}
+    for names in chunks(distinct_ids):
+        for name, row_id, uuid, properties, is_identified, version, created_at, seen in connection.execute(
+            _LOAD, {"project_id": project_id, "names": names}
+        ):
+            state = by_row.get(row_id)
+            if state is None:
+                state = by_row[row_id] = PersonState(
+                    row_id=row_id,
+                    uuid=UUID(uuid),
+                    json=properties.encode(),
+                    is_identified=is_identified,
+                    version=version,
+                    created_at=created_at,
+                    last_seen_at=seen,
+                )
+            known[name] = state
+    return known
+
+
+_INSERT = sa.insert(_person)
+_UPDATE = (
+    sa.update(_person)
+    .where(_person.c.id == bindparam("row_id"))
+    .values(
+        properties=bindparam("new_properties"),
+        is_identified=bindparam("new_is_identified"),
+        version=bindparam("new_version"),
+        created_at=bindparam("new_created_at"),
+        last_seen_at=bindparam("new_last_seen_at"),
+    )
+)
+_IDS = sa.select(_person.c.uuid, _person.c.id).where(
+    _person.c.project_id == bindparam("project_id"), _person.c.uuid.in_(bindparam("uuids", expanding=True))
+)
+
+
+def save_persons(connection: Connection, batch: PeopleBatch) -> None:
+    """Write what a batch did to the persons of its project: new ones, changes, distinct ids, merges."""
+    project_id = batch.project_id
+    living = [each for each in batch.persons() if each.into is None and each.changed]
+    new = [each for each in living if each.row_id is None]
+    if new:
+        _insert_persons(connection, project_id, new)
+    old = [each for each in living if each.stored]
+    if old:
+        for each in old:
+            each.version += 1
+        connection.execute(_UPDATE, [{"row_id": each.row_id, **_new_values(each)} for each in old])
+    if batch.new_distinct_ids:
+        connection.execute(
+            sa.insert(person_distinct_id),
+            [
+                {"project_id": project_id, "distinct_id": name, "person_id": each.root().row_id}
+                for name, each in batch.new_distinct_ids.items()
+            ],
+        )
+    gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.stored]
+    if gone:
+        _move_to_survivors(connection, [(old_id, new_id) for old_id, new_id in gone if old_id and new_id])
+
+
+def _insert_persons(connection: Connection, project_id: int, persons: Sequence[PersonState]) -> None:
+    connection.execute(
+        _INSERT,
+        [
+            {
+                "uuid": str(each.uuid),
+                "project_id": project_id,
+                "properties": each.json.decode(),
+                "is_identified": each.is_identified,
+                "version": each.version,
+                "created_at": each.created_at,
+                "last_seen_at": each.last_seen_at,
+            }
+            for each in persons
+        ],
+    )
+    by_uuid = {str(each.uuid): each for each in persons}
+    for uuids in chunks(by_uuid):
+        for uuid, row_id in connection.execute(_IDS, {"project_id": project_id, "uuids": uuids}):
+            by_uuid[uuid].row_id = row_id
+
+
+def _new_values(state: PersonState) -> dict[str, Any]:
+    return {
+        "new_properties": state.json.decode(),
+        "new_is_identified": state.is_identified,
+        "new_version": state.version,
+        "new_created_at": state.created_at,
+        "new_last_seen_at": state.last_seen_at,
+    }
+
+
+def _move_to_survivors(connection: Connection, moves: Sequence[tuple[int, int]]) -> None:
+    """Give everything that belongs to merged persons to who they were merged into, and delete them.
+
+    What the survivor has already stays as it is.
+    """
+    pairs = [{"gone": gone, "into": into} for gone, into in moves]
+    gone: BindParameter[int] = bindparam("gone", type_=sa.Integer)
+    into: BindParameter[int] = bindparam("into", type_=sa.Integer)
+    connection.execute(
+        sa.update(person_distinct_id)
+        .where(person_distinct_id.c.person_id == gone)
+        .values(person_id=into, version=person_distinct_id.c.version + 1),
+        pairs,
+    )
+    ours = cohort_person.alias()
+    connection.execute(
+        sa.insert(cohort_person).from_select(
+            ["cohort_id", "person_id"],
+            sa.select(cohort_person.c.cohort_id, into).where(
+                cohort_person.c.person_id == gone,
+                ~sa.exists().where(ours.c.person_id == into, ours.c.cohort_id == cohort_person.c.cohort_id),
+            ),
+        ),
+        pairs,
+    )
+    theirs, kept = flag_hash_key_override, flag_hash_key_override.alias()
+    connection.execute(
+        sa.insert(theirs).from_select(
+            ["project_id", "person_id", "feature_flag_key", "hash_key"],
+            sa.select(theirs.c.project_id, into, theirs.c.feature_flag_key, theirs.c.hash_key).where(
+                theirs.c.person_id == gone,
+                ~sa.exists().where(
+                    kept.c.project_id == theirs.c.project_id,
+                    kept.c.person_id == into,
+                    kept.c.feature_flag_key == theirs.c.feature_flag_key,
+                ),
+            ),
+        ),
+        pairs,
+    )
+    connection.execute(sa.delete(person).where(person.c.id == gone), pairs)  # the rest goes by cascade
+
+
+def save_overrides(
+    connection: Connection, project_id: int, overrides: Mapping[UUID, UUID], log_offset: int
+) -> dict[UUID, UUID]:
+    """Write person overrides; older ones that led to a person who is gone now lead further.
+
+    Returns every override that is new or changed.
+    """
+    final = dict(overrides)
+    for olds in chunks(str(each) for each in overrides):
+        for old, target in connection.execute(
+            sa.select(person_override.c.old_person_id, person_override.c.person_id).where(
+                person_override.c.project_id == project_id, person_override.c.person_id.in_(olds)
+            )
+        ):
+            final.setdefault(UUID(old), overrides[UUID(target)])
+    for olds in chunks(str(each) for each in final):
+        connection.execute(
+            sa.delete(person_override).where(
+                person_override.c.project_id == project_id, person_override.c.old_person_id.in_(olds)
+            )
+        )
+    if final:
+        connection.execute(
+            sa.insert(person_override),
+            [
+                {
+                    "project_id": project_id,
+                    "old_person_id": str(old),
+                    "person_id": str(new),
+                    "log_offset": log_offset,
+                }
+                for old, new in final.items()
+            ],
+        )
+    return final
+
+
+def load_overrides(connection: Connection, after_offset: int) -> list[tuple[int, UUID, UUID]]:
+    """(project, old person, person) of the overrides that log records after an offset caused."""
+    rows = connection.execute(
+        sa.select(
+            person_override.c.project_id, person_override.c.old_person_id, person_override.c.person_id
+        ).where(person_override.c.log_offset > after_offset)
+    )
+    return [(project_id, UUID(old), UUID(new)) for project_id, old, new in rows]
+
+
+def save_warnings(connection: Connection, warnings: Sequence[IngestionWarning], at: datetime) -> None:
+    """Write warnings that are not there yet, at most `WARNINGS_PER_TYPE` of a type for one project."""
+    kept: dict[tuple[int, str], dict[str, IngestionWarning]] = {}
+    for each in warnings:
+        group_ = kept.setdefault((each.project_id, each.type), {})
+        if len(group_) < WARNINGS_PER_TYPE:
+            group_[str(each.event_uuid)] = each
+    for (project_id, kind), by_event in kept.items():
+        known = set(
+            connection.scalars(
+                sa.select(ingestion_warning.c.event_uuid).where(
+                    ingestion_warning.c.project_id == project_id,
+                    ingestion_warning.c.type == kind,
+                    ingestion_warning.c.event_uuid.in_(list(by_event)),
+                )
+            )
+        )
+        rows = [
+            {
+                "project_id": project_id,
+                "type": kind,
+                "event_uuid": uuid,
+                "details": each.details,
+                "timestamp": at,
+            }
+            for uuid, each in by_event.items()
+            if uuid not in known
+        ]
+        if rows:
+            connection.execute(sa.insert(ingestion_warning), rows)
+
+
+def delete_warnings(connection: Connection, before: datetime) -> int:
+    """Forget warnings older than a moment; how many they were."""
+    return connection.execute(
+        sa.delete(ingestion_warning).where(ingestion_warning.c.timestamp < before)
+    ).rowcount
+
+
+def load_group_types(connection: Connection, project_id: int) -> dict[str, int]:
+    """Index of every group type of a project."""
+    rows = connection.execute(
+        sa.select(group_type.c.group_type, group_type.c.group_type_index)
+        .where(group_type.c.project_id == project_id)
+        .order_by(group_type.c.group_type_index)
+    )
+    return {name: index for name, index in rows}  # noqa: C416 - rows are not tuples for mypy
+
+
+def save_group_types(
+    connection: Connection, project_id: int, new_types: Mapping[str, tuple[int, datetime]]
+) -> None:
+    connection.execute(
+        sa.insert(group_type),
+        [
+            {"project_id": project_id, "group_type": name, "group_type_index": index, "created_at": at}
+            for name, (index, at) in new_types.items()
+        ],
+    )
+
+
+def save_groups(
+    connection: Connection, project_id: int, changes: Mapping[tuple[int, str], GroupChange]
+) -> list[IngestionWarning]:
+    """Lay new properties over those of groups, making groups that are missing.
+
+    Returns a warning for each group that would become too large; it stays as it was.
+    """
+    stored: dict[tuple[int, str], tuple[dict[str, Any], int]] = {}
+    for keys in chunks({key for _, key in changes}):
+        for row in connection.execute(
+            sa.select(group).where(group.c.project_id == project_id, group.c.group_key.in_(keys))
+        ):
+            stored[row.group_type_index, row.group_key] = (row.properties, row.version)
+    warnings: list[IngestionWarning] = []
+    inserts: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
+    for (index, key), change in changes.items():
+        before, version = stored.get((index, key), ({}, -1))
+        after = {**before, **change.properties}
+        size = len(orjson.dumps(after))
+        if size > MAX_PROPERTIES_BYTES:
+            details = {"group_type_index": index, "group_key": key, "bytes": size}
+            kind = "group_properties_size_violation"
+            warnings.append(IngestionWarning(project_id, kind, change.event_uuid, details))
+        elif version < 0:
+            inserts.append(
+                {
+                    "project_id": project_id,
+                    "group_type_index": index,
+                    "group_key": key,
+                    "properties": after,
+                    "created_at": change.created_at,
+                }
+            )
+        elif orjson.dumps(after) != orjson.dumps(before):
+            updates.append({"index": index, "key": key, "after": after, "next": version + 1})
+    if inserts:
+        connection.execute(sa.insert(group), inserts)
+    if updates:
+        connection.execute(
+            sa.update(group)
+            .where(
+                group.c.project_id == project_id,
+                group.c.group_type_index == bindparam("index"),
+                group.c.group_key == bindparam("key"),
+            )
+            .values(properties=bindparam("after"), version=bindparam("next")),
+            updates,
+        )
+    return warnings
