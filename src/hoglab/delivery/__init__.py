@@ -1,0 +1,1 @@
+"""Running hog functions on real traffic: dispatch, durable invocations, workers, fetch, logs and metrics."""

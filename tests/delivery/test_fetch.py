@@ -1,0 +1,314 @@
+"""Outgoing requests: what is sent, what comes back, and what the guard keeps in (spec hog-runtime 4.5, 9)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from hoglab import __version__
+from hoglab.delivery.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
+from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest, FetchResponse
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+LOOPBACK = AddressGuard.create(cidrs=["127.0.0.0/8"])
+
+# Spellings of 127.0.0.1 and of other internal addresses. None may lead to a connection.
+SPELLINGS = [
+    "127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0x7f.0.0.1", "0X7F.0.0.1",
+    "017700000001", "0177.0.0.1", "0177.1", "127.0.0.01", "127.000.000.001", "0", "0.0.0.0", "0x0", "00",
+    "１２７.0.0.1", "①②⑦.⓪.⓪.①", "127。0。0。1",
+    "[::1]", "[0:0:0:0:0:0:0:1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:1]",
+    "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]",
+    "[fe80::1]", "[fec0::1]", "[fc00::1]", "[fd12:3456::1]", "[ff02::1]", "[fd00:ec2::254]",
+    "10.0.0.1", "10.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.1", "100.64.0.1", "169.254.169.254",
+    "0xa9fea9fe", "2852039166", "169.254.43518", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "192.0.0.8",
+    "198.18.0.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "100.100.100.200",
+    "localhost", "LOCALHOST", "localhost.", "user@127.0.0.1", "example.com@127.0.0.1", "user:pw@[::1]",
+]  # fmt: skip
+
+
+@pytest.fixture
+def run() -> Callable[[Awaitable[Any]], Any]:
+    def runner(awaitable: Awaitable[Any]) -> Any:
+        async def bounded() -> Any:
+            return await asyncio.wait_for(awaitable, 30)
+
+        return asyncio.run(bounded())
+
+    return runner
+
+
+class Destination:
+    """A real server on a free loopback port that remembers what it was sent."""
+
+    def __init__(self, handler: Handler, host: str = "127.0.0.1") -> None:
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self._handler = handler
+        self._host = host
+
+    async def __aenter__(self) -> Destination:
+        async def remember(request: web.Request) -> web.StreamResponse:
+            self.requests.append(
+                (request.method, request.path_qs, dict(request.headers), await request.read())
+            )
+            return await self._handler(request)
+
+        self._runner = web.ServerRunner(web.Server(remember))
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._runner.cleanup()
+
+
+async def answer_ok(request: web.Request) -> web.StreamResponse:
+    return web.json_response({"id": 9}, headers={"X-Kind": "test"})
+
+
+async def fetch(
+    request: FetchRequest, *, guard: AddressGuard = LOOPBACK, limits: FetchLimits | None = None
+) -> Any:
+    fetcher = Fetcher(guard, limits)
+    try:
+        return await fetcher.fetch(request)
+    finally:
+        await fetcher.close()
+
+
+def test_sends_what_was_asked_for_and_reads_json(run: Any) -> None:
+    async def story() -> None:
+        async with Destination(answer_ok) as destination:
+            answer = await fetch(
+                FetchRequest(
+                    f"{destination.url}/in?a=1",
+                    method="put",
+                    headers={
+                        "Content-Type": "application/json",
+                        "X-Key": "k",
+                        "Connection": "close",
+                        "Host": "evil",
+                    },
+                    body='{"a":"é"}',
+                )
+            )
+            assert isinstance(answer, FetchResponse)
+            assert (answer.status, answer.body, answer.truncated) == (200, {"id": 9}, False)
+            assert answer.headers["x-kind"] == "test"
+            method, path, headers, body = destination.requests[0]
+            assert (method, path, body) == ("PUT", "/in?a=1", '{"a":"é"}'.encode())
+            assert headers["Host"] == f"127.0.0.1:{destination.port}"
+            assert headers["X-Key"] == "k"
+            assert headers["Content-Length"] == "10"
+            assert headers["User-Agent"] == f"hoglab/{__version__}"
+            assert headers.get("Connection", "keep-alive") == "keep-alive"
+
+    run(story())
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_get_and_head_have_no_body(run: Any, method: str) -> None:
+    async def story() -> None:
+        async with Destination(answer_ok) as destination:
+            await fetch(FetchRequest(destination.url, method=method, body="x"))
+            assert destination.requests[0][3] == b""
+
+    run(story())
+
+
+def test_redirects_are_returned_as_they_are(run: Any) -> None:
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=302, headers={"Location": "http://169.254.169.254/"}, text="elsewhere")
+
+    async def story() -> None:
+        async with Destination(redirect) as destination:
+            answer = await fetch(FetchRequest(destination.url))
+            assert (answer.status, answer.body, len(destination.requests)) == (302, "elsewhere", 1)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [({"X-A": "a\r\nX-B: b"}, "X-A"), ({"X A": "a"}, "X A"), ({"": "a"}, ""), ({"X": "\0"}, "X")],
+)
+def test_headers_that_could_smuggle_are_refused(run: Any, headers: dict[str, str], named: str) -> None:
+    answer = run(fetch(FetchRequest("http://127.0.0.1:1/", headers=headers)))
+    assert isinstance(answer, FetchFailure)
+    assert (answer.kind, answer.retriable) == ("invalid_header", False)
+    assert repr(named) in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("url", "detail"),
+    [
+        ("ftp://example.com/", "Scheme must be either HTTP or HTTPS"),
+        ("file:///etc/passwd", "Scheme must be either HTTP or HTTPS"),
+        ("gopher://127.0.0.1/", "Scheme must be either HTTP or HTTPS"),
+        ("http:///path", "No hostname"),
+        ("example.com/in", "Invalid URL"),
+        ("", "Invalid URL"),
+        ("http://[::1", "Invalid URL"),
+        ("http://a:99999999/", "Invalid URL"),
+    ],
+)
+def test_urls_that_cannot_be_fetched(run: Any, url: str, detail: str) -> None:
+    answer = run(fetch(FetchRequest(url)))
+    assert isinstance(answer, FetchFailure)
+    assert (answer.detail, answer.retriable) == (detail, False)
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
+def test_no_spelling_of_an_internal_address_reaches_it(run: Any, host: str) -> None:
+    async def story() -> None:
+        async with Destination(answer_ok, host="0.0.0.0") as destination:
+            url = f"http://{host}:{destination.port}/"
+            answer = await fetch(
+                FetchRequest(url), guard=AddressGuard(), limits=FetchLimits(connect_s=1, total_s=2)
+            )
+            assert isinstance(answer, FetchFailure)
+            # Some resolvers do not know "localhost." with a dot; no other spelling may be worth a retry.
+            assert not answer.retriable or (host, answer.kind) == ("localhost.", "dns")
+            assert destination.requests == []
+
+    run(story())
+
+
+def test_a_name_with_one_internal_address_is_refused(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a resolver says is checked again where the socket is made, so a rebinding name gets nowhere."""
+    import aiohttp
+
+    async def story() -> None:
+        async with Destination(answer_ok) as destination:
+            answers = [["93.184.216.34", "127.0.0.1"], ["127.0.0.1"]]
+
+            async def resolve(self: Any, host: str, port: int = 0, family: Any = 0) -> list[Any]:
+                return [
+                    {"hostname": host, "host": a, "port": port, "family": 2, "proto": 6, "flags": 0}
+                    for a in answers.pop(0)
+                ]
+
+            monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", resolve)
+            for _ in range(2):
+                answer = await fetch(
+                    FetchRequest(f"http://a.example:{destination.port}/"), guard=AddressGuard()
+                )
+                assert (answer.kind, answer.detail) == ("blocked", "Hostname is not allowed")
+            assert destination.requests == []
+
+    run(story())
+
+
+def test_operators_can_allow_networks_and_names_but_never_metadata(run: Any) -> None:
+    async def story() -> None:
+        async with Destination(answer_ok) as destination:
+            named = AddressGuard.create(hosts=["LocalHost"])
+            assert (
+                await fetch(FetchRequest(f"http://localhost:{destination.port}/"), guard=named)
+            ).status == 200
+            blocked = await fetch(FetchRequest(f"http://127.0.0.1:{destination.port}/"), guard=named)
+            assert blocked.kind == "blocked"
+
+    run(story())
+    everything = AddressGuard.create(cidrs=["0.0.0.0/0", "::/0"])
+    assert everything.allows(ip_address("10.0.0.1"))
+    assert not everything.allows(ip_address("169.254.169.254"), host_allowed=True)
+    assert not everything.allows(ip_address("::ffff:169.254.169.254"))
+    with pytest.raises(InvalidAllowanceError):
+        AddressGuard.create(cidrs=["10.0.0.0/99"])
+
+
+def test_public_addresses_are_public() -> None:
+    for text in ("8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:8.8.8.8"):
+        assert is_public(ip_address(text)), text
+    assert literal_address("example.com") is None
+    assert literal_address("1e100.net") is None
+    assert literal_address("134744072") == ip_address("8.8.8.8")
+
+
+def test_a_response_is_cut_at_its_limit(run: Any) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(10_000):
+            await response.write(b"x" * 10_000)
+        return response
+
+    async def story() -> None:
+        async with Destination(endless) as destination:
+            answer = await fetch(FetchRequest(destination.url), limits=FetchLimits(max_response_bytes=50_000))
+            assert answer.truncated
+            assert answer.body == "x" * 50_000
+
+    run(story())
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_decompression_stops_at_the_limit(run: Any, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    async def bomb(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=pack(b"0" * 50_000_000), headers={"Content-Encoding": encoding})
+
+    async def story() -> None:
+        async with Destination(bomb) as destination:
+            answer = await fetch(FetchRequest(destination.url), limits=FetchLimits(max_response_bytes=1_000))
+            assert answer.truncated
+            assert answer.body == "0" * 1_000
+
+    run(story())
+
+
+def test_a_destination_that_hangs_times_out(run: Any) -> None:
+    async def story() -> None:
+        over = asyncio.Event()
+
+        async def hang(request: web.Request) -> web.StreamResponse:
+            await over.wait()
+            return web.Response()
+
+        async with Destination(hang) as destination:
+            answer = await fetch(FetchRequest(destination.url), limits=FetchLimits(total_s=0.2))
+            assert (answer.kind, answer.retriable) == ("timeout", True)
+            over.set()
+
+    run(story())
+
+
+def test_a_connection_that_breaks_is_tried_once_more_at_once(run: Any) -> None:
+    async def story() -> None:
+        connections = 0
+
+        async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            await reader.readuntil(b"\r\n\r\n")
+            if connections > 1:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
+                await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(slam, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            answer = await fetch(FetchRequest(f"http://127.0.0.1:{port}/"))
+            assert isinstance(answer, FetchResponse)
+            assert (answer.body, connections) == (True, 2)
+
+    run(story())
+
+
+def test_refused_connections_and_unknown_names_may_be_retried(run: Any) -> None:
+    refused = run(fetch(FetchRequest("http://127.0.0.1:1/")))
+    assert (refused.kind, refused.name, refused.retriable) == ("network", "ConnectionRefusedError", True)
+    unknown = run(fetch(FetchRequest("http://no-such-host.invalid/")))
+    assert (unknown.kind, unknown.detail, unknown.retriable) == ("dns", "Invalid hostname", True)
