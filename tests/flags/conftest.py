@@ -62,6 +62,7 @@ class World:
         self.sources: list[FlagSource] = []
         self.cohorts: dict[int, Cohort] = {}
         self.group_names: dict[int, str] = {0: "company", 1: "team"}
+        self.now: Callable[[], datetime] = lambda: NOW
 
     def flag(self, key: str, filters: Mapping[str, Any] | None = None, **more: Any) -> FlagSource:
         more.setdefault("id", len(self.sources) + 1)
@@ -75,7 +76,7 @@ class World:
         self.cohorts[cohort_id] = Cohort(cohort_id, is_static, tree)
 
     def project(self) -> ProjectFlags:
-        context = EvaluationContext(now=_now)
+        context = EvaluationContext(now=self.now)
         return ProjectFlags(
             ProjectData(tuple(self.sources), dict(self.cohorts), dict(self.group_names), context)
         )
@@ -90,10 +91,6 @@ class World:
 
     def value(self, key: str, distinct_id: str = "user-1", **request: Any) -> bool | str:
         return self.all(distinct_id, **request)[key].value
-
-
-def _now() -> datetime:
-    return NOW
 
 
 @pytest.fixture
