@@ -110,7 +110,9 @@ class Body:
     is_form: bool = False
 
 
-EMPTY = Body({})
+def empty_body() -> Body:
+    """The body of a request without one; a dictionary of its own, for handlers may write into it."""
+    return Body({})
 
 
 def decode(raw: bytes, content_type: ContentType) -> Body:
@@ -119,7 +121,7 @@ def decode(raw: bytes, content_type: ContentType) -> Body:
     Raises 400 ``parse_error`` and 415. Multipart bodies are for `decode_multipart`.
     """
     if not raw:
-        return EMPTY
+        return empty_body()
     if content_type.media_type == JSON:
         return Body(decode_json(raw, content_type.parameters.get("charset")))
     if content_type.media_type == URLENCODED:
@@ -193,7 +195,7 @@ def _collected(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 async def decode_multipart(raw: bytes, content_type_header: str) -> Body:
     """The text fields of a multipart form; no endpoint takes files, so file parts are left out."""
     if not raw:
-        return EMPTY
+        return empty_body()
 
     async def stream() -> AsyncIterator[bytes]:
         yield raw

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
+
 from hoglab.storage.database.errors import DatabaseBusyError, DatabaseFullError
 
 if TYPE_CHECKING:
@@ -213,11 +215,21 @@ def known_error(error: BaseException) -> WireError | None:
     """The answer that an exception stands for; None for one that is a defect of ours."""
     if isinstance(error, WireError):
         return error
+    if isinstance(error, HTTPException):
+        return _from_starlette(error)
     if isinstance(error, DatabaseBusyError):
         return unavailable("The database is busy.", BUSY_RETRY_S)
     if isinstance(error, DatabaseFullError):
         return unavailable("The disk of the server is full.", FULL_RETRY_S)
     return None
+
+
+def _from_starlette(error: HTTPException) -> ApiError:
+    """What plain Starlette routes raise by themselves."""
+    if error.status_code == 404:
+        return not_found()
+    kind = SERVER if error.status_code >= 500 else INVALID_REQUEST
+    return ApiError(error.status_code, kind, "error", error.detail, headers=error.headers)
 
 
 # What Pydantic calls an error, and what the wire calls it. Our own field types (http/fields.py) use the

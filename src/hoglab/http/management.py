@@ -19,7 +19,6 @@ from starlette.responses import Response
 from hoglab.http import access, errors
 from hoglab.http.body import (
     BODY_TIMEOUT_S,
-    EMPTY,
     JSON,
     MAX_BODY_BYTES,
     MULTIPART,
@@ -29,6 +28,7 @@ from hoglab.http.body import (
     content_length,
     decode,
     decode_multipart,
+    empty_body,
     header,
     read_body,
 )
@@ -109,21 +109,18 @@ class ManagementApi:
         """Let running handlers end and free their threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._answer(scope, receive)
-        if scope["method"] == "HEAD":
-            send = _without_body(send)
+    async def serve(
+        self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request whose path was found in `table`. Errors are raised, for the caller to answer."""
+        response = await self._answer(entry, segments, scope, receive)
         await response(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response:
-        path: str = scope["path"]
-        found = self.table.find(path)
-        if found is None:
-            raise errors.endpoint_not_found(path)
-        entry, segments = found
+    async def _answer(
+        self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive
+    ) -> Response:
         method: str = scope["method"]
         record: Record = scope.setdefault(RECORD_KEY, Record())
-        record.route = entry.template
         arrived = _Arrived(scope, receive)
         operation = entry.operation(method)
 
@@ -150,7 +147,7 @@ class ManagementApi:
             return empty_response(405, {"Allow": entry.allow})
         if method == "OPTIONS":
             return _options(entry, operation)
-        body = await self._body(arrived) if method in _WITH_BODY else EMPTY
+        body = await self._body(arrived) if method in _WITH_BODY else empty_body()
         request = Request(scope, receive)
         call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
         return await self._handled(operation, operation.handler, call, segments)
@@ -260,12 +257,3 @@ def _options(entry: Entry, operation: Operation) -> Response:
         "parses": [JSON, URLENCODED, MULTIPART],
     }
     return json_response(body, headers={"Allow": entry.allow})
-
-
-def _without_body(send: Send) -> Send:
-    async def head_send(message: Any) -> None:
-        if message["type"] == "http.response.body":
-            message = {**message, "body": b""}
-        await send(message)
-
-    return head_send

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from hoglab.http.identity import User
@@ -23,13 +24,11 @@ _KEYS = (
 def user_object(user: User | Mapping[Any, Any] | None) -> dict[str, Any] | None:
     """The ``created_by`` object, or None for nobody (spec: experiments-api 1.9).
 
-    Takes a `User` or anything that has the columns of the user table as keys (``row._mapping``).
+    Takes a `User` or anything that has the columns of the user table as keys (``result.mappings()``).
     """
     if user is None:
         return None
-    if isinstance(user, User):
-        shown = {key: getattr(user, key) for key in _KEYS}
-    else:
-        shown = {key: user[key] for key in _KEYS}
+    columns = asdict(user) if isinstance(user, User) else user
+    shown = {key: columns[key] for key in _KEYS}
     shown["hedgehog_config"] = shown["hedgehog_config"] or None
     return shown

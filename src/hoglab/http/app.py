@@ -1,0 +1,294 @@
+"""The whole of what is served, as one ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from starlette.routing import Match
+
+from hoglab.http import errors
+from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, header
+from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
+from hoglab.http.dates import utc_now
+from hoglab.http.docs_page import docs_app
+from hoglab.http.health import Readiness, probes
+from hoglab.http.logs import log_request, redact_keys, redact_query
+from hoglab.http.management import HANDLER_THREADS, RECORD_KEY, ManagementApi, Record
+from hoglab.http.metrics import observe
+from hoglab.http.openapi import Document, schema_app
+from hoglab.http.responses import error_response
+from hoglab.http.throttling import Throttle
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from hoglab.http.identity import Authenticator
+    from hoglab.http.routing import ResourceRouter
+
+REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+_log = structlog.get_logger("hoglab.http")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How the application behaves towards its clients."""
+
+    public_url: str | None = None
+    """What links in answers start with; default: what the request says."""
+    rate_limit_enabled: bool = False
+    access_log: bool = True
+    max_body_bytes: int = MAX_BODY_BYTES
+    """Largest body of a management request. The hot endpoints have limits of their own."""
+    body_timeout_s: float = BODY_TIMEOUT_S
+    handler_threads: int = HANDLER_THREADS
+
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where a path leads."""
+
+    app: ASGIApp
+    route: str
+    quiet: bool = False
+    """Answers without fault are logged at the debug level only."""
+    cors: bool = False
+
+
+def build_app(
+    routers: Iterable[ResourceRouter],
+    hot_routes: Mapping[str, ASGIApp],
+    authenticator: Authenticator,
+    settings: HttpSettings = HttpSettings(),
+    *,
+    sdk_routes: Sequence[BaseRoute] = (),
+    public_routes: Sequence[BaseRoute] = (),
+    readiness: Readiness = lambda: (),
+    extra_paths: Mapping[str, Any] | None = None,
+    lifespan: Lifespan | None = None,
+    now: Callable[[], datetime] = utc_now,
+) -> HoglabApp:
+    """Put everything that is served together.
+
+    ``hot_routes`` are exact paths, served with and without a slash at the end before anything else is looked
+    at; ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers.
+    ``public_routes`` (webhooks, say) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document.
+    """
+    management = ManagementApi(
+        routers,
+        authenticator,
+        throttle=Throttle() if settings.rate_limit_enabled else None,
+        max_body_bytes=settings.max_body_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        public_url=settings.public_url,
+        threads=settings.handler_threads,
+        now=now,
+    )
+    document = Document(management.table, extra_paths or {})
+    exact: dict[str, _Target] = {}
+    for path, app in probes(readiness).items():
+        exact[path] = _Target(app, path, quiet=True)
+    for path, app in {"/api/schema": schema_app(document), "/api/docs": docs_app(document)}.items():
+        exact[path] = exact[f"{path}/"] = _Target(app, path)
+    for path, app in hot_routes.items():
+        plain = path.rstrip("/")
+        exact[plain] = exact[f"{plain}/"] = _Target(app, plain, quiet=True, cors=True)
+    patterns = [(route, True) for route in sdk_routes] + [(route, False) for route in public_routes]
+    return HoglabApp(management, exact, patterns, access_log=settings.access_log, lifespan=lifespan)
+
+
+class HoglabApp:
+    """The ASGI application: finds who answers, gives every request an id, logs, measures, answers errors."""
+
+    def __init__(
+        self,
+        management: ManagementApi,
+        exact: Mapping[str, _Target],
+        patterns: Sequence[tuple[BaseRoute, bool]],
+        *,
+        access_log: bool,
+        lifespan: Lifespan | None,
+    ) -> None:
+        self.management = management
+        self._exact = exact
+        self._patterns = patterns
+        self._access_log = access_log
+        self._lifespan = lifespan
+        self._in_flight: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            task = asyncio.current_task()
+            if task is None:
+                await self._serve(scope, receive, send)
+                return
+            self._in_flight.add(task)
+            try:
+                await self._serve(scope, receive, send)
+            finally:
+                self._in_flight.discard(task)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    def abort_requests(self) -> int:
+        """Cancel what is still being answered; returns how many requests that were. For a shutdown in haste."""
+        left = [task for task in self._in_flight if not task.done()]
+        for task in left:
+            task.cancel()
+        return len(left)
+
+    def close(self) -> None:
+        """Free the handlers' threads."""
+        self.management.close()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started_at = time.perf_counter()
+        record = scope[RECORD_KEY] = Record()
+        request_id = _request_id(scope)
+        target = self._target(scope, record)
+        if scope["method"] == "HEAD":
+            send = _without_body(send)
+        if target.cors and is_preflight(scope):
+            send = grant_preflight(send)
+        answer = _Answer(send, _added_headers(scope, request_id, target.cors))
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self._answer(target, scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - started_at
+            observe(scope["method"], target.route, answer.status, seconds)
+            if self._access_log and (not target.quiet or answer.status >= 500):
+                self._write_log(scope, record, target, answer.status, seconds)
+
+    def _target(self, scope: Scope, record: Record) -> _Target:
+        path: str = scope["path"]
+        exact = self._exact.get(path)
+        if exact is not None:
+            return exact
+        found = self.management.table.find(path)
+        if found is not None:
+            entry, segments = found
+            record.route = entry.template
+
+            async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+                await self.management.serve(entry, segments, scope, receive, send)
+
+            return _Target(serve, entry.template)
+        for route, cors in self._patterns:
+            match, child_scope = route.matches(scope)
+            if match is not Match.NONE:
+                scope.update(child_scope)
+                return _Target(route.handle, getattr(route, "path", "pattern"), quiet=True, cors=cors)
+        return _NOT_FOUND
+
+    async def _answer(self, target: _Target, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            await target.app(scope, receive, answer.send)
+        except ClientGoneError:
+            answer.status = CLIENT_GONE
+        except Exception as error:
+            known = errors.known_error(error)
+            if known is None:
+                _log.exception("unhandled_exception", method=scope["method"], route=target.route)
+                known = errors.server_error()
+            if answer.started:
+                raise
+            await error_response(known)(scope, receive, answer.send)
+
+    def _write_log(self, scope: Scope, record: Record, target: _Target, status: int, seconds: float) -> None:
+        client = scope.get("client")
+        log_request(
+            _log,
+            quiet=target.quiet,
+            method=scope["method"],
+            path=redact_keys(scope["path"]),
+            query=redact_query(scope["query_string"]) or None,
+            status=status,
+            duration_ms=round(seconds * 1000, 2),
+            client=client[0] if client else None,
+            key_id=record.key_id,
+            project_id=record.project_id,
+            **record.notes,
+        )
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self._lifespan() if self._lifespan is not None else nullcontext():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception:
+            _log.exception("lifespan_failed")
+            await send({"type": "lifespan.startup.failed"})
+            raise
+        self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+CLIENT_GONE = 499
+"""Status in logs and metrics of a request whose client hung up before it was complete."""
+
+
+class _Answer:
+    """The way back to the client, with the headers that every answer has."""
+
+    __slots__ = ("_added", "_send", "started", "status")
+
+    def __init__(self, send: Send, added: list[tuple[bytes, bytes]]) -> None:
+        self._send = send
+        self._added = added
+        self.started = False
+        self.status = 500
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self._added]}
+        await self._send(message)
+
+
+async def _not_found(scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise errors.endpoint_not_found(scope["path"])
+
+
+_NOT_FOUND = _Target(_not_found, "none")
+
+
+def _request_id(scope: Scope) -> str:
+    sent = header(scope, b"x-request-id")
+    if sent is not None and _REQUEST_ID.fullmatch(sent):
+        return sent
+    return secrets.token_hex(16)
+
+
+def _added_headers(scope: Scope, request_id: str, cors: bool) -> list[tuple[bytes, bytes]]:
+    added = [(b"x-request-id", request_id.encode("ascii")), (b"x-content-type-options", b"nosniff")]
+    return added + cors_headers(scope) if cors else added
+
+
+def _without_body(send: Send) -> Send:
+    async def head_send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return head_send

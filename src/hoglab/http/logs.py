@@ -1,0 +1,79 @@
+"""Logging: structured lines on standard error, and what may never be in them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import Processor
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["console", "json"]
+
+_SECRET = re.compile(r"((?:^|&)(?:personal_api_key|api_key|token|secret|password)=)[^&]*", re.IGNORECASE)
+_KEY = re.compile(r"\b(ph[xs]_)[A-Za-z0-9_-]{8,}")
+
+
+def configure_logging(level: Level = "info", form: Format = "console", stream: TextIO | None = None) -> None:
+    """Send the log lines of this program, and those of libraries, to ``stream`` (standard error).
+
+    Tracebacks are shown without the values of variables, which may be secrets.
+    """
+    threshold = getattr(logging, level.upper())
+    stream = stream or sys.stderr
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: list[Processor]
+    if form == "json":
+        renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        renderer = [
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
+    structlog.configure(
+        processors=[*shared, *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(threshold, logging.WARNING))
+
+
+def redact_query(query_string: bytes) -> str:
+    """A query string fit for a log: keys, tokens and secrets are blotted out."""
+    text = query_string.decode("utf-8", "replace")
+    return redact_keys(_SECRET.sub(r"\1***", text))
+
+
+def redact_keys(text: str) -> str:
+    """A text in which whatever looks like a secret key is blotted out."""
+    return _KEY.sub(r"\1***", text)
+
+
+def log_request(logger: Any, *, quiet: bool, **facts: Any) -> None:
+    """One line about a request that was answered; None values are left out."""
+    line = {name: value for name, value in facts.items() if value is not None}
+    if facts["status"] >= 500:
+        logger.error("request", **line)
+    elif quiet:
+        logger.debug("request", **line)
+    else:
+        logger.info("request", **line)

@@ -1,0 +1,146 @@
+"""Serving the application with Granian inside this process's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
+
+if TYPE_CHECKING:
+    from hoglab.http.app import HoglabApp
+
+GRACE_S = 8.0
+"""How long requests may take to finish once the server is asked to stop."""
+ABORT_S = 1.0
+"""How long cancelled requests may take to unwind after that."""
+HEADER_TIMEOUT_S = 15.0
+"""How long the headers of a request may take to arrive; idle connections are closed after it too."""
+MAX_HEADER_BYTES = 64 * 1024
+"""Size of the buffer that headers are read into; requests with much larger ones get 431."""
+MAX_CONNECTIONS = 8192
+"""Connections served at the same time; more wait in the backlog."""
+BACKLOG = 1024
+
+_log = structlog.get_logger("hoglab.http")
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:8000``; IPv6 hosts in brackets."""
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+
+def claim(host: str, port: int) -> Address:
+    """Check that an address can be listened on, and find a free port when ``port`` is 0.
+
+    The server shares ports (``SO_REUSEPORT``), so without this check a second one would start beside the first
+    and take half of its requests. Raises `ListenError`.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}: {error.strerror or error}") from error
+    # A name may stand for several addresses; IPv4 is what clients of "localhost" try everywhere.
+    family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(place)
+            trial.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ListenError(f"port {port} on {host} is taken by another program") from error
+            raise ListenError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+        bound = trial.getsockname()
+    return Address(str(bound[0]), int(bound[1]))
+
+
+async def serve(
+    app: HoglabApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    stop: asyncio.Event,
+    ready: Callable[[Address], None] = lambda _: None,
+    grace_s: float = GRACE_S,
+    header_timeout_s: float = HEADER_TIMEOUT_S,
+) -> None:
+    """Serve until ``stop`` is set, then finish the requests under way and return.
+
+    ``ready`` is called with the address once connections are accepted. After ``grace_s`` unfinished requests
+    are cancelled. Raises `ListenError`.
+    """
+    address = claim(host, port)
+    raise_file_limit()
+    server = Server(
+        app,
+        address=address.host,
+        port=address.port,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        log_enabled=False,
+        backlog=BACKLOG,
+        backpressure=MAX_CONNECTIONS,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=round(header_timeout_s * 1000), max_buffer_size=MAX_HEADER_BYTES
+        ),
+    )
+    server.on_startup(lambda: ready(address))
+    serving = asyncio.create_task(server.serve())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving
+            raise ListenError(f"the server on {address.url} ended by itself")
+        server.stop()  # type: ignore[no-untyped-call]
+        await _finish(app, serving, grace_s)
+    finally:
+        stopping.cancel()
+
+
+async def _finish(app: HoglabApp, serving: asyncio.Task[None], grace_s: float) -> None:
+    done, _ = await asyncio.wait({serving}, timeout=grace_s)
+    if not done:
+        _log.warning("requests_aborted", count=app.abort_requests(), grace_s=grace_s)
+        done, _ = await asyncio.wait({serving}, timeout=ABORT_S)
+    if done:
+        await serving
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set ``stop`` when the process is asked to end (SIGTERM, SIGINT)."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+def raise_file_limit() -> int:
+    """Let the process open as many files as the system allows; returns how many: one is needed per connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS * 2 if hard == resource.RLIM_INFINITY else min(hard, MAX_CONNECTIONS * 2)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(soft, wanted)
