@@ -1,0 +1,399 @@
+"""The loop from the event log to the event store, persons and hog functions.
+
+One thread. It reads a batch of records, decodes them, lets transformations change their events, resolves
+persons, stores, dispatches, and then moves its position in the log. Whatever happens between two of these
+steps, the batch is processed again from the log and comes out the same: persons are idempotent, the store
+knows the log offset of what it holds, and so does the dispatcher.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+from prometheus_client import Counter, Gauge, Histogram
+
+from hoglab.capture.records import RecordError, decode_record
+from hoglab.ingestion.normalise import Event, events_of, row_of
+from hoglab.people.identity import clean_distinct_id
+from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
+from hoglab.storage.event_store.ingested import IngestedEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from hoglab.ingestion.parking import Parking
+    from hoglab.people import Attribution, IngestionWarning, PersonService
+    from hoglab.storage.event_log import EventLog, LogRecord
+    from hoglab.storage.event_store import EventStore
+
+CONSUMER = "ingestion"
+"""Name of this loop's position in the event log."""
+
+MIB = 1024 * 1024
+
+_logger = structlog.get_logger(__name__)
+
+_STORED = Counter("hoglab_ingestion_events", "Events stored for the first time.")
+_RESENT = Counter("hoglab_ingestion_resent_events", "Events that were stored already.")
+_DROPPED = Counter("hoglab_ingestion_dropped_events", "Events dropped on purpose.", ["reason"])
+_PARKED = Counter("hoglab_ingestion_parked_records", "Log records parked as unreadable or unprocessable.")
+_RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
+_BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
+_LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the newest record when it was finished.")
+
+
+class KnownProject(Protocol):
+    """What ingestion needs of a project."""
+
+    @property
+    def anonymize_ips(self) -> bool: ...
+
+
+class Transformer(Protocol):
+    """Changes or drops events before anything else sees them (spec: hog-runtime 7.2)."""
+
+    def transform(self, project_id: int, events: list[Event]) -> list[Event]:
+        """The events that are left, in order. ``event``, ``distinct_id`` and ``properties`` may be changed."""
+        ...
+
+
+class Dispatcher(Protocol):
+    """Starts what runs on stored events (spec: hog-runtime 0)."""
+
+    def position(self) -> int:
+        """The log offset up to which everything was dispatched, 0 at first."""
+        ...
+
+    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
+        """Enqueue invocations for events that are new, in log order, of any number of projects.
+
+        Must record ``log_offset`` as its position in the transaction of the enqueueing, also when nothing
+        is to be run, and must not enqueue an invocation twice when it sees an event twice.
+        """
+        ...
+
+    def has_room(self) -> bool:
+        """Whether more may be enqueued now; ingestion waits while not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionLimits:
+    """How large a batch may become, and how patient the loop is."""
+
+    batch_records: int = 1_000
+    batch_wire_bytes: int = 8 * MIB
+    batch_events: int = 5_000
+    batch_json_bytes: int = 24 * MIB
+    attempts: int = 3  # of a record alone, before it is parked
+    retry_s: float = 0.5
+    max_retry_s: float = 10.0
+    idle_s: float = 0.5
+    room_poll_s: float = 0.05
+
+
+class Ingestion:
+    """The background service that owns the loop. `start` once, `stop` once."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        store: EventStore,
+        people: PersonService,
+        project: Callable[[int], KnownProject | None],
+        parking: Parking,
+        *,
+        dispatcher: Dispatcher | None = None,
+        transformer: Transformer | None = None,
+        limits: IngestionLimits | None = None,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._people = people
+        self._project = project
+        self._parking = parking
+        self._dispatcher = dispatcher
+        self._transformer = transformer
+        self._limits = limits or IngestionLimits()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._position = 0
+        self._dispatched = 0
+        # Merges that persons know of and the store does not yet, by project and old person id.
+        self._owed: dict[tuple[int, UUID], PersonOverride] = {}
+        self._dirty = False  # whether something was stored since the last checkpoint
+
+    # --- life
+
+    def start(self) -> None:
+        """Find the position to continue from and start the thread."""
+        self._recover()
+        self._thread = threading.Thread(target=self._run, name="ingestion", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish the batch at hand and end the thread; whether it ended in time."""
+        self._stopping.set()
+        thread = self._thread
+        if thread is None:
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    @property
+    def position(self) -> int:
+        """The log offset up to which everything is done."""
+        return self._position
+
+    def is_alive(self) -> bool:
+        """Whether the loop runs, for health checks."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _recover(self) -> None:
+        """Continue where both the store and the dispatcher have everything before.
+
+        A crash may leave them one batch apart; that batch is then processed again.
+        """
+        stored = self._store.position()
+        self._dispatched = stored if self._dispatcher is None else self._dispatcher.position()
+        self._position = min(stored, self._dispatched)
+        self._owe(self._people.overrides_after(stored))
+
+    def _owe(self, overrides: Sequence[PersonOverride]) -> None:
+        self._owed.update({(each.project_id, each.old_person_id): each for each in overrides})
+
+    # --- the loop
+
+    def _run(self) -> None:
+        retry_s = self._limits.retry_s
+        while not self._stopping.is_set():
+            try:
+                self._turn()
+                retry_s = self._limits.retry_s
+            except Exception:
+                # The position has not moved: nothing is lost, and the next turn begins with the same record.
+                _RETRIES.inc()
+                _logger.exception(
+                    "ingestion failed and tries again", position=self._position, retry_s=retry_s
+                )
+                self._stopping.wait(retry_s)
+                retry_s = min(retry_s * 2, self._limits.max_retry_s)
+
+    def _turn(self) -> None:
+        if self._dispatcher is not None and not self._dispatcher.has_room():
+            self._stopping.wait(self._limits.room_poll_s)
+            return
+        if not self._log.wait(self._position, self._limits.idle_s):
+            self._rest()
+            return
+        records = self._log.read(
+            self._position,
+            max_records=self._limits.batch_records,
+            max_bytes=self._limits.batch_wire_bytes,
+        )
+        # A batch must not reach over what the store holds: it is stored as a whole or not at all.
+        stored = self._store.position()
+        if self._position < stored:
+            records = [record for record in records if record.offset <= stored]
+        if records:
+            self._ingest(records)
+
+    def _rest(self) -> None:
+        """There is nothing to do: settle what was written."""
+        if self._dirty:
+            self._store.checkpoint()
+            self._people.forget_old_warnings()
+            self._dirty = False
+
+    def _ingest(self, records: Sequence[LogRecord]) -> None:
+        """Process records in batches; records that cannot be processed even alone are parked."""
+        batch = _Batch(self._limits)
+        for record in records:
+            if self._stopping.is_set():
+                return
+            try:
+                decoded = decode_record(record.payload)
+                warnings: list[IngestionWarning] = []
+                events = events_of(decoded, record.offset, warnings)
+            except Exception as error:
+                if not isinstance(error, RecordError):
+                    _logger.exception("a record could not be decoded", offset=record.offset)
+                self._finish(batch)
+                self._park(record, f"{type(error).__name__}: {error}")
+                batch = _Batch(self._limits)
+                continue
+            if batch.records and not batch.has_room(len(events), decoded.json_bytes):
+                self._finish(batch)
+                batch = _Batch(self._limits)
+            batch.add(record, events, warnings, decoded.json_bytes)
+        self._finish(batch)
+
+    def _finish(self, batch: _Batch) -> None:
+        """Process a batch; when it fails, its records one by one, to find the one that makes it fail."""
+        if not batch.records:
+            return
+        try:
+            self._process(batch)
+        except Exception:
+            if len(batch.records) == 1:
+                self._finish_alone(batch)
+                return
+            _RETRIES.inc()
+            _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
+            # Their events were changed by the failed attempt, so they are decoded anew.
+            for record in batch.records:
+                if record.offset > self._position and not self._stopping.is_set():
+                    self._finish_alone(self._alone(record))
+
+    def _alone(self, record: LogRecord) -> _Batch:
+        batch = _Batch(self._limits)
+        warnings: list[IngestionWarning] = []
+        decoded = decode_record(record.payload)
+        batch.add(record, events_of(decoded, record.offset, warnings), warnings, decoded.json_bytes)
+        return batch
+
+    def _finish_alone(self, batch: _Batch) -> None:
+        """Process one record; park it when it fails again and again while the engines work."""
+        record = batch.records[0]
+        for attempt in range(1, self._limits.attempts + 1):
+            try:
+                self._process(self._alone(record))
+            except Exception as error:
+                if not self._engines_work():
+                    raise
+                if attempt == self._limits.attempts:
+                    _logger.exception("a record cannot be processed", offset=record.offset)
+                    self._park(record, f"{type(error).__name__}: {error}")
+                elif self._stopping.wait(self._limits.retry_s):
+                    return
+            else:
+                return
+
+    def _engines_work(self) -> bool:
+        """Whether persons and the store can be written; if not, no record is to blame for a failure."""
+        try:
+            self._people.apply([], log_offset=self._position)
+            self._store.append(EventBatch(()), log_offset=self._store.position())
+        except Exception:
+            return False
+        return True
+
+    def _park(self, record: LogRecord, reason: str) -> None:
+        """Put a record aside and go on behind it."""
+        self._parking.park(record, reason)
+        _PARKED.inc()
+        _logger.error("a log record was parked", offset=record.offset, reason=reason)
+        self._advance([], {}, record)
+
+    # --- one batch
+
+    @_BATCH_SECONDS.time()
+    def _process(self, batch: _Batch) -> None:
+        events = self._transform(self._known(batch.events))
+        applied = self._people.apply(events, log_offset=batch.records[-1].offset, warnings=batch.warnings)
+        self._owe(applied.overrides)
+        rows: list[EventRow] = []
+        by_row: dict[tuple[int, UUID], Event] = {}
+        for event, attribution in zip(events, applied.attributions, strict=True):
+            if attribution is None:
+                _DROPPED.labels("personless").inc()
+                continue
+            rows.append(self._row(event, attribution))
+            by_row[event.project_id, event.uuid] = event
+        self._advance(rows, by_row, batch.records[-1])
+        _LAG_SECONDS.set(max(0.0, time.time() - batch.records[-1].appended_at.timestamp()))
+
+    def _known(self, events: Sequence[Event]) -> list[Event]:
+        """Without events of projects that are gone, and without repetitions inside the batch."""
+        seen: set[tuple[int, UUID]] = set()
+        kept: list[Event] = []
+        gone = {each for each in {event.project_id for event in events} if self._project(each) is None}
+        for event in events:
+            key = (event.project_id, event.uuid)
+            if event.project_id in gone:
+                _DROPPED.labels("project").inc()
+            elif key in seen:
+                _RESENT.inc()
+            else:
+                seen.add(key)
+                kept.append(event)
+        return kept
+
+    def _transform(self, events: list[Event]) -> list[Event]:
+        if self._transformer is None:
+            return events
+        by_project: dict[int, list[Event]] = {}
+        for event in events:
+            by_project.setdefault(event.project_id, []).append(event)
+        kept: list[Event] = []
+        for project_id, ours in by_project.items():
+            before = {id(event): event.distinct_id for event in ours}
+            left = self._transformer.transform(project_id, ours)
+            if len(left) < len(ours):
+                _DROPPED.labels("transformation").inc(len(ours) - len(left))
+            for event in left:
+                event.distinct_id = clean_distinct_id(event.distinct_id) or before[id(event)]
+            kept += left
+        return kept
+
+    def _row(self, event: Event, attribution: Attribution) -> EventRow:
+        project = self._project(event.project_id)
+        return row_of(event, attribution, anonymize_ip=project is not None and project.anonymize_ips)
+
+    def _advance(
+        self, rows: Sequence[EventRow], events: Mapping[tuple[int, UUID], Event], last: LogRecord
+    ) -> None:
+        """Store, dispatch what is new, and move the position behind ``last``."""
+        offset = last.offset
+        again = offset <= self._store.position()
+        new = self._store.append(EventBatch(rows, list(self._owed.values())), log_offset=offset)
+        self._dirty = True
+        if not again:
+            self._owed = {}
+            _STORED.inc(len(new))
+            _RESENT.inc(len(rows) - len(new))
+        if self._dispatcher is not None and offset > self._dispatched:
+            fresh = []
+            for row in rows:
+                event = events[row.project_id, row.uuid]
+                if row.uuid in new and not event.historical:
+                    fresh.append(IngestedEvent(row, event.properties))
+            self._dispatcher.dispatch(fresh, log_offset=offset)
+            self._dispatched = offset
+        self._log.commit(CONSUMER, offset)
+        self._position = offset
+
+
+class _Batch:
+    """Decoded records that are processed together."""
+
+    def __init__(self, limits: IngestionLimits) -> None:
+        self.records: list[LogRecord] = []
+        self.events: list[Event] = []
+        self.warnings: list[IngestionWarning] = []
+        self._json_bytes = 0
+        self._limits = limits
+
+    def has_room(self, events: int, json_bytes: int) -> bool:
+        return (
+            len(self.events) + events <= self._limits.batch_events
+            and self._json_bytes + json_bytes <= self._limits.batch_json_bytes
+        )
+
+    def add(
+        self,
+        record: LogRecord,
+        events: Sequence[Event],
+        warnings: Sequence[IngestionWarning],
+        json_bytes: int,
+    ) -> None:
+        self.records.append(record)
+        self.events.extend(events)
+        self.warnings.extend(warnings)
+        self._json_bytes += json_bytes

@@ -1,0 +1,184 @@
+"""From a record of the log to events with decoded properties, and from those to rows of the store."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import orjson
+
+from hoglab.capture.envelope import IncomingEvent
+from hoglab.capture.records import Record, derived_uuid
+from hoglab.ingestion.elements import take_elements_chain
+from hoglab.ingestion.timestamps import event_time, sent_time
+from hoglab.people.batch import IngestionWarning
+from hoglab.storage.event_store import EventRow
+
+if TYPE_CHECKING:
+    from hoglab.people import Attribution
+
+INTERNAL_IP = "127.0.0.1"
+"""What events with the property ``capture_internal`` get as address (spec: sdk-wire 1.8)."""
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """An event in the making: transformations and persons change ``event``, ``distinct_id``, ``properties``."""
+
+    project_id: int
+    uuid: UUID
+    event: str
+    distinct_id: str
+    timestamp: datetime
+    captured_at: datetime
+    properties: dict[str, Any]
+    historical: bool  # of a migration: stored, but nothing runs on it
+    log_offset: int
+
+
+def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning]) -> list[Event]:
+    """The events of a record in order. Events above the size limit are left out, with a warning."""
+    header, envelope = record.header, record.envelope
+    now = header.received_at
+    sent_at = sent_time(envelope.sent_at, header.sent_at_ms)
+    # Formatted once for all events of the request.
+    sent_text = None if sent_at is None else sent_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    may_be_large = record.json_bytes > header.max_event_bytes
+    events: list[Event] = []
+    for index, incoming in enumerate(envelope.events):
+        uuid = derived_uuid(header, index) if incoming.uuid is None else UUID(incoming.uuid)
+        if may_be_large and incoming.size_bytes > header.max_event_bytes:
+            details = {
+                "eventUuid": str(uuid),
+                "distinctId": incoming.distinct_id,
+                "event": incoming.event,
+                "bytes": incoming.size_bytes,
+            }
+            kind = "message_size_too_large"
+            warnings.append(IngestionWarning(header.project_id, kind, uuid, details))
+            continue
+        properties = _properties(incoming)
+        if sent_text is not None:
+            properties["$sent_at"] = sent_text
+        _set_ip(properties, header.ip)
+        _lower_session_id(properties)
+        ignore_skew = properties.get("$ignore_sent_at") is True
+        events.append(
+            Event(
+                header.project_id,
+                uuid,
+                incoming.event or "",
+                incoming.distinct_id,
+                event_time(
+                    incoming.timestamp,
+                    incoming.offset,
+                    now=now,
+                    sent_at=None if ignore_skew else sent_at,
+                ),
+                now,
+                properties,
+                envelope.historical_migration,
+                log_offset,
+            )
+        )
+    return events
+
+
+def _properties(incoming: IncomingEvent) -> dict[str, Any]:
+    properties = decode_object(memoryview(incoming.properties))
+    for name, raw in (("$set", memoryview(incoming.set)), ("$set_once", memoryview(incoming.set_once))):
+        if raw:
+            inner = properties.get(name)
+            outer = decode_object(raw)
+            properties[name] = {**inner, **outer} if isinstance(inner, dict) else outer
+    return properties
+
+
+def decode_object(text: memoryview) -> dict[str, Any]:
+    """A JSON object whose syntax is known to be right; numbers that no engine can hold become null.
+
+    Whole numbers beyond 64 bits become floating-point numbers.
+    """
+    if not text:
+        return {}
+    decoded: dict[str, Any]
+    try:
+        decoded = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        decoded = json.loads(bytes(text), parse_int=_whole, parse_float=_fractional)
+    return decoded
+
+
+def _whole(text: str) -> int | float | None:
+    if len(text) < 19:
+        return int(text)
+    if len(text) < 22:
+        number = int(text)
+        if -(2**63) <= number < 2**64:
+            return number
+    return _fractional(text)
+
+
+def _fractional(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _set_ip(properties: dict[str, Any], ip: str | None) -> None:
+    if "capture_internal" in properties:
+        ip = INTERNAL_IP
+    if ip is not None and "$ip" not in properties:
+        properties["$ip"] = ip
+
+
+def _lower_session_id(properties: dict[str, Any]) -> None:
+    session_id = properties.get("$session_id")
+    if isinstance(session_id, str) and not session_id.islower() and len(session_id) <= 45:
+        try:
+            UUID(session_id)
+        except ValueError:
+            return
+        properties["$session_id"] = session_id.lower()
+
+
+def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> EventRow:
+    """The row of an event whose person is known. Takes the elements out of the properties."""
+    properties = event.properties
+    chain = ""
+    if "$elements" in properties or "$elements_chain" in properties:
+        chain = take_elements_chain(properties)
+    if anonymize_ip:
+        properties.pop("$ip", None)
+    person = attribution.person
+    return EventRow(
+        event.project_id,
+        event.uuid,
+        event.event,
+        event.distinct_id,
+        event.timestamp,
+        event.captured_at,
+        orjson.dumps(properties),
+        person.person_id,
+        person.properties,
+        person.created_at,
+        person.mode,
+        chain,
+        attribution.groups,
+        event.log_offset,
+        _column(properties, "$feature_flag"),
+        _column(properties, "$feature_flag_response"),
+        _column(properties, "$session_id"),
+    )
+
+
+def _column(properties: Mapping[str, Any], name: str) -> str | None:
+    """The text form of a property that has a column of its own; None when missing or null."""
+    value = properties.get(name)
+    if value is None or type(value) is str:
+        return value
+    return orjson.dumps(value).decode()

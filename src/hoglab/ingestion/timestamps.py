@@ -1,0 +1,128 @@
+"""When an event happened, by a server's clock (spec: sdk-wire 1.6)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+MAX_FUTURE = timedelta(hours=23)
+"""An event later than this counts as having happened when it was received."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECONDS_BELOW = 100_000_000_000
+"""Numbers below this are seconds since the epoch, others milliseconds."""
+
+_NUMBER = re.compile(r"\d{9,15}(?:\.\d{1,9})?", re.ASCII)
+_BEFORE_OR_AFTER_ALL_YEARS = re.compile(r"(?:-\d{1,6}|0000|\+?\d{5,6})-\d\d-\d\d", re.ASCII)
+_SLASHES = (
+    re.compile(r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})(?P<rest>[T ].+)?", re.ASCII),
+    re.compile(r"(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})(?P<rest>[T ].+)?", re.ASCII),
+)
+
+
+class OutOfRangeError(ValueError):
+    """A moment in a year that cannot be stored."""
+
+
+def parse_time(value: Any) -> datetime | None:
+    """The moment that a client's value means, in UTC; None when it means none.
+
+    Understands RFC 3339 and ISO 8601, dates alone, slashed dates, RFC 2822, and seconds or milliseconds
+    since the epoch; without a zone it is UTC. Raises `OutOfRangeError` for years below 1 or above 9999.
+    """
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return _parse_other(value.strip())
+        # All digits can be an ISO date without dashes, or seconds: nobody sends the former.
+        if value.isdigit() and len(value) != 8:
+            return _from_number(float(value))
+        return _in_utc(moment)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _from_number(float(value))
+    return None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is UTC:
+        return moment
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise OutOfRangeError("outside of the years 1 to 9999") from None
+
+
+def _from_number(number: float) -> datetime | None:
+    if not 0 <= number < 1e15:
+        return None
+    micros = round(number * 1_000_000) if number < SECONDS_BELOW else round(number * 1000)
+    try:
+        return EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise OutOfRangeError("outside of the years 1 to 9999") from None
+
+
+def _parse_other(text: str) -> datetime | None:
+    if _NUMBER.fullmatch(text):
+        return _from_number(float(text))
+    if _BEFORE_OR_AFTER_ALL_YEARS.match(text):
+        raise OutOfRangeError("outside of the years 1 to 9999")
+    for form in _SLASHES:
+        match = form.fullmatch(text)
+        if match is not None:
+            rest = (match["rest"] or "").strip(" T")
+            iso = f"{match['y']}-{int(match['m']):02}-{int(match['d']):02}"
+            return _iso(f"{iso}T{rest}" if rest else iso)
+    try:
+        return _in_utc(parsedate_to_datetime(text))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return _iso(text)
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        return _in_utc(datetime.fromisoformat(text))
+    except OutOfRangeError:
+        raise
+    except ValueError:
+        return None
+
+
+def event_time(
+    timestamp: Any,
+    offset: Any,
+    *,
+    now: datetime,
+    sent_at: datetime | None,
+) -> datetime:
+    """The moment of an event: what the client says, less how much its clock is ahead of ours.
+
+    ``now`` is when the server received the event, ``sent_at`` when the client sent it, by its own clock.
+    ``offset``, milliseconds before now, overrides the rest.
+    """
+    try:
+        moment = parse_time(timestamp) if timestamp is not None else None
+        if moment is None:
+            moment = now
+        elif sent_at is not None:
+            moment -= sent_at - now
+        if type(offset) is int:
+            moment = now - timedelta(milliseconds=offset)
+    except (OverflowError, OutOfRangeError):
+        return EPOCH
+    return now if moment - now > MAX_FUTURE else moment
+
+
+def sent_time(in_body: Any, in_query_ms: int | None) -> datetime | None:
+    """When the client says that it sent the request; what the body says wins."""
+    try:
+        moment = parse_time(in_body)
+        if moment is None and in_query_ms is not None:
+            moment = EPOCH + timedelta(milliseconds=in_query_ms)
+    except (OverflowError, OutOfRangeError):
+        return None
+    return moment

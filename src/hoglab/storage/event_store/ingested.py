@@ -1,0 +1,28 @@
+"""A stored event on its way to what runs on it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import EventRow
+
+
+class IngestedEvent:
+    """A row that was stored for the first time, with its properties as objects.
+
+    ``properties`` are those of the row, decoded; readers must not change them.
+    """
+
+    def __init__(self, row: EventRow, properties: dict[str, Any]) -> None:
+        self.row = row
+        self.properties = properties
+
+    @cached_property
+    def person_properties(self) -> dict[str, Any]:
+        """The properties that the event's person had right after the event."""
+        decoded: dict[str, Any] = orjson.loads(self.row.person_properties)
+        return decoded

@@ -1,0 +1,178 @@
+"""From a log record to events, and to rows (spec: sdk-wire 1.4, 1.6, 1.8)."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hoglab.capture.records import RecordHeader, decode_record, derived_uuid, encode_record, new_header
+from hoglab.ingestion.normalise import Event, decode_object, events_of, row_of
+from hoglab.people import Attribution, IngestionWarning, Resolution
+
+NOW = datetime(2023, 1, 1, 12, 0, 0, tzinfo=UTC)
+SESSION = "01A1FBA2-A20F-724B-AE47-4E40B2FE5C02"
+
+
+def header(
+    *, ip: str | None = "10.1.1.1", sent_at_ms: int | None = None, limit: int = 10_000
+) -> RecordHeader:
+    return new_header(
+        project_id=3,
+        received_at=NOW,
+        is_gzip=False,
+        is_engage=False,
+        ip=ip,
+        sent_at_ms=sent_at_ms,
+        max_event_bytes=limit,
+    )
+
+
+def read(
+    *events: dict[str, Any], head: RecordHeader | None = None, **batch: Any
+) -> tuple[list[Event], list[IngestionWarning]]:
+    body = {"api_key": "t", "batch": [{"event": "e", "distinct_id": "u", **each} for each in events], **batch}
+    record = decode_record(encode_record(head or header(), json.dumps(body).encode()))
+    warnings: list[IngestionWarning] = []
+    return events_of(record, 17, warnings), warnings
+
+
+def properties_of(event: dict[str, Any], **batch: Any) -> dict[str, Any]:
+    ((only,), _) = read(event, **batch)
+    return only.properties
+
+
+def test_an_event() -> None:
+    uuid = "01a1fba2-a20f-724b-ae47-4e40b2fe5c02"
+    head = header(sent_at_ms=1672574410000)
+    ((event, second), warnings) = read(
+        {"uuid": uuid, "timestamp": "2023-01-01T11:00:00Z", "properties": {"k": [1, 2.5, None]}},
+        {},
+        head=head,
+    )
+    assert (event.project_id, event.event, event.distinct_id, event.log_offset) == (3, "e", "u", 17)
+    assert (event.uuid, event.captured_at, event.historical) == (UUID(uuid), NOW, False)
+    assert event.timestamp == datetime(2023, 1, 1, 10, 59, 50, tzinfo=UTC)
+    assert event.properties == {
+        "k": [1, 2.5, None],
+        "$ip": "10.1.1.1",
+        "$sent_at": "2023-01-01T12:00:10.000Z",
+    }
+    assert (second.uuid, second.timestamp) == (derived_uuid(head, 1), NOW)
+    assert warnings == []
+
+
+def test_history_is_marked() -> None:
+    ((event,), _) = read({}, historical_migration=True)
+    assert event.historical
+
+
+def test_a_client_may_ask_to_leave_its_clock_alone() -> None:
+    sent = {"timestamp": "2023-01-01T11:00:00Z", "properties": {"$ignore_sent_at": True}}
+    ((event,), _) = read(sent, sent_at="2023-01-01T12:00:10Z")
+    assert event.timestamp == datetime(2023, 1, 1, 11, 0, 0, tzinfo=UTC)
+
+
+def test_set_beside_the_properties_wins() -> None:
+    event = {
+        "properties": {"$set": {"a": 1, "b": 1}, "$set_once": 5},
+        "$set": {"b": 2},
+        "$set_once": {"c": 3},
+    }
+    properties = properties_of(event)
+    assert (properties["$set"], properties["$set_once"]) == ({"a": 1, "b": 2}, {"c": 3})
+
+
+@pytest.mark.parametrize(
+    ("properties", "ip", "expected"),
+    [
+        ({}, "10.1.1.1", "10.1.1.1"),
+        ({"$ip": "1.2.3.4"}, "10.1.1.1", "1.2.3.4"),
+        ({"$ip": None}, "10.1.1.1", None),
+        ({"capture_internal": 1}, "10.1.1.1", "127.0.0.1"),
+        ({}, None, "absent"),
+    ],
+)
+def test_addresses(properties: dict[str, Any], ip: str | None, expected: str | None) -> None:
+    assert properties_of({"properties": properties}, head=header(ip=ip)).get("$ip", "absent") == expected
+
+
+@pytest.mark.parametrize(
+    ("session_id", "expected"),
+    [(SESSION, SESSION.lower()), ("S1", "S1"), (SESSION + "X", SESSION + "X"), (7, 7), (None, None)],
+)
+def test_session_ids(session_id: Any, expected: Any) -> None:
+    assert properties_of({"properties": {"$session_id": session_id}})["$session_id"] == expected
+
+
+def test_large_events_are_dropped_with_a_warning() -> None:
+    large = {"properties": {"a": "x" * 600}}
+    (events, warnings) = read({}, large, {"$set": large["properties"]}, head=header(limit=500))
+    assert [event.event for event in events] == ["e"]
+    assert [(warning.type, warning.project_id) for warning in warnings] == [("message_size_too_large", 3)] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"a":1e999,"b":-1e999,"c":1}', {"a": None, "b": None, "c": 1}),
+        (b'{"a":1e999,"b":18446744073709551615}', {"a": None, "b": 18446744073709551615}),
+        (b'{"a":1e999,"b":18446744073709551616}', {"a": None, "b": 18446744073709551616.0}),
+        (b'{"a":123456789012345678901234567890}', {"a": 1.2345678901234568e29}),
+        (b'{"a":' + b"9" * 5000 + b"}", {"a": None}),
+        (b'{"a":"\\u0000"}', {"a": "\0"}),
+        (b"", {}),
+    ],
+)
+def test_hostile_numbers(text: bytes, expected: dict[str, Any]) -> None:
+    decoded = decode_object(memoryview(text))
+    assert decoded == expected
+    assert orjson.loads(orjson.dumps(decoded)) == expected
+
+
+documents = st.dictionaries(
+    st.text(max_size=5),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=5,
+)
+
+
+@given(documents)
+def test_properties_can_always_be_written_again(document: dict[str, Any]) -> None:
+    text = json.dumps(document).replace("Infinity", "1e999").encode()
+    decoded = decode_object(memoryview(text))
+    assert orjson.loads(orjson.dumps(decoded)) == decoded
+
+
+def test_a_row() -> None:
+    ((event,), _) = read(
+        {
+            "properties": {
+                "$feature_flag": "f",
+                "$feature_flag_response": True,
+                "$session_id": None,
+                "$elements": [{"tag_name": "p"}],
+            }
+        }
+    )
+    person = Resolution(UUID(int=5), b'{"a":1}', NOW, "full")
+    row = row_of(event, Attribution(person, {1: "acme"}), anonymize_ip=True)
+    assert orjson.loads(row.properties) == {
+        "$feature_flag": "f",
+        "$feature_flag_response": True,
+        "$session_id": None,
+    }
+    assert (row.feature_flag, row.feature_flag_response, row.session_id) == ("f", "true", None)
+    assert row.elements_chain == 'p:nth-child="0"nth-of-type="0"'
+    assert (row.person_id, row.person_properties, row.person_created_at) == (UUID(int=5), b'{"a":1}', NOW)
+    assert (row.groups, row.log_offset, row.person_mode) == ({1: "acme"}, 17, "full")
