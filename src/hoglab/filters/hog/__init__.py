@@ -1,0 +1,25 @@
+"""The filters of hog functions: stored JSON to Hog expressions, bytecode and fast dispatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hoglab.filters.hog.expression import Branch, Entry, FilterExpression, build_filter
+from hoglab.filters.hog.properties import ROOTS, Cohort, FilterContext
+from hoglab.hog.backend_bytecode import compile_bytecode
+
+__all__ = [
+    "ROOTS",
+    "Branch",
+    "Cohort",
+    "Entry",
+    "FilterContext",
+    "FilterExpression",
+    "build_filter",
+    "filter_bytecode",
+]
+
+
+def filter_bytecode(expression: FilterExpression) -> list[Any]:
+    """The bytecode of a filter, as the API shows it (spec: hog-functions-api 6.3)."""
+    return compile_bytecode(expression.node)

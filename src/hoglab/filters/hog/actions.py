@@ -1,0 +1,94 @@
+"""The steps of an action as a Hog expression (spec: hog-runtime 2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hoglab.filters.hog.operators import Operand, condition
+from hoglab.filters.hog.properties import PropertyBuilder, selector_condition, tag_condition
+from hoglab.filters.hog.tree import NULL, Condition, all_of, call, compare, const, field, lambda_
+from hoglab.filters.model import FilterError
+from hoglab.hog.rt.coerce import like
+
+if TYPE_CHECKING:
+    from hoglab.hog.nodes import Expr
+
+AUTOCAPTURE = "$autocapture"
+
+
+def step_conditions(
+    step: Mapping[str, Any], path: str, builder: PropertyBuilder
+) -> tuple[str | None, list[Condition]]:
+    """What one step asks for: the name of the event (None: any) and the other conditions.
+
+    Raises `FilterError` for what cannot be evaluated.
+    """
+    event = _text(step, "event", path)
+    found: list[Expr] = []
+    if event == AUTOCAPTURE:
+        found += _element_conditions(step, path)
+    url = _text(step, "url", path)
+    if url:
+        found.append(_url(url, _text(step, "url_matching", path), path))
+    conditions = [Condition(node) for node in found]
+    conditions += builder.conditions(step.get("properties"), f"{path}.properties")
+    return event or None, conditions
+
+
+def _element_conditions(step: Mapping[str, Any], path: str) -> list[Expr]:
+    found: list[Expr] = []
+    if selector := _text(step, "selector", path):
+        found.append(selector_condition(selector, f"{path}.selector"))
+    if tag := _text(step, "tag_name", path):
+        found.append(tag_condition(tag, f"{path}.tag_name"))
+    if href := _text(step, "href", path):
+        way = _text(step, "href_matching", path)
+        found.append(_matching(field("elements_chain_href"), href, way, f"{path}.href"))
+    if text := _text(step, "text", path):
+        way = _text(step, "text_matching", path)
+        body = _matching(field("one"), text, way, f"{path}.text")
+        found.append(call("arrayExists", lambda_("one", body), field("elements_chain_texts")))
+    return found
+
+
+def _matching(place: Expr, value: str, way: str | None, path: str) -> Expr:
+    """A link address or a text: a pattern, a part whatever the case, or the whole."""
+    if way == "regex":
+        return _regex(place, value, path)
+    if way == "contains":
+        return compare("ilike", place, const(f"%{value}%"))
+    return compare("==", place, const(value))
+
+
+def _url(value: str, way: str | None, path: str) -> Expr:
+    place = field("properties", "$current_url")
+    if way == "regex":
+        return _regex(place, value, f"{path}.url")
+    if way == "exact":
+        return compare("==", place, const(value))
+    pattern = f"%{value}%"
+    found = compare("like", place, const(pattern))
+    return all_of([compare("!=", place, NULL), found]) if like("null", pattern) else found
+
+
+def _regex(place: Expr, pattern: str, path: str) -> Expr:
+    condition(place, "regex", Operand(pattern, path))  # refuses what is no pattern
+    return compare("=~", place, const(pattern))
+
+
+def _text(step: Mapping[str, Any], name: str, path: str) -> str | None:
+    value = step.get(name)
+    if value is not None and not isinstance(value, str):
+        raise FilterError("must be a string", f"{path}.{name}")
+    return value
+
+
+def steps_of(
+    actions: Mapping[int, Sequence[Mapping[str, Any]]], identifier: object, path: str
+) -> Sequence[Mapping[str, Any]]:
+    """The steps of an action. Raises `FilterError` when there is no such action."""
+    text = str(identifier)
+    if not isinstance(identifier, bool) and text.isascii() and text.isdigit() and int(text) in actions:
+        return actions[int(text)]
+    raise FilterError(f"Action {text} does not exist", path)

@@ -1,0 +1,452 @@
+"""What each operator of a hog function's filter means (spec: hog-runtime 2.4).
+
+A condition is built for a *field* (any expression) and a JSON value. A missing property and one that is null
+are the same to a running program. Where the plain expression would answer the wrong thing for them (the text
+of null is ``null``, its number is 0), and only there, a test for null is put in front.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.filters.hog.tree import (
+    FALSE,
+    NULL,
+    TRUE,
+    Scalar,
+    all_of,
+    any_of,
+    array,
+    call,
+    compare,
+    const,
+    negate,
+    tuple_,
+)
+from hoglab.filters.model import FilterError
+from hoglab.filters.semver import caret_range, parse_version, wildcard_range
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.coerce import format_number, ge, gt, ilike, le, lt, to_number
+from hoglab.hog.rt.dates import read_instant
+from hoglab.hog.rt.regex import compile_regex
+from hoglab.hog.rt.values import HogDateTime
+
+if TYPE_CHECKING:
+    from hoglab.hog.nodes import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The right side of a condition: its JSON value and where errors about it are reported."""
+
+    value: Any
+    path: str
+    timezone: str = "UTC"
+    path_cleaning: bool = False
+    """Whether the project rewrites paths before it compares them."""
+
+    def error(self, message: str) -> FilterError:
+        return FilterError(message, f"{self.path}.value" if self.path else "value")
+
+    def one(self, value: Any) -> Operand:
+        return Operand(value, self.path, self.timezone, self.path_cleaning)
+
+    def scalar(self) -> Scalar:
+        if isinstance(self.value, (list, dict)):
+            raise self.error("must be a string, a number or a boolean")
+        value: Scalar = self.value
+        return value
+
+    def text(self) -> str:
+        """The value as the text that a pattern is built from."""
+        value = self.scalar()
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if value is None:
+            return ""
+        return format_number(value)
+
+
+Build = Callable[["Expr", Operand], "Expr"]
+
+
+def condition(field: Expr, operator: str, operand: Operand) -> Expr:
+    """The expression for one property filter. Raises `FilterError` for what cannot be evaluated."""
+    build = OPERATORS.get(operator)
+    if build is None:
+        raise FilterError(f"Operator {operator} is not supported in filters", operand.path)
+    values = operand.value
+    if not isinstance(values, list) or operator in _RANGES:
+        return build(field, operand)
+    if not values:
+        return TRUE
+    if len(values) == 1:
+        return build(field, operand.one(values[0]))
+    listed = _LISTED.get(operator)
+    if listed is not None:
+        return listed(field, operand)
+    each = [build(field, operand.one(value)) for value in values]
+    return all_of(each) if operator in _NEGATIVE else any_of(each)
+
+
+# --- null ---
+
+
+def _text(field: Expr) -> Expr:
+    return call("toString", field)
+
+
+def _is_set(field: Expr) -> Expr:
+    return compare("!=", field, NULL)
+
+
+def _is_not_set(field: Expr) -> Expr:
+    return compare("==", field, NULL)
+
+
+def _false_when_null(field: Expr, built: Expr, *, answer: bool) -> Expr:
+    """`built`, guarded if it would answer true for null (`answer` says whether it would)."""
+    return all_of([_is_set(field), built]) if answer else built
+
+
+def _true_when_null(field: Expr, built: Expr, *, answer: bool) -> Expr:
+    return built if answer else any_of([_is_not_set(field), built])
+
+
+# --- equality ---
+
+
+def _exact(field: Expr, operand: Operand) -> Expr:
+    return compare("==", field, const(operand.scalar()))
+
+
+def _is_not(field: Expr, operand: Operand) -> Expr:
+    return compare("!=", field, const(operand.scalar()))
+
+
+def _one_of(field: Expr, operand: Operand) -> Expr:
+    """Equal to any of the values by the rules of `=`, which `in` alone does not convert by."""
+    alike = _alike(operand.value)
+    if alike is not None:
+        return compare("in", field, tuple_(alike))
+    return any_of([_exact(field, operand.one(value)) for value in operand.value])
+
+
+def _none_of(field: Expr, operand: Operand) -> Expr:
+    alike = _alike(operand.value)
+    if alike is not None:
+        return compare("not in", field, tuple_(alike))
+    return all_of([_is_not(field, operand.one(value)) for value in operand.value])
+
+
+def _alike(values: list[Any]) -> list[Scalar] | None:
+    """Every value that equals one of these texts, or None when there is no such finite list.
+
+    A number equals a text by the text's number; true equals only the text ``true``, false every other text.
+    """
+    if not all(isinstance(value, str) for value in values):
+        return None
+    found: list[Scalar] = list(dict.fromkeys(values))
+    numbers = dict.fromkeys(to_number(value) for value in values)
+    found += [number for number in numbers if number - number == 0]  # neither NaN nor infinite
+    if any(number in (float("inf"), float("-inf")) for number in numbers):
+        return None
+    if any(value != "true" for value in values):
+        found.append(False)
+    if "true" in values:
+        found.append(True)
+    return found
+
+
+def _in(field: Expr, operand: Operand) -> Expr:
+    if isinstance(operand.value, list):
+        return _one_of(field, operand)
+    return _exact(field, operand)
+
+
+def _not_in(field: Expr, operand: Operand) -> Expr:
+    if isinstance(operand.value, list):
+        return _none_of(field, operand)
+    return _is_not(field, operand)
+
+
+def _cleaned_path(field: Expr, operand: Operand) -> Expr:
+    if operand.path_cleaning:
+        raise FilterError("Path cleaning rules are not supported in filters", operand.path)
+    return _exact(field, operand)
+
+
+# --- text ---
+
+
+def _icontains(field: Expr, operand: Operand) -> Expr:
+    pattern = f"%{operand.text()}%"
+    built = compare("ilike", _text(field), const(pattern))
+    return _false_when_null(field, built, answer=ilike("null", pattern))
+
+
+def _not_icontains(field: Expr, operand: Operand) -> Expr:
+    pattern = f"%{operand.text()}%"
+    built = compare("not ilike", _text(field), const(pattern))
+    return _true_when_null(field, built, answer=not ilike("null", pattern))
+
+
+def _needles(operand: Operand) -> list[str]:
+    values = operand.value if isinstance(operand.value, list) else [operand.value]
+    return [operand.one(value).text() for value in values]
+
+
+def _contains_any(field: Expr, needles: list[str]) -> Expr:
+    return compare("==", call("multiSearchAnyCaseInsensitive", _text(field), array(needles)), const(1))
+
+
+def _icontains_multi(field: Expr, operand: Operand) -> Expr:
+    needles = _needles(operand)
+    found_in_null = any(needle.lower() in "null" for needle in needles)
+    return _false_when_null(field, _contains_any(field, needles), answer=found_in_null)
+
+
+def _not_icontains_multi(field: Expr, operand: Operand) -> Expr:
+    needles = _needles(operand)
+    found_in_null = any(needle.lower() in "null" for needle in needles)
+    built = compare("!=", call("multiSearchAnyCaseInsensitive", _text(field), array(needles)), const(1))
+    return _true_when_null(field, built, answer=not found_in_null)
+
+
+def _pattern(operand: Operand) -> tuple[str, bool]:
+    """The pattern, and whether it is found in the text of null."""
+    pattern = operand.text()
+    try:
+        return pattern, bool(pattern) and compile_regex(pattern).search("null")
+    except HogRuntimeError as error:
+        raise operand.error(error.message) from None
+
+
+def _regex(field: Expr, operand: Operand) -> Expr:
+    pattern, in_null = _pattern(operand)
+    return _false_when_null(field, call("match", _text(field), const(pattern)), answer=in_null)
+
+
+def _not_regex(field: Expr, operand: Operand) -> Expr:
+    pattern, in_null = _pattern(operand)
+    return _true_when_null(field, negate(call("match", _text(field), const(pattern))), answer=not in_null)
+
+
+# --- order ---
+
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+
+def _ordered(op: str) -> Build:
+    def build(field: Expr, operand: Operand) -> Expr:
+        value = operand.scalar()
+        return _false_when_null(field, compare(op, field, const(value)), answer=_ORDER[op](None, value))
+
+    return build
+
+
+def _bounds(operand: Operand) -> tuple[Scalar, Scalar]:
+    match operand.value:
+        case [low, high]:
+            numbers = [_number(bound) for bound in (low, high)]
+            if None not in numbers and numbers[0] <= numbers[1]:  # type: ignore[operator]
+                return low, high
+    raise operand.error("must be two numbers, the smaller one first")
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)) or value == "":
+        return None
+    number = to_number(value)
+    return number if number - number == 0 else None
+
+
+def _between(field: Expr, operand: Operand) -> Expr:
+    low, high = _bounds(operand)
+    inside: list[Expr] = [compare(">=", field, const(low)), compare("<=", field, const(high))]
+    if ge(None, low) and le(None, high):
+        inside.insert(0, _is_set(field))
+    return all_of(inside)
+
+
+def _not_between(field: Expr, operand: Operand) -> Expr:
+    low, high = _bounds(operand)
+    outside = any_of([compare("<", field, const(low)), compare(">", field, const(high))])
+    return _false_when_null(field, outside, answer=lt(None, low) or gt(None, high))
+
+
+# --- dates ---
+
+_RELATIVE_DATE = re.compile(r"-?(\d{1,5})([hdwmqysHDWMQY])", re.ASCII)
+_UNITS = {
+    "h": ("hour", 1),
+    "d": ("day", 1),
+    "w": ("week", 1),
+    "m": ("month", 1),
+    "q": ("month", 3),
+    "y": ("year", 1),
+    "s": ("second", 1),
+    "M": ("minute", 1),
+}
+
+
+def _instant(text: Expr, timezone: str) -> Expr:
+    return call("toDateTime", text) if timezone == "UTC" else call("toDateTime", text, const(timezone))
+
+
+def _date_operand(operand: Operand) -> Expr | None:
+    """The instant to compare with, None when the value is no date. Relative ones are counted when it runs."""
+    text = operand.text().strip()
+    relative = _RELATIVE_DATE.fullmatch(text)
+    if relative is None:
+        return None if read_instant(text) is None else _instant(const(text), operand.timezone)
+    unit, times = _UNITS[relative[2] if relative[2] in _UNITS else relative[2].lower()]
+    now: Expr = call("now")
+    if operand.timezone != "UTC":
+        now = call("toTimeZone", now, const(operand.timezone))
+    return call("dateAdd", const(unit), const(-int(relative[1]) * times), now)
+
+
+_SOME_INSTANT = HogDateTime(datetime(2020, 1, 1, tzinfo=UTC).timestamp(), "UTC")
+
+
+def _dated(op: str) -> Build:
+    def build(field: Expr, operand: Operand) -> Expr:
+        wanted = _date_operand(operand)
+        if wanted is None:
+            return FALSE
+        instant = _instant(_text(field), operand.timezone)
+        no_date_answers = op in _ORDER and _ORDER[op](None, _SOME_INSTANT)
+        return _false_when_null(instant, compare(op, instant, wanted), answer=no_date_answers)
+
+    return build
+
+
+# --- versions ---
+
+_VERSION_TEXT = r"^\s*[vV]?(\d{1,15}(?:\.\d{1,15}){0,2})\s*(?:[-+].*)?$"
+_THREE_PARTS = r"^(\d+\.\d+\.\d+)"
+
+Core = tuple[int, int, int]
+
+
+def _is_version(field: Expr) -> Expr:
+    return call("match", _text(field), const(_VERSION_TEXT))
+
+
+def _version(field: Expr) -> Expr:
+    """Three numbers that compare as a version: missing parts are filled with zeros."""
+    numbers = call("extractRegex", _text(field), const(_VERSION_TEXT))
+    padded = call("concat", numbers, const(".0.0"))
+    return call("sortableSemver", call("extractRegex", padded, const(_THREE_PARTS)))
+
+
+def _core(operand: Operand) -> Core:
+    version = parse_version(operand.text())
+    if version is None:
+        raise operand.error("must be a version such as 1.2.3")
+    return version.core
+
+
+def _versioned(op: str) -> Build:
+    def build(field: Expr, operand: Operand) -> Expr:
+        return all_of([_is_version(field), compare(op, _version(field), array(_core(operand)))])
+
+    return build
+
+
+def _semver_neq(field: Expr, operand: Operand) -> Expr:
+    return negate(_versioned("==")(field, operand))
+
+
+def _version_range(find: Callable[[Operand], tuple[Core, Core | None]]) -> Build:
+    def build(field: Expr, operand: Operand) -> Expr:
+        low, high = find(operand)
+        version = _version(field)
+        inside = [_is_version(field), compare(">=", version, array(low))]
+        if high is not None:
+            inside.append(compare("<", version, array(high)))
+        return all_of(inside)
+
+    return build
+
+
+def _tilde(operand: Operand) -> tuple[Core, Core]:
+    """``~1.2.3`` leaves the last part free, ``~1`` the last two."""
+    major, minor, patch = _core(operand)
+    named = operand.text().split("-")[0].split("+")[0].count(".") + 1
+    return (major, minor, patch), (major + 1, 0, 0) if named == 1 else (major, minor + 1, 0)
+
+
+def _caret(operand: Operand) -> tuple[Core, Core | None]:
+    low = _core(operand)
+    found = caret_range(".".join(map(str, low)))
+    return low, found.high.core if found is not None and found.high is not None else None
+
+
+def _wildcard(operand: Operand) -> tuple[Core, Core | None]:
+    found = wildcard_range(operand.text())
+    if found is None:
+        raise operand.error("must be a version pattern such as 1.2.*")
+    return found.low.core, found.high.core if found.high else None
+
+
+OPERATORS: Mapping[str, Build] = {
+    "exact": _exact,
+    "is_not": _is_not,
+    "is_set": lambda field, _: _is_set(field),
+    "is_not_set": lambda field, _: _is_not_set(field),
+    "icontains": _icontains,
+    "not_icontains": _not_icontains,
+    "icontains_multi": _icontains_multi,
+    "not_icontains_multi": _not_icontains_multi,
+    "regex": _regex,
+    "not_regex": _not_regex,
+    "gt": _ordered(">"),
+    "gte": _ordered(">="),
+    "lt": _ordered("<"),
+    "lte": _ordered("<="),
+    "min": _ordered(">="),
+    "max": _ordered("<="),
+    "between": _between,
+    "not_between": _not_between,
+    "in": _in,
+    "not_in": _not_in,
+    "is_date_exact": _dated("=="),
+    "is_date_before": _dated("<"),
+    "is_date_after": _dated(">"),
+    "is_cleaned_path_exact": _cleaned_path,
+    "semver_eq": _versioned("=="),
+    "semver_neq": _semver_neq,
+    "semver_gt": _versioned(">"),
+    "semver_gte": _versioned(">="),
+    "semver_lt": _versioned("<"),
+    "semver_lte": _versioned("<="),
+    "semver_tilde": _version_range(_tilde),
+    "semver_caret": _version_range(_caret),
+    "semver_wildcard": _version_range(_wildcard),
+}
+
+VALUELESS = frozenset({"is_set", "is_not_set"})
+"""Operators that look at no value."""
+
+_RANGES = frozenset({"between", "not_between"})
+_NEGATIVE = frozenset(
+    {"is_not", "not_icontains", "not_icontains_multi", "not_regex", "not_in", "semver_neq", "is_not_set"}
+)
+_LISTED: Mapping[str, Build] = {
+    "exact": _one_of,
+    "in": _one_of,
+    "is_not": _none_of,
+    "not_in": _none_of,
+    "icontains": _icontains_multi,
+    "not_icontains": _not_icontains_multi,
+    "icontains_multi": _icontains_multi,
+    "not_icontains_multi": _not_icontains_multi,
+}

@@ -1,0 +1,259 @@
+"""Property filters as Hog expressions (spec: hog-runtime 2.4, 2.5, 2.7, 2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hoglab.filters.elements import only_id, parse_selector, selector_pattern, tag_pattern
+from hoglab.filters.hog.operators import VALUELESS, Operand, condition
+from hoglab.filters.hog.source import parse_condition
+from hoglab.filters.hog.tree import (
+    TRUE,
+    Condition,
+    all_of,
+    any_of,
+    call,
+    compare,
+    const,
+    lambda_,
+    negate,
+)
+from hoglab.filters.hog.tree import field as path_to
+from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_filters
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.regex import compile_regex
+
+if TYPE_CHECKING:
+    from hoglab.hog.nodes import Expr
+
+GROUP_TYPES = 5
+
+ROOTS = frozenset(
+    {
+        "event",
+        "uuid",
+        "distinct_id",
+        "timestamp",
+        "properties",
+        "elements_chain",
+        "elements_chain_href",
+        "elements_chain_texts",
+        "elements_chain_ids",
+        "elements_chain_elements",
+        "person",
+        "pdi",
+        *(f"$group_{index}" for index in range(GROUP_TYPES)),
+        *(f"group_{index}" for index in range(GROUP_TYPES)),
+        "variables",
+    }
+)
+"""The names that a filter may read (spec: hog-runtime 1.2)."""
+
+EXCEPTION_LISTS = frozenset(
+    {"$exception_types", "$exception_values", "$exception_sources", "$exception_functions"}
+)
+"""Event properties that hold a list, any element of which may meet the condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """What a filter needs to know of a cohort. ``filters`` is the stored definition."""
+
+    id: int
+    name: str
+    filters: Mapping[str, Any] | None
+    is_static: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilterContext:
+    """Everything outside a function that its filters speak about."""
+
+    test_account_filters: Sequence[Mapping[str, Any]] = ()
+    actions: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The steps of every action of the project."""
+    cohorts: Mapping[int, Cohort] = field(default_factory=dict)
+    timezone: str = "UTC"
+    path_cleaning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyBuilder:
+    """Turns property filters into conditions. ``nested_keys``: dots in keys lead into nested objects."""
+
+    context: FilterContext
+    nested_keys: bool = False
+
+    def conditions(self, raw: object, path: str) -> list[Condition]:
+        """One condition for each member of a ``properties`` list. Raises `FilterError`."""
+        group = parse_filters(raw, path)
+        if group.type == "OR":
+            return [self._group(group, path)]
+        return [self._member(member, f"{path}[{index}]") for index, member in enumerate(group.values)]
+
+    def _member(self, member: PropertyFilter | PropertyGroup, path: str) -> Condition:
+        if isinstance(member, PropertyGroup):
+            return self._group(member, path)
+        return self.leaf(member, path)
+
+    def _group(self, group: PropertyGroup, path: str) -> Condition:
+        parts = [self._member(member, f"{path}[{index}]") for index, member in enumerate(group.values)]
+        nodes = [part.node for part in parts]
+        total = all(part.total for part in parts)
+        if not nodes:
+            return Condition(TRUE)
+        return Condition(all_of(nodes) if group.type == "AND" else any_of(nodes), total)
+
+    def leaf(self, leaf: PropertyFilter, path: str) -> Condition:
+        """The condition of one filter; one that lacks something it needs is true."""
+        if leaf.is_cohort:
+            return Condition(self._cohort(leaf))
+        if leaf.type == "flag" or not leaf.key:
+            return Condition(TRUE)
+        if leaf.type == "hogql":
+            return parse_condition(leaf.key, path, ROOTS)
+        if "value" not in leaf.given and leaf.operator not in VALUELESS:
+            return Condition(TRUE)
+        built = self._element(leaf, path) if leaf.type == "element" else self._property(leaf, path)
+        return Condition(negate(built) if leaf.negation else built)
+
+    def _operand(self, leaf: PropertyFilter, path: str) -> Operand:
+        return Operand(leaf.value, path, self.context.timezone, self.context.path_cleaning)
+
+    def _property(self, leaf: PropertyFilter, path: str) -> Expr:
+        operand = self._operand(leaf, path)
+        if leaf.type in {"event", "feature"} and leaf.key in EXCEPTION_LISTS:
+            values = call("JSONExtractArrayRaw", path_to("properties", leaf.key))
+            return _any_element(values, leaf.operator, operand)
+        place = self._place(leaf, path)
+        return TRUE if place is None else condition(place, leaf.operator, operand)
+
+    def _place(self, leaf: PropertyFilter, path: str) -> Expr | None:
+        """Where the value stands, None when the filter does not say enough."""
+        key = leaf.key
+        match leaf.type:
+            case "event" | "feature":
+                if key == "$elements_chain":
+                    return path_to("elements_chain")
+                return path_to("properties", *(key.split(".") if self.nested_keys else [key]))
+            case "person":
+                return (
+                    path_to("distinct_id") if key == "distinct_id" else path_to("person", "properties", key)
+                )
+            case "group":
+                index = leaf.group_type_index
+                if index is None:
+                    return None
+                if not 0 <= index < GROUP_TYPES:
+                    raise FilterError(f"must be 0 to {GROUP_TYPES - 1}", f"{path}.group_type_index")
+                return path_to(f"group_{index}", "properties", key)
+            case "event_metadata":
+                if key not in ROOTS:
+                    raise FilterError(f"Global variable not found: {key}", path)
+                return path_to(key)
+            case "workflow_variable":
+                return path_to("variables", key)
+        raise FilterError(f"Filters of type {leaf.type} are not supported in real-time filters", path)
+
+    def _element(self, leaf: PropertyFilter, path: str) -> Expr:
+        operand = self._operand(leaf, path)
+        if leaf.key == "href":
+            return condition(path_to("elements_chain_href"), leaf.operator, operand)
+        if leaf.key == "text":
+            return _any_element(path_to("elements_chain_texts"), leaf.operator, operand)
+        if leaf.key not in {"selector", "tag_name"}:
+            raise FilterError(f"Elements have no property {leaf.key}", path)
+        if leaf.operator not in {"exact", "is_not"}:
+            raise FilterError(f"Operator {leaf.operator} is not supported for {leaf.key}", path)
+        values = leaf.value if isinstance(leaf.value, list) else [leaf.value]
+        if not values:
+            return TRUE
+        build = selector_condition if leaf.key == "selector" else tag_condition
+        found = [build(operand.one(value).text(), path) for value in values]
+        if leaf.operator == "exact":
+            return any_of(found)
+        return all_of([negate(one) for one in found])
+
+    # --- cohorts ---
+
+    def _cohort(self, leaf: PropertyFilter) -> Expr:
+        """Membership, spelled out as conditions on the person."""
+        refusals: list[str] = []
+        found = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
+        if refusals:
+            raise CohortError(refusals)
+        member = any_of([one for one in found if one is not None])
+        excluded = (leaf.operator in {"not_in", "is_not"}) != leaf.negation
+        return negate(member) if excluded else member
+
+    def _inlined(self, identifier: int | None, refusals: list[str]) -> Expr | None:
+        cohort = None if identifier is None else self.context.cohorts.get(identifier)
+        if cohort is None:
+            refusals.append(f"cohort {identifier} does not exist")
+            return None
+        label = f'cohort "{cohort.name}" (id {cohort.id})'
+        if cohort.is_static:
+            refusals.append(f"{label} is a static list of persons")
+            return None
+        group = parse_filters((cohort.filters or {}).get("properties"), f"cohort {cohort.id}")
+        leaves = list(group.leaves())
+        if not leaves:
+            refusals.append(f"{label} has no conditions")
+            return None
+        if any(one.type != "person" for one in leaves):
+            refusals.append(f"{label} looks at more than person properties")
+            return None
+        return self._group(group, f"cohort {cohort.id}").node
+
+
+class CohortError(FilterError):
+    """A cohort that cannot be spelled out as conditions on the person; ``reasons`` say why."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__(
+            f"Cohort membership can't be evaluated in real-time filters. {'; '.join(reasons)}.", ""
+        )
+
+
+def _cohort_ids(value: object) -> list[int | None]:
+    """The ids that a cohort filter names; None for what is no id."""
+    ids: list[int | None] = []
+    for one in value if isinstance(value, list) else [value]:
+        text = str(one)
+        ids.append(int(text) if text.isascii() and text.isdigit() and not isinstance(one, bool) else None)
+    return ids
+
+
+def _any_element(values: Expr, operator: str, operand: Operand) -> Expr:
+    """Some element of a list meets the condition."""
+    return call("arrayExists", lambda_("one", condition(path_to("one"), operator, operand)), values)
+
+
+def selector_condition(selector: str, path: str) -> Expr:
+    """Some element of the chain is what a CSS selector describes (spec: hog-runtime 2.7)."""
+    try:
+        parts = parse_selector(selector)
+    except FilterError as error:
+        raise FilterError(error.message, path) from None
+    identifier = only_id(parts)
+    if identifier is not None:
+        return compare("in", const(identifier), path_to("elements_chain_ids"))
+    pattern = selector_pattern(parts)
+    try:
+        compile_regex(pattern)
+    except HogRuntimeError:
+        raise FilterError(f"Selector is too long: {selector}", path) from None
+    return compare("=~", path_to("elements_chain"), const(pattern))
+
+
+def tag_condition(tag: str, path: str) -> Expr:
+    """Some element of the chain has this tag (spec: hog-runtime 2.6)."""
+    pattern = tag_pattern(tag)
+    try:
+        compile_regex(pattern)
+    except HogRuntimeError as error:
+        raise FilterError(error.message, path) from None
+    return compare("=~", path_to("elements_chain"), const(pattern))

@@ -1,0 +1,48 @@
+"""Conditions that people write as Hog expressions: filters of type ``hogql`` (spec: hog-runtime 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+from hoglab.filters.hog.tree import Condition
+from hoglab.filters.model import FilterError
+from hoglab.hog.errors import HogSourceError
+from hoglab.hog.parser import parse_expression
+from hoglab.hog.stdlib import LIBRARY
+from hoglab.hog.symbols import resolve
+
+if TYPE_CHECKING:
+    from hoglab.hog.nodes import Expr
+    from hoglab.hog.symbols import Resolution
+
+
+def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Condition:
+    """The condition that a text writes out, which may fail when it runs.
+
+    Raises `FilterError` for text that is no expression, and for names that no event has.
+    """
+    try:
+        node: Expr = parse_expression(text)
+        found = resolve(node, text)
+    except HogSourceError as error:
+        if error.code == "sql":
+            raise FilterError("Select queries are not allowed in filters", path) from None
+        raise FilterError(error.message, path) from None
+    _check_names(found, path, roots)
+    return Condition(node, total=False)
+
+
+def _check_names(found: Resolution, path: str, roots: AbstractSet[str]) -> None:
+    unknown = sorted({call.name for call in found.calls if not _callable(call.name)})
+    if unknown:
+        named = "; ".join(f"Hog function `{name}` is not implemented" for name in unknown)
+        raise FilterError(f"Filter compilation errors: {named}", path)
+    for place in found.globals:
+        if place.chain[0] not in roots and not (len(place.chain) == 1 and _callable(place.chain[0])):
+            raise FilterError(f"Global variable not found: {'.'.join(place.chain)}", path)
+
+
+def _callable(name: str) -> bool:
+    function = LIBRARY.get(name)
+    return function is not None and not function.is_async

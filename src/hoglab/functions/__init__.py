@@ -1,0 +1,1 @@
+"""Hog functions: their API, their templates, and their compilation for the machines that run them."""

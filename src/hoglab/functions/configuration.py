@@ -1,0 +1,391 @@
+"""From a request body to a complete, compiled configuration of a function.
+
+One pipeline serves create, update and test runs. Checks run field by field, in the order in which the first
+of several errors is to be reported (spec: hog-functions-api 4.1, 4.2, 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from hoglab.functions import code
+from hoglab.functions.errors import InvalidFunctionError, Path
+from hoglab.functions.filtering import (
+    TABLE_SOURCES,
+    arrange_filters,
+    bare_filters,
+    checked_filters,
+    without_events,
+)
+from hoglab.functions.inputs import Inputs, SentItem, build_inputs, shown_inputs
+from hoglab.functions.schemas import FunctionBody, InputItem, InputSchemaItem
+from hoglab.functions.schemas import Mapping as MappingBody
+from hoglab.functions.secrets import Secrets
+from hoglab.functions.templates import UNUSABLE, Template, find_template
+from hoglab.functions.templating import (
+    ANY_GLOBALS,
+    TABLE_ROWS,
+    TRANSFORMATION,
+    Dialect,
+    TemplateError,
+    compile_value,
+)
+
+if TYPE_CHECKING:
+    from hoglab.filters.hog import FilterContext
+    from hoglab.functions.schemas import Masking
+
+SITE_TYPES = frozenset({"site_destination", "site_app"})
+WITH_MAPPINGS = frozenset({"destination", "site_destination"})
+ORDERED_TYPES = frozenset({"transformation", "transformation_log"})
+
+COPIED_FROM_TEMPLATE = ("hog", "inputs_schema", "icon_url", "description", "name")
+
+REPAIRED = ("integration", "integration_key", "integration_field", "requires_field", "requiredScopes")
+"""Attributes of a schema entry that older editors leave out when they send it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappingConfiguration:
+    """One mapping. ``given``: the keys that the request had, which are the keys that are shown."""
+
+    name: str | None = None
+    disabled: bool = False
+    inputs_schema: Sequence[Mapping[str, Any]] = ()
+    inputs: Inputs = field(default_factory=Inputs)
+    filters: Mapping[str, Any] | None = None
+    given: frozenset[str] = frozenset()
+
+    def shown(self) -> dict[str, Any]:
+        """The mapping as the API shows it."""
+        parts: dict[str, Any] = {
+            "name": self.name,
+            "disabled": self.disabled,
+            "inputs_schema": list(self.inputs_schema),
+            "inputs": shown_inputs(self.inputs_schema, self.inputs, every_key=False),
+            "filters": self.filters,
+        }
+        return {name: value for name, value in parts.items() if name in self.given}
+
+    def stored(self) -> dict[str, Any]:
+        """The mapping as it is kept: without its secrets."""
+        return {**self.shown(), "inputs": dict(self.inputs.plain)} if self.inputs.plain else self.shown()
+
+    @classmethod
+    def of_stored(cls, row: Mapping[str, Any], secrets: Mapping[str, Any]) -> MappingConfiguration:
+        schema = row.get("inputs_schema") or []
+        hidden = {entry["key"] for entry in schema if entry.get("secret")}
+        plain = {key: item for key, item in (row.get("inputs") or {}).items() if key not in hidden}
+        return cls(
+            name=row.get("name"),
+            disabled=bool(row.get("disabled")),
+            inputs_schema=schema,
+            inputs=Inputs(plain, dict(secrets)),
+            filters=row.get("filters"),
+            given=frozenset(row),
+        )
+
+
+def mapping_label(mapping: MappingConfiguration, index: int) -> str:
+    """What the secrets of a mapping are kept under: its name, else its place."""
+    return mapping.name or str(index)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything of a function that people decide, with what is compiled from it."""
+
+    type: str | None
+    name: str | None
+    description: str
+    enabled: bool
+    deleted: bool
+    hog: str
+    bytecode: list[Any] | None
+    inputs_schema: Sequence[Mapping[str, Any]]
+    inputs: Inputs
+    filters: Mapping[str, Any]
+    masking: Mapping[str, Any] | None
+    mappings: Sequence[MappingConfiguration] | None
+    icon_url: str | None
+    template_id: str | None
+    template: Mapping[str, Any] | None
+    execution_order: int | None
+    create_in_folder: str | None
+
+    @property
+    def active(self) -> bool:
+        return self.enabled and not self.deleted
+
+    @property
+    def secrets(self) -> Secrets:
+        mappings = {
+            mapping_label(mapping, index): mapping.inputs.secret
+            for index, mapping in enumerate(self.mappings or ())
+            if mapping.inputs.secret
+        }
+        return Secrets(self.inputs.secret, mappings)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request body, read field by field. Absent fields are those that were not sent."""
+
+    body: Mapping[str, Any]
+
+    def has(self, name: str) -> bool:
+        return _wire_name(name) in self.body
+
+    def read(self, name: str) -> Any:
+        """The checked value of a field, or its default. Raises `InvalidFunctionError`."""
+        wire = _wire_name(name)
+        part = {wire: self.body[wire]} if wire in self.body else {}
+        try:
+            return getattr(FunctionBody.model_validate(part), name)
+        except ValidationError as error:
+            raise InvalidFunctionError.from_pydantic(error) from None
+
+
+def _wire_name(name: str) -> str:
+    return FunctionBody.model_fields[name].alias or name
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds one configuration. ``current``: what is stored, None when the function is new."""
+
+    sent: Sent
+    current: Configuration | None
+    context: FilterContext
+
+    def build(self) -> Configuration:
+        """Raises `InvalidFunctionError` for the first thing that is wrong."""
+        template = None if self.current is not None else self._template()
+        sent = self if template is None else Builder(_completed(self.sent, template), None, self.context)
+        return sent._configuration(template)  # noqa: SLF001 - the same class
+
+    def _template(self) -> Template | None:
+        template_id = self.sent.read("template_id") if self.sent.has("template_id") else None
+        if template_id is None:
+            return None
+        template = find_template(template_id)
+        if template is None:
+            raise InvalidFunctionError(f"No template found for id '{template_id}'", "template_id")
+        if template.status in UNUSABLE:
+            raise InvalidFunctionError(
+                f"Template '{template_id}' is internal and cannot be used to create a function.",
+                "template_id",
+            )
+        return template
+
+    def _configuration(self, template: Template | None) -> Configuration:
+        current = self.current
+        kind = self._type()
+        name = self._value("name")
+        description = self._value("description")
+        enabled = self._value("enabled")
+        deleted = self._value("deleted")
+        active = enabled and not deleted
+        hog = self._hog()
+        schema = self._schema()
+        dialect = _dialect(kind, self._source())
+        inputs = self._inputs(schema, dialect)
+        has_mappings = self._has_mappings()
+        filters = self._filters(kind, has_mappings=has_mappings, active=active)
+        masking = self._masking()
+        mappings = self._mappings(kind, dialect, active=active)
+        icon_url = self._value("icon_url")
+        execution_order = self._value("execution_order")
+        folder = self._value("create_in_folder")
+        if mappings is not None and (kind or "destination") not in WITH_MAPPINGS:
+            raise InvalidFunctionError("Mappings are only allowed for destinations.", "mappings")
+        bytecode = self._bytecode(hog, kind)
+        return Configuration(
+            type=kind,
+            name=name,
+            description=description,
+            enabled=enabled,
+            deleted=deleted,
+            hog=hog,
+            bytecode=bytecode,
+            inputs_schema=schema,
+            inputs=inputs,
+            filters=filters,
+            masking=masking,
+            mappings=mappings,
+            icon_url=icon_url,
+            template_id=current.template_id if current else template.id if template else None,
+            template=current.template if current else template.wire() if template else None,
+            execution_order=execution_order,
+            create_in_folder=folder,
+        )
+
+    def _value(self, name: str) -> Any:
+        """A field as sent, else as stored, else its default."""
+        if self.current is not None and not self.sent.has(name):
+            return getattr(self.current, name)
+        return self.sent.read(name)
+
+    def _type(self) -> str | None:
+        kind: str | None = self._value("type")
+        if self.current is not None:
+            if (kind or "destination") != (self.current.type or "destination"):
+                raise InvalidFunctionError("Cannot modify the type of an existing function", "type")
+            return self.current.type
+        match kind:
+            case "warehouse_source_webhook":
+                raise InvalidFunctionError(
+                    "Cannot create or modify warehouse source webhook functions via this API.", "type"
+                )
+            case "transformation_log":
+                raise InvalidFunctionError("Log transformations are not enabled for this team.", "type")
+            case "site_destination" | "site_app":
+                raise InvalidFunctionError(
+                    "Functions that run in the browser are not available on this server.", "type"
+                )
+        return kind
+
+    def _hog(self) -> str:
+        hog: str = self._value("hog")
+        return hog
+
+    # --- inputs ---
+
+    def _schema(self) -> Sequence[Mapping[str, Any]]:
+        if self.current is not None and not self.sent.has("inputs_schema"):
+            return self.current.inputs_schema
+        sent: list[InputSchemaItem] = self.sent.read("inputs_schema")
+        return _repaired([entry.stored() for entry in sent], self._known_schema())
+
+    def _known_schema(self) -> Sequence[Mapping[str, Any]]:
+        if self.current is None:
+            return ()
+        if self.current.inputs_schema or not self.current.template:
+            return self.current.inputs_schema
+        schema: Sequence[Mapping[str, Any]] = self.current.template["inputs_schema"]
+        return schema
+
+    def _inputs(self, schema: Sequence[Mapping[str, Any]], dialect: Dialect) -> Inputs:
+        stored = Inputs() if self.current is None else self.current.inputs
+        if self.current is not None and not self.sent.has("inputs"):
+            return build_inputs(schema, _as_sent(stored), stored, dialect)
+        sent: dict[str, InputItem] = self.sent.read("inputs")
+        return build_inputs(schema, {key: SentItem.of(item) for key, item in sent.items()}, stored, dialect)
+
+    # --- filters, masking, mappings ---
+
+    def _source(self) -> str:
+        """The filters' source, which decides what templates may say; wrong filters are reported later."""
+        sent = self.sent.body.get("filters")
+        if isinstance(sent, Mapping):
+            return str(sent.get("source"))
+        return "events" if self.current is None else str(self.current.filters.get("source"))
+
+    def _has_mappings(self) -> bool:
+        if self.sent.has("mappings"):
+            sent = self.sent.body["mappings"]
+            return sent is not None and (bool(sent) or self.current is not None)
+        return self.current is not None and self.current.mappings is not None
+
+    def _filters(self, kind: str | None, *, has_mappings: bool, active: bool) -> Mapping[str, Any]:
+        if self.current is not None and not self.sent.has("filters"):
+            filters = bare_filters(self.current.filters)
+        else:
+            filters = arrange_filters(self.sent.read("filters"), kind)
+        if has_mappings:
+            filters = without_events(filters)
+        return checked_filters(filters, self.context, active=active)
+
+    def _masking(self) -> Mapping[str, Any] | None:
+        if self.current is not None and not self.sent.has("masking"):
+            return self.current.masking
+        masking: Masking | None = self.sent.read("masking")
+        if masking is None:
+            return None
+        try:
+            compiled = compile_value(masking.hash, ANY_GLOBALS)
+        except TemplateError as error:
+            raise InvalidFunctionError(str(error), "masking", "hash") from None
+        return {**masking.sent(), "bytecode": compiled.bytecode}
+
+    def _mappings(
+        self, kind: str | None, dialect: Dialect, *, active: bool
+    ) -> Sequence[MappingConfiguration] | None:
+        if self.current is not None and not self.sent.has("mappings"):
+            return self.current.mappings
+        sent: list[MappingBody] | None = self.sent.read("mappings")
+        if sent is None or (not sent and self.current is None):
+            return None
+        return [self._mapping(one, index, kind, dialect, active=active) for index, one in enumerate(sent)]
+
+    def _mapping(
+        self, sent: MappingBody, index: int, kind: str | None, dialect: Dialect, *, active: bool
+    ) -> MappingConfiguration:
+        path: Path = ("mappings", index)
+        known = self._known_mapping(sent, index)
+        given = {name for name, value in sent.sent().items() if value is not None}
+        if "inputs" in given and "inputs_schema" not in given:
+            raise InvalidFunctionError("Missing inputs_schema.", *path, "inputs")
+        schema = _repaired([entry.stored() for entry in sent.inputs_schema or []], known.inputs_schema)
+        items = {key: SentItem.of(item) for key, item in (sent.inputs or {}).items()}
+        inputs = build_inputs(schema, items, known.inputs, dialect, (*path, "inputs"))
+        if inputs.plain or inputs.secret:
+            given.add("inputs")
+        filters = None
+        if "filters" in given:
+            arranged = arrange_filters(sent.filters, kind)
+            filters = checked_filters(arranged, self.context, active=active, path=(*path, "filters"))
+        return MappingConfiguration(sent.name, sent.disabled, schema, inputs, filters, frozenset(given))
+
+    def _known_mapping(self, sent: MappingBody, index: int) -> MappingConfiguration:
+        """The stored mapping that a sent one replaces: of the same name, else (nameless) of the same place."""
+        stored = (self.current.mappings or ()) if self.current is not None else ()
+        for place, mapping in enumerate(stored):
+            if mapping_label(mapping, place) == (sent.name or str(index)):
+                return mapping
+        return MappingConfiguration()
+
+    # --- code ---
+
+    def _bytecode(self, hog: str, kind: str | None) -> list[Any] | None:
+        if self.current is not None and not self.sent.has("hog"):
+            return self.current.bytecode
+        code.check_size(hog)
+        if not hog:
+            raise InvalidFunctionError("Required.", "hog")
+        return code.compile_code(hog, kind)
+
+
+def _completed(sent: Sent, template: Template) -> Sent:
+    """The body with what it leaves out and its template has."""
+    known = template.wire() | {"hog": template.code}
+    copied = {name: known[name] for name in COPIED_FROM_TEMPLATE if not sent.body.get(name)}
+    return Sent({**sent.body, **{name: value for name, value in copied.items() if value}})
+
+
+def _dialect(kind: str | None, source: str) -> Dialect:
+    if kind == "transformation":
+        return TRANSFORMATION
+    return TABLE_ROWS if source in TABLE_SOURCES else ANY_GLOBALS
+
+
+def _as_sent(stored: Inputs) -> dict[str, SentItem]:
+    """Stored plain inputs as if they were sent again; secrets are kept by not being sent."""
+    return {key: SentItem.stored(item) for key, item in stored.plain.items()}
+
+
+def _repaired(
+    sent: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Schema entries with the attributes that editors leave out, taken from the entry they replace."""
+    before = {(entry["key"], entry["type"]): entry for entry in known}
+    repaired: list[Mapping[str, Any]] = []
+    for entry in sent:
+        old = before.get((entry["key"], entry["type"]), {})
+        filled = {name: old[name] for name in REPAIRED if name in old and name not in entry}
+        repaired.append({**entry, **filled})
+    return repaired

@@ -1,0 +1,83 @@
+"""Secret inputs at rest (spec: hog-functions-api 10).
+
+Secrets are kept apart from the other inputs, encrypted and authenticated. The keys live outside the database;
+the newest one encrypts, all of them decrypt, so that a key can be replaced without touching old rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+if TYPE_CHECKING:
+    from hoglab.storage.directory import DataDirectory
+
+KEY_FILE = "secret-keys"
+"""Name of the key file in the data directory: one key a line, newest first."""
+
+MASK = "********"
+"""What people see instead of a secret, and must never be able to store as one."""
+
+
+class SecretsError(Exception):
+    """Secrets cannot be read or written; the text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The secret items of a function: of its own inputs, and of each mapping's by the mapping's label."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    mappings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs) or any(self.mappings.values())
+
+
+class SecretBox:
+    """Encrypts and decrypts the secrets of functions."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """``keys``: Fernet keys, newest first. Raises `SecretsError` for one that is none."""
+        try:
+            self._fernet = MultiFernet([Fernet(key) for key in keys])
+        except ValueError as error:
+            raise SecretsError(f"a secret key is not usable: {error}") from None
+
+    @classmethod
+    def open(cls, directory: DataDirectory, keys: Sequence[str] = ()) -> SecretBox:
+        """With the given keys, else those of the key file in the data directory, made when it is missing.
+
+        Raises `SecretsError` when the file holds no usable key.
+        """
+        if keys:
+            return cls(keys)
+        content = directory.secret(KEY_FILE, lambda: Fernet.generate_key() + b"\n").decode("ascii", "replace")
+        found = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")]
+        if not found:
+            raise SecretsError(f"{directory.path / KEY_FILE} holds no key")
+        return cls(found)
+
+    def seal(self, secrets: Secrets) -> bytes | None:
+        """The encrypted form; None when there is nothing to keep."""
+        if not secrets:
+            return None
+        content = {
+            "inputs": dict(secrets.inputs),
+            "mappings": {k: dict(v) for k, v in secrets.mappings.items()},
+        }
+        return self._fernet.encrypt(orjson.dumps(content))
+
+    def unseal(self, sealed: bytes | None) -> Secrets:
+        """The content. Raises `SecretsError` when no key fits or the data was changed."""
+        if not sealed:
+            return Secrets()
+        try:
+            content = orjson.loads(self._fernet.decrypt(sealed))
+        except InvalidToken:
+            raise SecretsError("stored secrets cannot be read with the present secret keys") from None
+        return Secrets(content["inputs"], content["mappings"])

@@ -1,0 +1,396 @@
+"""The rules of hog functions (spec: hog-functions-api 4, 13, 19, 22)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from uuid_utils import uuid7
+
+from hoglab.accounts import activity
+from hoglab.accounts import store as accounts
+from hoglab.functions import store
+from hoglab.functions.configuration import ORDERED_TYPES, Builder, Configuration, Sent
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.schemas import MAX_EXECUTION_ORDER
+from hoglab.functions.search import Hit, find, holds_any
+from hoglab.functions.status import AllHealthy, FunctionStates, status_of
+from hoglab.functions.stored import (
+    full_form,
+    live_config,
+    read_configuration,
+    row_values,
+    secret_values,
+    summary,
+)
+from hoglab.http.dates import parse_moment, utc_now
+from hoglab.http.errors import conflict, not_found, validation_error
+from hoglab.http.fields import parse_integer, parse_uuid
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from hoglab.functions.secrets import SecretBox
+    from hoglab.functions.store import Row, Selection
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Database, Transaction
+
+SCOPE = "HogFunction"
+
+DEFAULT_CAPS: Mapping[str, int] = {"transformation": 20, "transformation_log": 5}
+"""How many functions of a type may be enabled in one project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a list asks for."""
+
+    selection: Selection
+    search: str | None = None
+    filter_groups: Sequence[Mapping[str, Any]] = ()
+    full: bool = False
+
+
+class FunctionService:
+    """Creates, changes and lists hog functions."""
+
+    def __init__(
+        self,
+        database: Database,
+        box: SecretBox,
+        states: FunctionStates | None = None,
+        *,
+        caps: Mapping[str, int] = DEFAULT_CAPS,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``states``: the runtime's view of functions; without one, enabled functions count as healthy."""
+        self._database = database
+        self._box = box
+        self.states = states or AllHealthy()
+        self._caps = caps
+        self._now = now
+
+    # --- reading ---
+
+    def get(self, project: Project, function_id: str) -> dict[str, Any]:
+        """One function in full. Raises 404."""
+        with self._database.read() as connection:
+            row = self._row(connection, project, function_id)
+            return self._full(connection, [row])[0]
+
+    def list_functions(
+        self, project: Project, listing: Listing, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """A page of functions and how many there are. Raises 400 for what cannot be looked for."""
+        with self._database.read() as connection:
+            self._check_author(connection, listing.selection)
+            if listing.search or listing.filter_groups:
+                return self._search(connection, project, listing, limit, offset)
+            selection = listing.selection
+            rows = store.page(
+                connection, project.id, selection, limit=limit, offset=offset, full=listing.full
+            )
+            shown = self._full(connection, rows) if listing.full else self._summaries(connection, rows)
+            return shown, store.count(connection, project.id, selection)
+
+    def _check_author(self, connection: Connection, selection: Selection) -> None:
+        author = selection.created_by
+        if author is not None and accounts.user_by_id(connection, author) is None:
+            raise validation_error(
+                "Select a valid choice. That choice is not one of the available choices.",
+                "created_by",
+                "invalid_choice",
+            )
+
+    def _search(
+        self, connection: Connection, project: Project, listing: Listing, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        rows = store.searchable(connection, project.id, listing.selection)
+        if listing.filter_groups:
+            rows = [row for row in rows if holds_any(row["filters"], listing.filter_groups)]
+        hits: dict[str, Hit] = {}
+        ids = store.ids_of(rows)
+        if listing.search:
+            hits = {hit.id: hit for hit in find(rows, listing.search)}
+            ids = list(hits)
+        wanted = ids[offset : offset + limit]
+        found = store.by_ids(connection, project.id, wanted, full=listing.full)
+        ordered = [found[function_id] for function_id in wanted]
+        shown = self._full(connection, ordered) if listing.full else self._summaries(connection, ordered)
+        if listing.search:
+            shown = [{**item, "search_match_type": hits[item["id"]].match} for item in shown]
+        return shown, len(ids)
+
+    def _row(self, connection: Connection, project: Project, function_id: str) -> Row:
+        row = store.get(connection, project.id, function_id)
+        if row is None or row["deleted"]:
+            raise not_found()
+        return row
+
+    def _full(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        configurations = {row["id"]: read_configuration(row, self._box) for row in rows}
+        authors = accounts.users(connection, (row["created_by_id"] for row in rows))
+        known = self.states.statuses([row["id"] for row in rows])
+        return [
+            full_form(
+                row,
+                configurations[row["id"]],
+                authors.get(row["created_by_id"]),
+                status_of(row["id"], enabled=row["enabled"], known=known),
+            )
+            for row in rows
+        ]
+
+    def _summaries(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        authors = accounts.users(connection, (row["created_by_id"] for row in rows))
+        known = self.states.statuses([row["id"] for row in rows])
+        return [
+            summary(
+                row,
+                authors.get(row["created_by_id"]),
+                status_of(row["id"], enabled=row["enabled"], known=known),
+            )
+            for row in rows
+        ]
+
+    # --- checking ---
+
+    def configure(self, project: Project, sent: Sent, function_id: str | None = None) -> Configuration:
+        """The configuration that a body would give a stored function, or a new one; nothing is stored.
+
+        For test runs. An id that does not resolve counts as new. Raises `InvalidFunctionError`.
+        """
+        with self._database.read() as connection:
+            row = None if function_id is None else store.get(connection, project.id, function_id)
+            current = None if row is None or row["deleted"] else read_configuration(row, self._box)
+            return Builder(sent, current, store.filter_context(connection, project)).build()
+
+    # --- writing ---
+
+    def create(self, project: Project, user_id: int | None, sent: Sent) -> dict[str, Any]:
+        """Make a function. Raises `InvalidFunctionError`."""
+        with self._database.write() as tx:
+            now = self._now()
+            built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
+            if built.active:
+                self._check_cap(tx, project, built.type)
+            if built.type in ORDERED_TYPES and built.execution_order is None:
+                built = self._at_the_end(tx, project, built)
+            function_id = str(uuid7())
+            row = {
+                "id": function_id,
+                "project_id": project.id,
+                **row_values(built, self._box),
+                "version": 1,
+                "created_by_id": user_id,
+                "created_at": now,
+                "updated_at": now,
+            }
+            store.add(tx.connection, row)
+            self._log(tx, project, user_id, "created", row, None)
+            tx.changed("functions", project.id)
+        return self._after_save(row)
+
+    def update(self, project: Project, user_id: int | None, function_id: str, sent: Sent) -> dict[str, Any]:
+        """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`."""
+        with self._database.write() as tx:
+            row = store.get(tx.connection, project.id, function_id)
+            if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
+                raise not_found()
+            self._check_base(row, sent)
+            before = read_configuration(row, self._box)
+            built = Builder(sent, before, store.filter_context(tx.connection, project)).build()
+            self._check_hidden_template(built)
+            if built.active and not before.active:
+                self._check_cap(tx, project, built.type)
+            if self._returns(before, built, sent):
+                built = self._at_the_end(tx, project, built, but=function_id)
+            values = {**row_values(built, self._box), "updated_at": self._now()}
+            changes = _changes(before, built)
+            if any(change["field"] in _VERSIONED for change in changes):
+                values["version"] = row["version"] + 1
+            store.change(tx.connection, function_id, values)
+            changed = {**row, **values}
+            if changes:
+                self._log(tx, project, user_id, "updated", changed, changes)
+            tx.changed("functions", project.id)
+        return self._after_save(changed)
+
+    def rearrange(self, project: Project, user_id: int | None, orders: Any) -> list[dict[str, Any]]:
+        """Give ordered functions new places, all or none. Raises 400."""
+        wanted = _wanted_orders(orders)
+        with self._database.write() as tx:
+            rows = {row["id"]: row for row in self._ordered_rows(tx.connection, project)}
+            for function_id in wanted:
+                if function_id not in rows:
+                    raise validation_error(f"HogFunction with id {function_id} does not exist")
+            types = {rows[function_id]["type"] for function_id in wanted}
+            if len(types) > 1:
+                raise validation_error("Cannot rearrange functions of different types in one request")
+            moved = {one: order for one, order in wanted.items() if rows[one]["execution_order"] != order}
+            for function_id, order in moved.items():
+                row = rows[function_id]
+                store.change(
+                    tx.connection, function_id, {"execution_order": order, "updated_at": self._now()}
+                )
+                change = activity.change(SCOPE, "priority", _text(row["execution_order"]), str(order))
+                self._log(tx, project, user_id, "updated", row, [change])
+            if moved:
+                tx.changed("functions", project.id)
+        with self._database.read() as connection:
+            return self._full(connection, store.all_of_type(connection, project.id, types.pop()))
+
+    def _ordered_rows(self, connection: Connection, project: Project) -> list[Row]:
+        return [
+            row
+            for function_type in sorted(ORDERED_TYPES)
+            for row in store.all_of_type(connection, project.id, function_type)
+        ]
+
+    def _after_save(self, row: Row) -> dict[str, Any]:
+        if row["enabled"] and not row["deleted"]:
+            self.states.function_saved(row["id"])
+        with self._database.read() as connection:
+            return self._full(connection, [row])[0]
+
+    def _check_cap(self, tx: Transaction, project: Project, function_type: str | None) -> None:
+        cap = self._caps.get(function_type or "destination")
+        if cap is None or function_type is None:
+            return
+        if store.count_active(tx.connection, project.id, function_type) >= cap:
+            raise InvalidFunctionError(
+                f"Maximum of {cap} enabled {function_type.replace('_', ' ')} functions allowed per team. "
+                "Please contact support if you need this limit increased, or disable some existing ones.",
+                "type",
+            )
+
+    def _check_hidden_template(self, built: Configuration) -> None:
+        if built.template is not None and built.template.get("status") == "hidden" and built.active:
+            raise InvalidFunctionError(
+                "This function was created from an internal template and can only be disabled or deleted, "
+                "not kept enabled.",
+                "enabled",
+            )
+
+    def _check_base(self, row: Row, sent: Sent) -> None:
+        """Refuse a change that was made on top of an older state."""
+        base = sent.read("base_updated_at")
+        if base is not None and row["updated_at"] > base:
+            raise conflict(
+                "This function changed since you previewed the publish, either the draft or the live config. "
+                "Preview again to see where things stand now.",
+                "stale_update",
+            )
+
+    def _returns(self, before: Configuration, built: Configuration, sent: Sent) -> bool:
+        """Whether an ordered function comes back into the order, and so goes to its end."""
+        if built.type not in ORDERED_TYPES:
+            return False
+        restored = before.deleted and not built.deleted
+        enabled = not before.enabled and built.enabled and not sent.has("execution_order")
+        return restored or enabled
+
+    def _at_the_end(
+        self, tx: Transaction, project: Project, built: Configuration, but: str | None = None
+    ) -> Configuration:
+        last = store.last_order(tx.connection, project.id, built.type or "", but)
+        return replace(built, execution_order=min(last + 1, MAX_EXECUTION_ORDER))
+
+    def _log(
+        self,
+        tx: Transaction,
+        project: Project,
+        user_id: int | None,
+        what: str,
+        row: Row,
+        changes: list[dict[str, Any]] | None,
+    ) -> None:
+        detail = {
+            "name": row["name"],
+            "type": (row["type"] or "destination").replace("_", " "),
+            "changes": changes,
+            "short_id": None,
+            "trigger": None,
+        }
+        activity.record(tx, project.id, user_id, what, SCOPE, row["id"], detail, now=self._now())
+
+
+_VERSIONED = frozenset(
+    {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings"}
+)
+
+
+def _changes(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
+    """What a save changed, for the activity log: never bytecode, never a secret."""
+    old = {
+        "name": before.name,
+        "description": before.description,
+        "enabled": before.enabled,
+        "deleted": before.deleted,
+        **live_config(before),
+        "icon_url": before.icon_url,
+        "_create_in_folder": before.create_in_folder,
+    }
+    new = {
+        "name": after.name,
+        "description": after.description,
+        "enabled": after.enabled,
+        "deleted": after.deleted,
+        **live_config(after),
+        "icon_url": after.icon_url,
+        "_create_in_folder": after.create_in_folder,
+    }
+    found = [
+        activity.change(SCOPE, name, old[name], new[name]) for name in old if not _same(old[name], new[name])
+    ]
+    if before.execution_order != after.execution_order:
+        orders = (_text(before.execution_order), _text(after.execution_order))
+        found.append(activity.change(SCOPE, "priority", *orders))
+    if not _same(secret_values(before), secret_values(after)):
+        found.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))
+    return found
+
+
+def _text(order: int | None) -> str | None:
+    return None if order is None else str(order)
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether two JSON values are the same; unlike `==`, true is not 1 here."""
+    return orjson.dumps(before, option=_SORTED) == orjson.dumps(after, option=_SORTED)
+
+
+_SORTED = orjson.OPT_SORT_KEYS
+
+
+def _wanted_orders(orders: Any) -> dict[str, int]:
+    """New places by function id."""
+    if not isinstance(orders, Mapping) or not orders:
+        raise validation_error("No orders provided")
+    wanted = {}
+    for sent_id, place in orders.items():
+        order = parse_integer(place)
+        if order is None:
+            raise validation_error("A valid integer is required.", f"orders__{sent_id}")
+        if order < 0:
+            text = "Ensure this value is greater than or equal to 0."
+            raise validation_error(text, f"orders__{sent_id}", "min_value")
+        if order > MAX_EXECUTION_ORDER:
+            text = f"Ensure this value is less than or equal to {MAX_EXECUTION_ORDER}."
+            raise validation_error(text, f"orders__{sent_id}", "max_value")
+        wanted[parse_uuid(sent_id) or sent_id] = order
+    return wanted
+
+
+def moment_or_none(text: str | None, name: str) -> datetime | None:
+    """A query parameter that is a date-time. Raises 400."""
+    if text is None:
+        return None
+    try:
+        return parse_moment(text)
+    except ValueError:
+        raise validation_error("Enter a valid date/time.", name) from None

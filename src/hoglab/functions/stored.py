@@ -1,0 +1,178 @@
+"""Between a configuration and its row, and from a row to what the API shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hoglab.functions.configuration import Configuration, MappingConfiguration, mapping_label
+from hoglab.functions.inputs import Inputs, shown_inputs
+from hoglab.functions.status import Status
+from hoglab.http.wire import user_object
+
+if TYPE_CHECKING:
+    from hoglab.functions.secrets import SecretBox
+    from hoglab.http.identity import User
+
+Row = Mapping[str, Any]
+
+
+def read_configuration(row: Row, box: SecretBox) -> Configuration:
+    """The configuration in a row, with its secrets. Raises `SecretsError`."""
+    secrets = box.unseal(row["encrypted_inputs"])
+    stored_mappings: list[Row] | None = row["mappings"]
+    mappings = None
+    if stored_mappings is not None:
+        labelled = [
+            (mapping, mapping.get("name") or str(index)) for index, mapping in enumerate(stored_mappings)
+        ]
+        mappings = [
+            MappingConfiguration.of_stored(mapping, secrets.mappings.get(label, {}))
+            for mapping, label in labelled
+        ]
+    return Configuration(
+        type=row["type"],
+        name=row["name"],
+        description=row["description"],
+        enabled=row["enabled"],
+        deleted=row["deleted"],
+        hog=row["hog"],
+        bytecode=row["bytecode"],
+        inputs_schema=row["inputs_schema"],
+        inputs=Inputs(row["inputs"], dict(secrets.inputs)),
+        filters=row["filters"],
+        masking=row["masking"],
+        mappings=mappings,
+        icon_url=row["icon_url"],
+        template_id=row["template_id"],
+        template=row["template"],
+        execution_order=row["execution_order"],
+        create_in_folder=row["create_in_folder"],
+    )
+
+
+def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
+    """The columns that hold a configuration."""
+    mappings = configuration.mappings
+    return {
+        "type": configuration.type,
+        "name": configuration.name,
+        "description": configuration.description,
+        "enabled": configuration.enabled,
+        "deleted": configuration.deleted,
+        "hog": configuration.hog,
+        "bytecode": configuration.bytecode,
+        "transpiled": None,
+        "inputs_schema": list(configuration.inputs_schema),
+        "inputs": dict(configuration.inputs.plain),
+        "encrypted_inputs": box.seal(configuration.secrets),
+        "filters": dict(configuration.filters),
+        "masking": None if configuration.masking is None else dict(configuration.masking),
+        "mappings": None if mappings is None else [mapping.stored() for mapping in mappings],
+        "icon_url": configuration.icon_url,
+        "template_id": configuration.template_id,
+        "template": configuration.template,
+        "execution_order": configuration.execution_order,
+        "create_in_folder": configuration.create_in_folder,
+    }
+
+
+def summary(row: Row, author: User | None, status: Status) -> dict[str, Any]:
+    """The fourteen fields of a list item (spec: hog-functions-api 3.2)."""
+    return {
+        "id": row["id"],
+        "type": row["type"],
+        "name": row["name"],
+        "description": row["description"],
+        "created_at": row["created_at"],
+        "created_by": user_object(author),
+        "updated_at": row["updated_at"],
+        "enabled": row["enabled"],
+        "hog": row["hog"],
+        "filters": row["filters"],
+        "icon_url": row["icon_url"],
+        "template": row["template"],
+        "status": dict(status),
+        "execution_order": row["execution_order"],
+    }
+
+
+def full_form(row: Row, configuration: Configuration, author: User | None, status: Status) -> dict[str, Any]:
+    """The whole object (spec: hog-functions-api 3.1)."""
+    mappings = configuration.mappings
+    return {
+        "id": row["id"],
+        "type": row["type"],
+        "name": row["name"],
+        "description": row["description"],
+        "created_at": row["created_at"],
+        "created_by": user_object(author),
+        "updated_at": row["updated_at"],
+        "enabled": row["enabled"],
+        "deleted": row["deleted"],
+        "hog": row["hog"],
+        "bytecode": row["bytecode"],
+        "transpiled": row["transpiled"],
+        "inputs_schema": row["inputs_schema"],
+        "inputs": shown_inputs(row["inputs_schema"], configuration.inputs, every_key=True),
+        "filters": row["filters"],
+        "masking": row["masking"],
+        "mappings": None if mappings is None else [mapping.shown() for mapping in mappings],
+        "icon_url": row["icon_url"],
+        "template": row["template"],
+        "template_id": row["template_id"],
+        "status": dict(status),
+        "execution_order": row["execution_order"],
+        "_create_in_folder": row["create_in_folder"],
+        "batch_export_id": None,
+        "version": row["version"],
+        "draft": None,
+        "draft_updated_at": None,
+    }
+
+
+DERIVED = frozenset({"bytecode", "bytecode_error", "transpiled", "order"})
+
+
+def plain_inputs(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs without what is computed from them."""
+    return {
+        key: {name: part for name, part in item.items() if name not in DERIVED} for key, item in items.items()
+    }
+
+
+def live_config(configuration: Configuration) -> dict[str, Any]:
+    """What decides how a function behaves, without derived parts and secrets, for comparison and history."""
+    derived = DERIVED - {"order"}
+    return {
+        "hog": configuration.hog,
+        "inputs_schema": list(configuration.inputs_schema),
+        "inputs": plain_inputs(configuration.inputs.plain),
+        "filters": _without(configuration.filters, derived),
+        "masking": None if configuration.masking is None else _without(configuration.masking, derived),
+        "mappings": None
+        if configuration.mappings is None
+        else [_plain_mapping(mapping, derived) for mapping in configuration.mappings],
+    }
+
+
+def secret_values(configuration: Configuration) -> dict[str, Any]:
+    """The secret values by where they belong, only ever to be compared."""
+    values = {("", key): item["value"] for key, item in configuration.inputs.secret.items()}
+    for index, mapping in enumerate(configuration.mappings or ()):
+        label = mapping_label(mapping, index)
+        values |= {(label, key): item["value"] for key, item in mapping.inputs.secret.items()}
+    return {f"{label}\0{key}": value for (label, key), value in values.items()}
+
+
+def _without(part: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in names}
+
+
+def _plain_mapping(mapping: MappingConfiguration, derived: frozenset[str]) -> dict[str, Any]:
+    shown = mapping.shown()
+    if "inputs" in shown:
+        shown["inputs"] = plain_inputs(mapping.inputs.plain)
+    if shown.get("filters"):
+        shown["filters"] = _without(shown["filters"], derived)
+    return shown

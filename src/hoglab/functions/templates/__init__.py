@@ -1,0 +1,121 @@
+"""The catalogue of function templates: one folder each, with its description, code, help text and tests.
+
+A folder holds ``template.toml`` (the object of spec hog-functions-api 11.1 without its code), ``code.hog``,
+``README.md`` and ``test.json`` (inputs and events, and the requests or events that must come of them).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hoglab.functions.icons import icon_url
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+UNUSABLE = frozenset({"hidden"})
+"""Statuses of templates that nothing may be created from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One template. The schema of its inputs is kept as its author wrote it."""
+
+    id: str
+    name: str
+    description: str | None
+    code: str
+    code_language: str
+    inputs_schema: list[dict[str, Any]]
+    type: str
+    status: str
+    category: list[str]
+    icon_url: str | None
+    filters: dict[str, Any] | None
+    masking: dict[str, Any] | None
+    mapping_templates: list[dict[str, Any]] | None
+    readme: str
+    folder: str
+
+    def wire(self) -> dict[str, Any]:
+        """The template object of the API."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "description": self.description,
+            "code": self.code,
+            "code_language": self.code_language,
+            "inputs_schema": self.inputs_schema,
+            "type": self.type,
+            "status": self.status,
+            "category": self.category,
+            "free": True,
+            "icon_url": self.icon_url,
+            "filters": self.filters,
+            "masking": self.masking,
+            "mapping_templates": self.mapping_templates,
+        }
+
+    @property
+    def version(self) -> str:
+        """A hash of what the API shows, different for every change."""
+        return hashlib.sha256(orjson.dumps(self.wire(), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+    def tests(self) -> list[dict[str, Any]]:
+        """The test cases of the template's folder."""
+        cases: list[dict[str, Any]] = orjson.loads(_root().joinpath(self.folder, "test.json").read_bytes())
+        return cases
+
+
+ALIASES: Mapping[str, str] = {}
+"""Other ids under which a template is known, each with the id it has here."""
+
+
+def find_template(template_id: str) -> Template | None:
+    """The template with an id, None when there is none."""
+    return catalogue().get(ALIASES.get(template_id, template_id))
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> Mapping[str, Template]:
+    """Every template by its id, read once."""
+    found = {}
+    for folder in sorted(_root().iterdir(), key=lambda entry: entry.name):
+        if folder.is_dir() and folder.joinpath("template.toml").is_file():
+            template = _read(folder)
+            found[template.id] = template
+    return found
+
+
+def _root() -> Traversable:
+    return files(__name__)
+
+
+def _read(folder: Traversable) -> Template:
+    described = tomllib.loads(folder.joinpath("template.toml").read_text("utf-8"))
+    icon = described.get("icon")
+    return Template(
+        id=described["id"],
+        name=described["name"],
+        description=described.get("description"),
+        code=folder.joinpath("code.hog").read_text("utf-8").strip(),
+        code_language="hog",
+        inputs_schema=described.get("inputs_schema", []),
+        type=described["type"],
+        status=described["status"],
+        category=described["category"],
+        icon_url=None if icon is None else icon_url(icon),
+        filters=described.get("filters"),
+        masking=described.get("masking"),
+        mapping_templates=described.get("mapping_templates"),
+        readme=folder.joinpath("README.md").read_text("utf-8"),
+        folder=folder.name,
+    )
