@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.flags.checks import CheckCompiler, Cohort, Needs
@@ -25,7 +25,8 @@ class Choice:
     """Which flags a request asks for (spec: sdk-wire 3.11)."""
 
     runtime: Runtime = "unknown"
-    contexts: frozenset[str] = frozenset()
+    contexts: frozenset[str] | None = None
+    """The contexts that the request lists; None when it lists none."""
     keys: frozenset[str] | None = None
     surveys_only: bool = False
 
@@ -34,7 +35,7 @@ class Choice:
             flag.active
             and (not self.surveys_only or flag.key.startswith(SURVEY_PREFIX))
             and flag.runtime in {"all", self.runtime}
-            and (not self.contexts or not flag.contexts or not self.contexts.isdisjoint(flag.contexts))
+            and (self.contexts is None or not flag.contexts or not self.contexts.isdisjoint(flag.contexts))
             and (self.keys is None or flag.key in self.keys)
         )
 
@@ -105,6 +106,7 @@ class ProjectFlags:
         self.continuity_keys = tuple(
             flag.key for flag in self.flags.values() if flag.active and flag.continuity
         )
+        self._contexts = frozenset[str]().union(*(flag.contexts for flag in self.flags.values()))
         self._selections: dict[Choice, Selection] = {}
         self._sources: dict[int, FlagSource] | None = None
 
@@ -132,8 +134,28 @@ class ProjectFlags:
             self._sources = {source.id: source for source in self.data.sources}
         return self._sources[flag_id]
 
+    def dependency_chain(self, flag_id: int) -> list[int]:
+        """A flag after everything that it depends on; empty when that cannot be put in order."""
+        if flag_id in self._unresolvable:
+            return []
+        chosen: set[int] = set()
+        open_ids = [flag_id]
+        while open_ids:
+            current = open_ids.pop()
+            if current not in chosen:
+                chosen.add(current)
+                open_ids.extend(other for other in self.dependencies[current] if other is not None)
+        return [other for other in self._order if other in chosen]
+
     def selection(self, choice: Choice) -> Selection:
         """The flags of a choice with those they depend on. Remembered, because clients repeat themselves."""
+        if choice.keys is not None or choice.contexts is not None:
+            # Only names that exist are kept, so that what is remembered cannot grow with what clients send.
+            choice = replace(
+                choice,
+                keys=None if choice.keys is None else choice.keys & self._by_key.keys(),
+                contexts=None if choice.contexts is None else choice.contexts & self._contexts,
+            )
         known = self._selections.get(choice)
         if known is None:
             known = self._select(choice)

@@ -213,6 +213,8 @@ class Subject:
             raise self._failure
         try:
             return read(*arguments)
+        except FlagFailure:
+            raise
         except Exception as error:
             self._failure = StoredFactsError(str(error))
             raise self._failure from error

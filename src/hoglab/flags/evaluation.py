@@ -1,0 +1,224 @@
+"""``/flags/`` and ``/decide/``: what the flags of a project are for somebody (spec: sdk-wire 2.1 to 2.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+from uuid_utils import uuid7
+
+from hoglab.flags.answers import Form, decide_form, encode_answer, flags_form
+from hoglab.flags.decoding import MAX_WIRE_BYTES, decode_body
+from hoglab.flags.lookups import DatabaseFacts, LateFacts
+from hoglab.flags.matching import evaluate
+from hoglab.flags.outcome import Outcome
+from hoglab.flags.remote_config import BARE_CONFIG, config_fields
+from hoglab.flags.request import (
+    FlagQuery,
+    choice_of,
+    read_call,
+    read_query,
+    read_subject,
+    runtime_of,
+)
+from hoglab.flags.subject import FlagRequest, Subject
+from hoglab.http.body import read_body
+from hoglab.http.errors import ApiError
+from hoglab.http.fields import parse_uuid
+from hoglab.http.responses import JSON
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from hoglab.flags.registry import FlagRegistry, LoadedProject
+    from hoglab.flags.snapshot import Selection
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
+
+LOOKUP_TIMEOUT_S = 2.0
+"""How long stored properties may take; SDKs give up after three seconds."""
+LOOKUP_THREADS = 4
+INLINE_BYTES = 64 * 1024
+"""Larger bodies are decoded in a thread, so that other requests do not wait for them."""
+
+ProjectByToken = Callable[[str], "Project | None"]
+
+_ALLOW = b"GET, POST, OPTIONS, HEAD"
+
+_log = structlog.get_logger(__name__)
+
+
+def invalid_token() -> ApiError:
+    """401: the request names no project that exists."""
+    detail = "Project API key invalid. Send the token of a project (phc_…) as token or api_key."
+    return ApiError(401, "authentication_error", "invalid_api_key", detail)
+
+
+class FlagEvaluator:
+    """Evaluates requests: in place when the request says all there is to know, else in a thread that reads."""
+
+    def __init__(self, database: Database, registry: FlagRegistry, projects: ProjectByToken) -> None:
+        self.registry = registry
+        self._database = database
+        self._projects = projects
+        self.threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="hoglab-flags")
+
+    def close(self) -> None:
+        """Free the threads."""
+        self.threads.shutdown(wait=True, cancel_futures=True)
+
+    def project(self, token: str | None) -> Project:
+        """The project of a token. Raises 401."""
+        project = self._projects(token) if token else None
+        if project is None:
+            raise invalid_token()
+        return project
+
+    async def load(self, project: Project) -> LoadedProject:
+        """The flags of a project as they are now."""
+        return await self.registry.get(project, self.threads)
+
+    async def evaluate(
+        self, project: Project, loaded: LoadedProject, selection: Selection, request: FlagRequest
+    ) -> tuple[list[Outcome], bool]:
+        """Outcomes of the selected flags, and whether any failed."""
+        flags = loaded.flags
+        sticky = request.anon_distinct_id is not None and bool(flags.continuity_keys)
+        if not sticky and not selection.may_read_storage(request, flags.group_names):
+            return evaluate(selection.stages, Subject(request, flags.group_names))
+        work = asyncio.get_running_loop().run_in_executor(
+            self.threads, self._evaluate_with_storage, project.id, loaded, selection, request
+        )
+        try:
+            return await asyncio.wait_for(work, LOOKUP_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("flag_lookup_timed_out", project_id=project.id)
+            return evaluate(selection.stages, Subject(request, flags.group_names, LateFacts()))
+
+    def _evaluate_with_storage(
+        self, project_id: int, loaded: LoadedProject, selection: Selection, request: FlagRequest
+    ) -> tuple[list[Outcome], bool]:
+        with DatabaseFacts(self._database, project_id) as facts:
+            if request.anon_distinct_id is not None and loaded.flags.continuity_keys:
+                facts.remember_anonymous_id(
+                    request.distinct_id, request.anon_distinct_id, loaded.flags.continuity_keys
+                )
+            return evaluate(selection.stages, Subject(request, loaded.flags.group_names, facts))
+
+
+class EvaluationEndpoint:
+    """One evaluation path as an ASGI app."""
+
+    def __init__(self, evaluator: FlagEvaluator, *, decide: bool = False) -> None:
+        self._evaluator = evaluator
+        self._decide = decide
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        if method == "POST":
+            await self._post(scope, receive, send)
+        elif method == "GET":
+            await send_json(send, orjson.dumps(BARE_CONFIG))
+        elif method == "HEAD":
+            await send_empty(send, 200)
+        elif method == "OPTIONS":
+            await send_empty(send, 204)
+        else:
+            await send_empty(send, 405, [(b"allow", _ALLOW)])
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = read_query(scope["query_string"])
+        headers = _Headers(scope["headers"])
+        body = await self._body(scope, receive, query, headers)
+        call = read_call(body)
+        evaluator = self._evaluator
+        project = evaluator.project(call.token)
+        loaded = evaluator.registry.current(project) or await evaluator.load(project)
+        outcomes: list[Outcome] = []
+        errors = False
+        if not call.disable_flags:
+            request = read_subject(body, query)
+            runtime = runtime_of(scope["headers"]) if loaded.flags.has_runtime_rules else "unknown"
+            selection = loaded.flags.selection(choice_of(call, query, runtime))
+            outcomes, errors = await evaluator.evaluate(project, loaded, selection, request)
+        form, with_config = self._form(query)
+        await send_json(
+            send,
+            encode_answer(
+                form,
+                outcomes,
+                errors=errors,
+                request_id=headers.request_id or str(uuid7()),
+                evaluated_at_ms=time.time_ns() // 1_000_000,
+                config=config_fields(has_flags=loaded.flags.has_active_flags) if with_config else None,
+            ),
+        )
+
+    async def _body(self, scope: Scope, receive: Receive, query: FlagQuery, headers: _Headers) -> Any:
+        raw = await read_body(scope, receive, MAX_WIRE_BYTES)
+
+        def decode() -> Any:
+            return decode_body(
+                raw,
+                content_type=headers.content_type,
+                content_encoding=headers.content_encoding,
+                compression=query.compression,
+            )
+
+        if len(raw) <= INLINE_BYTES:
+            return decode()
+        return await asyncio.get_running_loop().run_in_executor(self._evaluator.threads, decode)
+
+    def _form(self, query: FlagQuery) -> tuple[Form, bool]:
+        """The form of the answer, and whether it carries the remote-config fields."""
+        if self._decide:
+            return decide_form(query.version or 1), True
+        if query.version is None and not query.given_config:
+            return flags_form(2), True
+        return flags_form(query.version or 1), query.config
+
+
+class _Headers:
+    """The headers of a request that matter here."""
+
+    __slots__ = ("content_encoding", "content_type", "request_id")
+
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self.content_type = b""
+        self.content_encoding = b""
+        self.request_id: str | None = None
+        for name, value in headers:
+            if name == b"content-type":
+                self.content_type = value
+            elif name == b"content-encoding":
+                self.content_encoding = value
+            elif name == b"x-request-id":
+                self.request_id = parse_uuid(value.decode("latin-1"))
+
+
+async def send_json(send: Send, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    """Answer 200 with a JSON body."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", JSON.encode()),
+                (b"content-length", b"%d" % len(body)),
+                *(headers or ()),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_empty(send: Send, status: int, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    """Answer without a body."""
+    length = [] if status in (204, 304) else [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": length + (headers or [])})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,74 @@
+"""What posthog-js asks for when it starts (spec: sdk-wire 2.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+CACHE_CONTROL = "public, max-age=300"
+
+EMPTY_ANSWERS: dict[str, dict[str, Any]] = {
+    "/api/surveys": {"surveys": []},
+    "/api/early_access_features": {"earlyAccessFeatures": []},
+    "/api/web_experiments": {"experiments": []},
+    "/api/product_tours": {"product_tours": []},
+}
+"""Products that are not here, as browsers expect to hear of them."""
+
+
+def config_fields(*, has_flags: bool) -> dict[str, Any]:
+    """The settings that an evaluation answer repeats when it is asked for ``config``."""
+    return {
+        "supportedCompression": ["gzip", "gzip-js"],
+        "hasFeatureFlags": has_flags,
+        "analytics": {"endpoint": "/i/v0/e/"},
+        "autocapture_opt_out": False,
+        "captureDeadClicks": False,
+        "capturePerformance": {
+            "network_timing": False,
+            "web_vitals": False,
+            "web_vitals_allowed_metrics": None,
+        },
+        "autocaptureExceptions": False,
+        "errorTracking": {"autocaptureExceptions": False, "suppressionRules": []},
+        "elementsChainAsString": True,
+        "sessionRecording": False,
+        "heatmaps": False,
+        "surveys": False,
+        "defaultIdentifiedOnly": True,
+        "siteApps": [],
+        "toolbarParams": {},
+        "isAuthenticated": False,
+    }
+
+
+BARE_CONFIG: dict[str, Any] = {
+    "config": {"enable_collect_everything": True},
+    "toolbarParams": {},
+    "isAuthenticated": False,
+    "supportedCompression": ["gzip", "gzip-js"],
+    "sessionRecording": False,
+}
+"""What ``GET /flags`` answers to those who only look whether somebody is there."""
+
+
+def remote_config(token: str, *, has_flags: bool) -> dict[str, Any]:
+    """The body of ``/array/{token}/config``."""
+    return {"token": token, **config_fields(has_flags=has_flags)}
+
+
+def remote_config_script(token: str, *, has_flags: bool) -> bytes:
+    """The body of ``/array/{token}/config.js``: the same, left where posthog-js looks for it."""
+    name = _script_json(token)
+    value = _script_json({"config": remote_config(token, has_flags=has_flags), "siteApps": []})
+    return (
+        b"(function(){window._POSTHOG_REMOTE_CONFIG=window._POSTHOG_REMOTE_CONFIG||{};"
+        b"window._POSTHOG_REMOTE_CONFIG[" + name + b"]=" + value + b"})();\n"
+    )
+
+
+def _script_json(value: Any) -> bytes:
+    """JSON that is safe inside of a script element and in every JavaScript engine."""
+    text = orjson.dumps(value).replace(b"</", rb"<\/")
+    return text.replace("\u2028".encode(), rb"\u2028").replace("\u2029".encode(), rb"\u2029")
