@@ -1,6 +1,6 @@
 """The event endpoints that SDKs call, as plain ASGI apps (spec: sdk-wire 1.1, 1.5).
 
-CORS headers are added to these answers, as to those of every SDK endpoint, by `hoglab.http`.
+CORS headers and metrics are added to these answers, as to those of every SDK endpoint, by `hoglab.http`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hoglab.capture.client_ip import forwarded_ip
 from hoglab.capture.decoding import read_query
 from hoglab.capture.refusal import Refusal, too_large
 from hoglab.capture.service import PathRules, Request
+from hoglab.http.body import ClientGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -31,12 +32,6 @@ _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
 
 _EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")
-_ANSWERS = Counter("hoglab_capture_answers", "Answers of the event endpoints.", ["status"])
-_ACCEPTED = _ANSWERS.labels("200")
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection before its request was complete."""
 
 
 def capture_routes(capture: Capture) -> dict[str, Endpoint]:
@@ -87,13 +82,10 @@ class EventEndpoint:
         except Refusal as refusal:
             await _refuse(send, refusal)
             return
-        except ClientGoneError:
-            return
         _EVENTS.inc(taken)
         if query.beacon:
             await _answer(send, 204, b"", None)
         else:
-            _ACCEPTED.inc()
             await send({"type": "http.response.start", "status": 200, "headers": _OK_HEADERS})
             await send({"type": "http.response.body", "body": _OK})
 
@@ -133,8 +125,6 @@ class DiscardEndpoint:
             beacon = read_query(scope["query_string"]).beacon
         except Refusal as refusal:
             await _refuse(send, refusal)
-        except ClientGoneError:
-            return
         else:
             if beacon and scope["method"] != "OPTIONS":
                 await _answer(send, 204, b"", None)
@@ -201,7 +191,6 @@ async def _answer(
     media_type: bytes | None,
     headers: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
-    _ANSWERS.labels(str(status)).inc()
     await send(
         {
             "type": "http.response.start",

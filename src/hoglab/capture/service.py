@@ -13,6 +13,7 @@ from hoglab.capture.decoding import GZIP_MAGIC, Payload, Query, decode_payload
 from hoglab.capture.envelope import Envelope, read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token
+from hoglab.http.body import BODY_TIMEOUT_S
 from hoglab.http.dates import utc_now
 from hoglab.storage.event_log import EventLogFullError
 
@@ -48,7 +49,7 @@ class CaptureLimits:
     discarded_body: int = 25 * MIB
     event: int = 1_000_000
     ai_event: int = 8 * MIB
-    body_timeout_s: float = 60.0
+    body_timeout_s: float = BODY_TIMEOUT_S
     unknown_projects: Literal["reject", "drop"] = "reject"
 
 

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.service import AccountService
+from hoglab.capture import Capture, CaptureLimits, capture_routes
+from hoglab.capture.records import Record, decode_record
+from hoglab.http.app import HoglabApp, build_app
+from hoglab.storage.database import Database
+from hoglab.storage.event_log.sqlite import SqliteEventLog
+
+ONE, TWO = "phc_first_project", "phc_second_project"
+LIMITS = CaptureLimits(
+    batch_body=200_000, event_body=50_000, discarded_body=20_000, event=20_000, ai_event=80_000
+)
+
+
+@dataclass
+class Server:
+    """The event endpoints over a real log, without a network."""
+
+    log: SqliteEventLog
+    app: HoglabApp
+    client: httpx.AsyncClient
+
+    def records(self) -> list[Record]:
+        """What the log holds."""
+        return [decode_record(each.payload) for each in self.log.read(0, max_records=1000, max_bytes=2**30)]
+
+    def events(self) -> list[tuple[int, str, str]]:
+        """(project, event, distinct id) of everything in the log."""
+        return [
+            (record.header.project_id, event.event or "", event.distinct_id)
+            for record in self.records()
+            for event in record.envelope.events
+        ]
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data files with the projects 1 and 2, whose tokens are `ONE` and `TWO`."""
+    folder = tmp_path_factory.mktemp("capture")
+    database = Database.open(folder / "hoglab.db")
+    accounts = AccountService(database)
+    bootstrap(database, accounts, project_token=ONE)
+    accounts.create_project(accounts.projects()[0].organization_id, "Second", token=TWO)
+    database.dispose()
+    SqliteEventLog(folder / "queue.db").close()
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, prepared: Path) -> Path:
+    return Path(shutil.copytree(prepared, tmp_path / "data"))
+
+
+@pytest.fixture
+def database(folder: Path) -> Iterator[Database]:
+    opened = Database.open(folder / "hoglab.db")
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[SqliteEventLog]:
+    opened = SqliteEventLog(folder / "queue.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def limits() -> CaptureLimits:
+    return LIMITS
+
+
+@pytest.fixture
+def server(database: Database, log: SqliteEventLog, limits: CaptureLimits) -> Iterator[Server]:
+    accounts = AccountService(database)
+    capture = Capture(log, accounts.project_by_token, limits=limits)
+    app = build_app([], capture_routes(capture), accounts)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+    yield Server(log, app, httpx.AsyncClient(transport=transport, base_url="http://hoglab.test"))
+    capture.close()
+    app.close()

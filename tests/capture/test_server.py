@@ -1,0 +1,145 @@
+"""The event endpoints behind the real server: bodies that are too long, too slow, or never end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hoglab.capture import CaptureLimits
+from hoglab.http.server import Address, serve
+
+ONE = "phc_first_project"
+BODY = json.dumps({"api_key": ONE, "batch": [{"event": "e", "distinct_id": "u"}]}).encode()
+
+
+@pytest.fixture
+def limits() -> CaptureLimits:
+    return CaptureLimits(body_timeout_s=0.5)
+
+
+@pytest.fixture
+def address(server: Any) -> Iterator[Address]:
+    """The app of ``server`` on a port of its own."""
+    ready: list[Address] = []
+    started = threading.Event()
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loops.append((asyncio.get_running_loop(), stop))
+        await serve(
+            server.app, port=0, stop=stop, ready=lambda at: (ready.append(at), started.set()), grace_s=2
+        )
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    wait_until_it_answers(ready[0])
+    yield ready[0]
+    loop, stop = loops[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(10)
+
+
+def wait_until_it_answers(address: Address) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection((address.host, address.port), timeout=10).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def post(address: Address, body: Any, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+    with contextlib.closing(connection):
+        # A server that has refused a body may close before all of it is sent.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.request("POST", "/batch/", body=body, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def still_works(address: Address) -> bool:
+    return post(address, BODY)[0] == 200
+
+
+def test_a_batch_over_the_wire(address: Address, server: Any) -> None:
+    assert post(address, BODY) == (200, '{"status":"Ok"}')
+    assert server.events() == [(1, "e", "u")]
+    assert server.records()[0].header.ip == "127.0.0.1"
+
+
+def test_an_announced_large_body_is_refused_before_it_is_sent(address: Address) -> None:
+    with socket.create_connection((address.host, address.port), timeout=10) as connection:
+        connection.sendall(b"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Length: 52428800\r\n\r\n{")
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+    assert still_works(address)
+
+
+def test_a_large_body_of_unknown_length_is_refused_while_it_arrives(address: Address, server: Any) -> None:
+    sent = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(50):
+            sent += 1
+            yield b"x" * 1_000_000
+
+    status, _ = post(address, chunks())
+    assert status == 413
+    assert 20 <= sent <= 50
+    assert still_works(address)
+
+
+def test_a_half_sent_body_does_not_hold_anything(address: Address, server: Any) -> None:
+    half = f"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:20]
+    with socket.create_connection((address.host, address.port), timeout=10) as slow:
+        slow.sendall(half)
+        with socket.create_connection((address.host, address.port), timeout=10) as gone:
+            gone.sendall(half)
+        assert still_works(address)
+        answer = slow.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"retry-after" in answer.lower()
+    assert len(server.events()) == 1
+
+
+def test_deep_json_is_refused(address: Address) -> None:
+    deep = b'{"a":' * 10_000 + b"1" + b"}" * 10_000
+    body = BODY.replace(b'"event"', b'"properties":' + deep + b',"event"')
+    status, reason = post(address, body)
+    assert (status, reason) == (400, "the payload is nested more than 100 levels deep")
+    assert still_works(address)
+
+
+def test_many_clients_at_once(address: Address, server: Any) -> None:
+    def client() -> None:
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+        with contextlib.closing(connection):
+            for _ in range(25):
+                connection.request("POST", "/batch/", body=BODY)
+                answer = connection.getresponse()
+                answer.read()
+                statuses.append(answer.status)
+
+    statuses: list[int] = []
+    threads = [threading.Thread(target=client) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 200
+    assert len(server.events()) == 200
