@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,9 @@ MAX_JSON_DEPTH = 128
 """Deepest nesting of arrays and objects; what is stored must also fit the encoder, which stops at 254."""
 MAX_FORM_FIELDS = 1000
 """Most fields of a form."""
+
+OTHER_CHARSETS = frozenset({"ascii", "us-ascii", "iso-8859-1", "latin-1", "windows-1252", "utf-16", "utf-32"})
+"""Charsets of JSON that are understood; under any other name a body is taken as UTF-8."""
 
 JSON = "application/json"
 URLENCODED = "application/x-www-form-urlencoded"
@@ -134,7 +136,7 @@ def decode_json(raw: bytes, charset: str | None = None) -> Any:
 
     Refused as well: NaN and infinities, numbers beyond the range of a double, invalid UTF-8, lone surrogates.
     """
-    if charset is not None and charset.lower() not in ("utf-8", "utf8"):
+    if charset is not None and charset.lower() in OTHER_CHARSETS:
         raw = _to_utf8(raw, charset)
     try:
         value = orjson.loads(raw)
@@ -147,17 +149,14 @@ def decode_json(raw: bytes, charset: str | None = None) -> Any:
 
 def _to_utf8(raw: bytes, charset: str) -> bytes:
     try:
-        codec = codecs.lookup(charset)
-        return codec.decode(raw)[0].encode()
-    except LookupError:
-        return raw
-    except (UnicodeError, TypeError, AttributeError):
+        return raw.decode(charset).encode()
+    except UnicodeError:
         raise errors.parse_error(f"JSON parse error - the body is not valid {charset}") from None
 
 
 def _deeper_than(value: Any, limit: int) -> bool:
     level: list[Any] = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [item for items in level if isinstance(items, (dict, list)) for item in _items(items)]
         if not level:
             return False

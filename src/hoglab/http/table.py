@@ -39,18 +39,24 @@ class _Node:
 class RoutingTable:
     """Finds the entry of a path by walking its segments; fixed segments win over parameters.
 
-    One slash at the end is ignored. Raises `ValueError` when two operations claim the same path and method.
+    One slash at the end is ignored. Raises `ValueError` when two operations claim the same path and method, or
+    the same path under different names of its parameters.
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = _Node()
         self.entries: list[Entry] = []
+        self._spellings: dict[tuple[str, ...], str] = {}  # template by what it looks like without names
         for operation in operations:
             self._add(operation)
 
     def _add(self, operation: Operation) -> None:
+        segments = operation.path.strip("/").split("/")
+        shape = tuple("{}" if segment.startswith("{") else segment for segment in segments)
+        if self._spellings.setdefault(shape, operation.path) != operation.path:
+            raise ValueError(f"{operation.path} is {self._spellings[shape]} with other names of parameters")
         node = self._root
-        for segment in operation.path.strip("/").split("/"):
+        for segment in segments:
             if segment.startswith("{"):
                 node = node.params.setdefault(segment[1:-1], _Node())
             else:

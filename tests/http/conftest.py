@@ -1,0 +1,220 @@
+"""A small API of widgets on real accounts: what the shared furniture is tested with."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import pytest
+
+from hoglab.accounts.bootstrap import FirstStart, bootstrap
+from hoglab.accounts.service import AccountService
+from hoglab.http import errors
+from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.call import Call
+from hoglab.http.fields import Bool, Choice, Int, JsonAny, JsonList, JsonObject, Moment, Text, WireModel
+from hoglab.http.pagination import envelope
+from hoglab.http.responses import json_response
+from hoglab.http.routing import ANY_KEY, IntId, ResourceRouter, TextId, UuidId, either
+from hoglab.storage.database import Database
+
+WIDGETS = 25
+"""How many widgets there are to list."""
+
+
+class WidgetIn(WireModel):
+    name: Annotated[str, Text(max_length=20)]
+    note: Annotated[str, Text(blank=True)] | None = None
+    big: Annotated[bool, Bool()] = False
+    size: Annotated[int, Int(min=1, max=9)] | None = None
+    kind: Annotated[str, Choice("round", "square")] | None = None
+    made_at: Annotated[Any, Moment()] | None = None
+    tags: Annotated[list[str], JsonList(Text())] | None = None
+    parts: Annotated[dict[str, Any], JsonObject()] | None = None
+    extra: Annotated[Any, JsonAny()] = None
+
+
+class WidgetOut(WireModel):
+    id: int
+    name: str
+
+
+class WidgetQuery(WireModel):
+    limit: Annotated[int, Int()] | None = None
+    offset: Annotated[int, Int()] | None = None
+
+
+def widgets() -> ResourceRouter:
+    router = ResourceRouter("/widgets", tag="widgets", scopes=("widget:read", "widget:write"))
+
+    @router.get("/", query=WidgetQuery, summary="List widgets")
+    def list_widgets(call: Call) -> dict[str, Any]:
+        page = call.page()
+        items = list(range(WIDGETS))[page.offset : page.offset + page.limit]
+        return envelope(call, items, WIDGETS)
+
+    @router.post("/", body=WidgetIn, response=WidgetOut, status=201)
+    def create_widget(call: Call) -> dict[str, Any]:
+        """Create a widget.
+
+        Says what it understood.
+        """
+        return call.validate(WidgetIn).sent()
+
+    @router.get("/special")
+    def special(call: Call) -> dict[str, Any]:
+        return {"special": True}
+
+    @router.get("/{widget_id}", response=WidgetOut)
+    def read_widget(call: Call, widget_id: IntId) -> dict[str, Any]:
+        if widget_id >= WIDGETS:
+            raise errors.not_found()
+        level = call.access_level(created_by_id=call.principal.user.id if widget_id == 7 else None)
+        return {"id": widget_id, "project": call.project.id, "user_access_level": level}
+
+    @router.patch("/{widget_id}", body=WidgetIn)
+    def update_widget(call: Call, widget_id: IntId) -> dict[str, Any]:
+        if widget_id >= WIDGETS:
+            raise errors.not_found()
+        return {"id": widget_id, **call.body}
+
+    @router.put("/{widget_id}", body=WidgetIn)
+    def replace_widget(call: Call, widget_id: IntId) -> dict[str, Any]:
+        return update_widget(call, widget_id)
+
+    router.forbid_delete("/{widget_id}")
+
+    @router.post("/{widget_id}/paint", scope=("widget:write", "paint:write"))
+    def paint(call: Call, widget_id: IntId) -> dict[str, Any]:
+        return {"painted": widget_id}
+
+    @router.get("/{widget_id}/colour", scope=either("colour:read", "widget:read"))
+    def colour(call: Call, widget_id: IntId) -> dict[str, Any]:
+        return {"colour": "red"}
+
+    @router.get("/{widget_id}/session_only", scope=None)
+    def session_only(call: Call, widget_id: IntId) -> dict[str, Any]:
+        return {}
+
+    @router.delete("/{widget_id}/paint", status=204)
+    def remove_paint(call: Call, widget_id: IntId) -> None:
+        return None
+
+    @router.get("/by_uuid/{uuid}", scope=ANY_KEY)
+    async def by_uuid(call: Call, uuid: UuidId) -> dict[str, Any]:
+        return {"uuid": uuid}
+
+    @router.get("/by_name/{name}", scope=ANY_KEY)
+    def by_name(call: Call, name: TextId) -> dict[str, Any]:
+        return {"name": name, "thread": threading.current_thread().name}
+
+    @router.post("/echo", scope=ANY_KEY)
+    def echo(call: Call) -> Any:
+        return json_response(call.raw_json)
+
+    @router.post("/trouble", scope=ANY_KEY)
+    def trouble(call: Call) -> Any:
+        raise RuntimeError("the phx_0123456789abcdef0123456789abcdef boiler burst")
+
+    return router
+
+
+def outside() -> ResourceRouter:
+    router = ResourceRouter("/api/things", tag="things", project_scoped=False)
+
+    @router.get("/", scope=ANY_KEY)
+    def things(call: Call) -> dict[str, Any]:
+        return {"organization": call.principal.organization_id}
+
+    @router.get("/open", scope=ANY_KEY, limited_keys=True)
+    def open_things(call: Call) -> dict[str, Any]:
+        return {"open": True}
+
+    return router
+
+
+@dataclass
+class Client:
+    """Calls the application in this process, with the first key unless told otherwise."""
+
+    app: HoglabApp
+    key: str | None
+    runner: asyncio.Runner
+
+    def request(self, method: str, url: str, **options: Any) -> httpx.Response:
+        headers = dict(options.pop("headers", {}))
+        if self.key is not None:
+            headers.setdefault("Authorization", f"Bearer {self.key}")
+
+        async def go() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, url, headers=headers, **options)
+
+        return self.runner.run(go())
+
+    def get(self, url: str, **options: Any) -> httpx.Response:
+        return self.request("GET", url, **options)
+
+    def post(self, url: str, **options: Any) -> httpx.Response:
+        return self.request("POST", url, **options)
+
+    def with_key(self, key: str | None) -> Client:
+        return Client(self.app, key, self.runner)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database.open(tmp_path / "hoglab.db")
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def accounts(database: Database) -> AccountService:
+    return AccountService(database)
+
+
+@pytest.fixture
+def first(database: Database, accounts: AccountService) -> FirstStart:
+    made = bootstrap(database, accounts)
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def new_key(accounts: AccountService, first: FirstStart) -> Callable[..., str]:
+    """Makes a key of the owner with some scopes and limits."""
+
+    def make(scopes: Sequence[str] = ("*",), **limits: Any) -> str:
+        return accounts.create_key(accounts.owner_id(), "test", scopes, **limits).value
+
+    return make
+
+
+@pytest.fixture
+def make_client(accounts: AccountService, first: FirstStart) -> Iterator[Callable[..., Client]]:
+    apps: list[HoglabApp] = []
+    with asyncio.Runner() as runner:
+
+        def make(settings: HttpSettings | None = None, **options: Any) -> Client:
+            routers = [widgets(), outside()]
+            app = build_app(
+                routers, options.pop("hot_routes", {}), accounts, settings or HttpSettings(), **options
+            )
+            apps.append(app)
+            return Client(app, first.api_key, runner)
+
+        yield make
+        for app in apps:
+            app.close()
+
+
+@pytest.fixture
+def client(make_client: Callable[..., Client]) -> Client:
+    return make_client()
