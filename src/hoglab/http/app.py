@@ -165,13 +165,12 @@ class HoglabApp:
         target = self._target(scope, record)
         if scope["method"] == "HEAD":
             send = _without_body(send)
-        if target.cors and is_preflight(scope):
-            send = grant_preflight(send)
         answer = _Answer(send, _added_headers(scope, request_id, target.cors))
+        reply = grant_preflight(answer.send) if target.cors and is_preflight(scope) else answer.send
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            await self._answer(target, scope, receive, answer)
+            await self._answer(target, scope, receive, answer, reply)
         finally:
             seconds = time.perf_counter() - started_at
             observe(scope["method"], target.route, answer.status, seconds)
@@ -199,9 +198,11 @@ class HoglabApp:
                 return _Target(route.handle, getattr(route, "path", "pattern"), quiet=True, cors=cors)
         return _NOT_FOUND
 
-    async def _answer(self, target: _Target, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _answer(
+        self, target: _Target, scope: Scope, receive: Receive, answer: _Answer, reply: Send
+    ) -> None:
         try:
-            await target.app(scope, receive, answer.send)
+            await target.app(scope, receive, reply)
         except ClientGoneError:
             answer.status = CLIENT_GONE
         except Exception as error:
@@ -211,7 +212,7 @@ class HoglabApp:
                 known = errors.server_error()
             if answer.started:
                 raise
-            await error_response(known)(scope, receive, answer.send)
+            await error_response(known)(scope, receive, reply)
 
     def _write_log(self, scope: Scope, record: Record, target: _Target, status: int, seconds: float) -> None:
         client = scope.get("client")

@@ -49,6 +49,4 @@ def _plain(value: Any) -> Any:
         return list(value)
     if isinstance(value, Decimal):
         return float(value)
-    if isinstance(value, bytes):
-        raise TypeError("bytes have no JSON form")
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(type(value).__name__)  # orjson says of itself which type it could not encode

@@ -30,6 +30,9 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_CONNECTIONS = 8192
 """Connections served at the same time; more wait in the backlog."""
 BACKLOG = 1024
+START_TIMEOUT_S = 10.0
+"""How long the server may take until it accepts connections."""
+POLL_S = 0.005
 
 _log = structlog.get_logger("hoglab.http")
 
@@ -107,10 +110,11 @@ async def serve(
             header_read_timeout=round(header_timeout_s * 1000), max_buffer_size=MAX_HEADER_BYTES
         ),
     )
-    server.on_startup(lambda: ready(address))
     serving = asyncio.create_task(server.serve())
     stopping = asyncio.create_task(stop.wait())
     try:
+        await _listening(address, serving)
+        ready(address)
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             await serving
@@ -119,6 +123,24 @@ async def serve(
         await _finish(app, serving, grace_s)
     finally:
         stopping.cancel()
+
+
+async def _listening(address: Address, serving: asyncio.Task[None]) -> None:
+    """Wait until connections are accepted: the server itself does not say when. Raises `ListenError`."""
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not serving.done():
+                try:
+                    _, writer = await asyncio.open_connection(address.host, address.port)
+                except OSError:
+                    await asyncio.sleep(POLL_S)
+                else:
+                    writer.close()
+                    return
+    except TimeoutError:
+        raise ListenError(f"nothing listened on {address.url} after {START_TIMEOUT_S:g} s") from None
+    await serving
+    raise ListenError(f"the server on {address.url} ended while it was starting")
 
 
 async def _finish(app: HoglabApp, serving: asyncio.Task[None], grace_s: float) -> None:
