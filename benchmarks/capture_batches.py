@@ -1,0 +1,188 @@
+"""How fast batches of events are acknowledged durably, beside the same server that only un-gzips them.
+
+Starts the event endpoints on the real server (Granian) in a process of their own and drives them from
+this one over keep-alive connections: 100-event gzip batches as SDKs send them. Every 200 means that the
+batch is on disk. The reference route of the same server reads and decompresses the same body.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
+EVENTS = 100
+CONNECTIONS = 32
+
+
+def make_batch(seed: int) -> bytes:
+    """A batch of `EVENTS` events of about 600 bytes each, gzip-compressed."""
+    random_ = random.Random(seed)
+    events = [
+        {
+            "event": random_.choice(["$pageview", "purchase", "$feature_flag_called"]),
+            "distinct_id": f"user-{random_.randrange(100_000)}",
+            "uuid": str(UUID(int=random_.getrandbits(128), version=4)),
+            "timestamp": "2026-11-21T01:03:39.948129+00:00",
+            "properties": {
+                "$lib": "posthog-python",
+                "$lib_version": "7.91.1",
+                "$current_url": f"https://shop.example/products/{random_.randrange(5000)}",
+                "$browser": "Chrome",
+                "$session_id": str(UUID(int=random_.getrandbits(128), version=4)),
+                **{f"property_{number}": random_.choice(["alpha", "beta", 17, True]) for number in range(14)},
+            },
+        }
+        for _ in range(EVENTS)
+    ]
+    body = {"api_key": TOKEN, "batch": events, "sent_at": "2026-11-21T01:03:40.171843+00:00"}
+    return gzip.compress(json.dumps(body, separators=(",", ":")).encode())
+
+
+# --- the server process
+
+
+async def serve(folder: Path) -> None:
+    from hoglab.accounts.bootstrap import bootstrap
+    from hoglab.accounts.service import AccountService
+    from hoglab.capture import Capture, capture_routes
+    from hoglab.http.app import build_app
+    from hoglab.http.server import serve as serve_app
+    from hoglab.http.server import stop_on_signals
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_log.sqlite import SqliteEventLog
+
+    database = Database.open(folder / "hoglab.db")
+    accounts = AccountService(database)
+    bootstrap(database, accounts, project_token=TOKEN)
+    log = SqliteEventLog(folder / "queue.db")
+    capture = Capture(log, accounts.project_by_token)
+    app = build_app([], {**capture_routes(capture), "/gunzip": gunzip_only}, accounts)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await serve_app(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
+    capture.close()
+    log.close()
+    database.dispose()
+
+
+async def gunzip_only(_scope: Any, receive: Any, send: Any) -> None:
+    message = await receive()
+    zlib.decompressobj(31).decompress(message["body"], 20 * 1024 * 1024)
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"15")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b'{"status":"Ok"}'})
+
+
+# --- the driver
+
+
+class Client(asyncio.Protocol):
+    """One keep-alive connection that sends the next request when the last one is answered."""
+
+    def __init__(self, requests: list[bytes], until: float) -> None:
+        self.requests = requests
+        self.until = until
+        self.latencies: list[float] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.received = b""
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.ask()
+
+    def ask(self) -> None:
+        self.started_at = time.perf_counter()
+        self.transport.write(self.requests[len(self.latencies) % len(self.requests)])
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, separator, body = self.received.partition(b"\r\n\r\n")
+        if not separator or len(body) < len(b'{"status":"Ok"}'):
+            return
+        if not head.startswith(b"HTTP/1.1 200"):
+            self.done.set_exception(RuntimeError(self.received.decode()))
+            return
+        self.received = b""
+        self.latencies.append(time.perf_counter() - self.started_at)
+        if time.perf_counter() < self.until:
+            self.ask()
+        elif not self.done.done():
+            self.done.set_result(None)
+
+
+async def drive(port: int, path: str, bodies: list[bytes], seconds: float) -> tuple[float, float, float]:
+    """Requests per second, and the median and 99th percentile of latencies in milliseconds."""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
+    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+    loop = asyncio.get_running_loop()
+    started_at = time.perf_counter()
+    clients = []
+    for number in range(CONNECTIONS):
+        turned = requests[number:] + requests[:number]
+        _, client = await loop.create_connection(
+            lambda turned=turned: Client(turned, started_at + seconds), "127.0.0.1", port
+        )
+        clients.append(client)
+    await asyncio.gather(*(client.done for client in clients))
+    elapsed = time.perf_counter() - started_at
+    for client in clients:
+        client.transport.close()
+    every = sorted(latency for client in clients for latency in client.latencies)
+    return len(every) / elapsed, every[len(every) // 2] * 1000, every[int(len(every) * 0.99)] * 1000
+
+
+async def measure(port: int, seconds: float, rounds: int) -> None:
+    bodies = [make_batch(seed) for seed in range(64)]
+    size = sum(map(len, bodies)) // len(bodies)
+    print(f"{EVENTS}-event batches, {size} bytes gzipped, {CONNECTIONS} connections, {rounds} rounds")
+    await drive(port, "/gunzip", bodies, min(seconds, 1.0))
+    best: dict[str, tuple[float, float, float]] = {}
+    for _ in range(rounds):
+        for path in ("/gunzip", "/batch/"):
+            result = await drive(port, path, bodies, seconds)
+            best[path] = max(best.get(path, result), result)
+    for path, (rate, median, tail) in best.items():
+        print(
+            f"  {path:<9} {rate:8,.0f} requests/s {rate * EVENTS:10,.0f} events/s   "
+            f"median {median:6.2f} ms   p99 {tail:6.2f} ms"
+        )
+    ratio = best["/batch/"][0] / best["/gunzip"][0]
+    print(f"durable capture / un-gzipping only: {ratio:.2f} (target 0.20, aim 0.35)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a short run")
+    parser.add_argument("--serve", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(options.serve))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.capture_batches", "--serve", folder]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert server.stdout
+        port = int(server.stdout.readline())
+        try:
+            time.sleep(0.2)  # the port is announced just before it is opened
+            asyncio.run(measure(port, 0.5 if options.smoke else 4.0, 1 if options.smoke else 3))
+        finally:
+            server.terminate()
+            server.wait(15)
+
+
+if __name__ == "__main__":
+    main()
