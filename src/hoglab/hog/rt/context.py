@@ -188,6 +188,11 @@ class Budget:
         self._started = self.timer()
         self.deadline = self._started + self.limits.time_s - self._used_s
 
+    def rewind(self, used_s: float) -> None:
+        """Goes on from `used_s` seconds: computing that only repeated earlier turns is not charged again."""
+        self._used_s = used_s
+        self.resume()
+
     def trip(self, message: str, kind: str) -> NoReturn:
         """Ends the execution."""
         self.tripped = HogLimit(message, kind=kind)

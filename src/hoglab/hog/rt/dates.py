@@ -67,9 +67,16 @@ def local_time(seconds: float, zone: str = "UTC") -> dt.datetime:
     """
     if not in_range(seconds):
         raise OverflowError("instant outside the years 1 to 9999")
-    whole, millis = divmod(int(round(seconds * 1000, 3)), 1000)
+    whole, millis = divmod(_milliseconds(seconds), 1000)
     moment = dt.datetime(1970, 1, 1, tzinfo=UTC) + dt.timedelta(seconds=whole, milliseconds=millis)
     return moment if zone == "UTC" else moment.astimezone(time_zone(zone))
+
+
+def _milliseconds(seconds: float) -> int:
+    """Whole milliseconds; what a double leaves of a whole number of them counts as that number."""
+    exact = seconds * 1000
+    nearest = round(exact)
+    return nearest if abs(exact - nearest) < 0.05 else int(exact)
 
 
 def instant(wall_clock: dt.datetime) -> int | float:

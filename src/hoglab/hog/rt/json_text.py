@@ -14,7 +14,7 @@ import orjson
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, charge, grow
 from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, number_from_text, tidy
-from hoglab.hog.rt.printing import Extent
+from hoglab.hog.rt.printing import MAX_TEXT, Extent
 from hoglab.hog.rt.regex import build_matcher
 from hoglab.hog.rt.values import (
     CONTAINER_COST,
@@ -115,18 +115,15 @@ def stringify(value: Value, indent: int = 0) -> str:
     if cls is str and value.isascii():
         return orjson.dumps(value).decode()
     if indent <= 0 and (cls is dict or cls is list or cls is HogTuple):
-        parts = _plain_parts(value)
-        if parts:
-            if parts > LONG:
-                charge(parts)
+        size = _plain_size(value)
+        if size:
+            if size > LONG:
+                charge(size >> 5)
+                grow(size)
             try:
-                text = orjson.dumps(value).decode()
+                return orjson.dumps(value).decode()
             except (TypeError, RecursionError):  # lone surrogates, more than 254 levels
                 pass
-            else:
-                if len(text) > LONG:
-                    grow(len(text))
-                return text
     writer = _Writer(min(indent, 10))
     writer.write(value, 0)
     if writer.extent.text > LONG:
@@ -134,43 +131,41 @@ def stringify(value: Value, indent: int = 0) -> str:
     return "".join(writer.out)
 
 
-_ORDINARY: Final = frozenset({str, bool, type(None)})
-
-
-def _plain_parts(value: Value) -> int:
-    """The number of parts of a value that orjson writes as JavaScript would; 0 when it might not.
+def _plain_size(value: Value) -> int:
+    """About the length of the text of a value that orjson writes as JavaScript would; 0 when it might not.
 
     Plain values are trees of objects whose keys are texts without a leading digit, arrays, texts, safe
     integers and ordinary fractions.
     """
     pending = [value]
     seen = set()
-    parts = 1
+    size = 1
     while pending:
         container = pending.pop()
         if id(container) in seen:
             return 0
         seen.add(id(container))
+        size += 8 * len(container)
         if container.__class__ is dict:
             for key in container:
                 if key.__class__ is not str or key[:1].isdigit():
                     return 0
+                size += len(key)
             items = container.values()
         else:
             items = container
-        parts += len(items)
         for item in items:
             cls = item.__class__
-            if cls in _ORDINARY:
-                continue
-            if cls is int:
-                if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
-                    return 0
+            if cls is str:
+                size += len(item)
             elif cls is dict or cls is list or cls is HogTuple:
                 pending.append(item)
-            elif cls is not float or not _ordinary_fraction(item):
+            elif cls is int:
+                if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+                    return 0
+            elif item is not None and cls is not bool and (cls is not float or not _ordinary_fraction(item)):
                 return 0
-    return parts
+    return size if size <= MAX_TEXT else 0
 
 
 def _ordinary_fraction(number: float) -> bool:

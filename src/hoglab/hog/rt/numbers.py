@@ -15,19 +15,20 @@ SPACE: Final = (
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# Possessive quantifiers: without them a long run of digits takes quadratic time to refuse.
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _RADIX = re.compile(r"0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
 _INTEGER_START = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]*)|([0-9]+))")
 _INFINITIES = {"Infinity": INFINITY, "+Infinity": INFINITY, "-Infinity": -INFINITY}
 _SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
 
 
-def tidy(number: float) -> int | float:
+def tidy(number: int | float) -> int | float:
     """The number as an int when it is integral and within ±2^53, else as it is.
 
     Spec: hog-language 9 (D1).
     """
-    if number.is_integer() and -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
+    if number.__class__ is float and number.is_integer() and -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
         return int(number)
     return number
 

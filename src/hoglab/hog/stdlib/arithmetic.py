@@ -2,13 +2,13 @@
 
 import math
 from functools import partial
+from typing import Final
 
-from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.coerce import add, sub, to_number
-from hoglab.hog.rt.context import Context
-from hoglab.hog.rt.numbers import tidy
+from hoglab.hog.rt.context import LONG, Context
+from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, tidy
 from hoglab.hog.rt.printing import js_string
-from hoglab.hog.rt.values import HogDate, HogDateTime, HogTuple, Value
+from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.registry import function
 
 declare = partial(function, category="numbers")
@@ -16,10 +16,10 @@ declare = partial(function, category="numbers")
 
 def _joins(value: Value) -> bool:
     """Whether JavaScript's + sees a text rather than a number."""
-    return value.__class__ is not int and value.__class__ is not float and value.__class__ in _TEXTS
+    return value.__class__ not in _NUMERIC
 
 
-_TEXTS = frozenset({str, list, dict, HogTuple, HogDateTime, HogDate})
+_NUMERIC: Final = frozenset({type(None), bool, int, float})
 
 
 @declare(
@@ -99,23 +99,19 @@ def _round(value: Value, _ignored: Value = None) -> int | float:
     doc="The integers from 0 up to, not including, the only argument, or from the first up to the second.",
     examples=(("range(3)", "[0, 1, 2]"), ("range(1, 4)", "[1, 2, 3]"), ("range(5, 2)", "[]")),
 )
-def _range(ctx: Context, start_or_end: Value, end: Value = None) -> list[int]:
-    first = 0 if end is None else _bound(start_or_end)
-    last = _bound(start_or_end if end is None else end)
-    count = max(0, math.floor(last - first))
+def _range(ctx: Context, start_or_end: Value, end: Value = None) -> list[int | float]:
+    first = 0 if end is None else to_number(start_or_end)
+    last = to_number(start_or_end if end is None else end)
+    wanted = last - first
+    if not wanted > 0:
+        return []
+    count = math.floor(min(wanted, MAX_SAFE_INTEGER))
     ctx.grow(8 * count)
-    if count > 1_000:
+    if count > LONG:
         ctx.charge(count >> 3)
     if first.__class__ is int:
         return list(range(int(first), int(first) + count))
-    return [tidy(first + step) for step in range(count)]  # type: ignore[misc]
-
-
-def _bound(value: Value) -> int | float:
-    number = to_number(value)
-    if number - number != 0:
-        raise HogRuntimeError("Function range expects finite numbers")
-    return number
+    return [tidy(float(first + step)) for step in range(count)]
 
 
 @declare(

@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from hoglab.hog.rt.dates import date_seconds
-from hoglab.hog.rt.numbers import float_prefix, integer_prefix, tidy
+from hoglab.hog.rt.numbers import float_prefix, integer_prefix
 from hoglab.hog.rt.printing import js_string, to_string
 from hoglab.hog.rt.values import HogDate, HogDateTime, HogError, HogFunction, HogTuple, Value
 from hoglab.hog.stdlib.registry import function
@@ -114,7 +114,7 @@ def _to_int(value: Value) -> int | float | None:
     if cls is int and -(10**15) < value < 10**15:
         return value  # type: ignore[no-any-return]
     if cls is HogDateTime:
-        return tidy(math.floor(value.seconds)) if math.isfinite(value.seconds) else None
+        return math.floor(value.seconds)  # type: ignore[no-any-return]
     if cls is HogDate:
         return _day_number(value)
     return integer_prefix(js_string(value))

@@ -169,7 +169,7 @@ def _sha1_chain_hex(items: Value) -> str:
     "encoding?: string",
     returns="string",
     doc="Like sha256HmacChainHex, in an encoding as for md5.",
-    examples=(("sha256HmacChain(['k', 'm'], 'base64')", "'lHDySrAXZ+y6Zg8I8PfPiQYIM6rCiLXfPJ2i4bRqDhk='"),),
+    examples=(("sha256HmacChain(['k', 'm'], 'base64')", "'tgCQ4wUil661oICInOL8S8qVfnVvrrTffTGADKHncew='"),),
 )
 def _sha256_chain(items: Value, encoding: Value = None) -> str:
     return _chain("sha256HmacChain", "sha256", items, encoding)

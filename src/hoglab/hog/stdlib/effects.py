@@ -4,7 +4,7 @@ from functools import partial
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import Context
-from hoglab.hog.rt.printing import to_string
+from hoglab.hog.rt.printing import is_truthy, to_string
 from hoglab.hog.rt.values import HogError, Value
 from hoglab.hog.stdlib.registry import function
 
@@ -46,8 +46,7 @@ def _sleep(_seconds: Value) -> Value:
 
 
 def _error(kind: str, message: Value, payload: Value) -> HogError:
-    text = message if message.__class__ is str else "" if message is None else to_string(message)
-    return HogError(kind, text or "An error occurred", payload)
+    return HogError(kind, to_string(message) if is_truthy(message) else "An error occurred", payload)
 
 
 @declare(
@@ -64,8 +63,7 @@ def _error(kind: str, message: Value, payload: Value) -> HogError:
     ),
 )
 def _hog_error(kind: Value, message: Value = None, payload: Value = None) -> HogError:
-    name = kind if kind.__class__ is str else "" if kind is None else to_string(kind)
-    return _error(name or "Error", message, payload)
+    return _error(to_string(kind) if is_truthy(kind) else "Error", message, payload)
 
 
 @declare(

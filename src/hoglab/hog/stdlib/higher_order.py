@@ -116,7 +116,7 @@ def _reduce(ctx: Context, combine: Value, items: Value, initial: Value) -> Value
 
 # Written in Hog officially, therefore of exact arity, though they call nothing.
 
-_VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+_VERSION: Final = re.compile(r"(?<![0-9])[0-9]++(?:\.[0-9]++)+")
 _MAX_VERSION_TEXT: Final = 1_000
 
 _plain = partial(function, category="arrays", exact=True)

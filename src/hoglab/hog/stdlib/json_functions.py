@@ -5,7 +5,6 @@ from functools import partial
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.access import get_property
-from hoglab.hog.rt.coerce import to_number
 from hoglab.hog.rt.json_text import parse, stringify
 from hoglab.hog.rt.numbers import float_prefix, integer_prefix
 from hoglab.hog.rt.printing import js_string
@@ -42,10 +41,9 @@ def _json_parse(text: Value) -> Value:
     ),
 )
 def _json_stringify(value: Value, indent: Value = None) -> str:
-    if indent is None:
+    if (indent.__class__ is not int and indent.__class__ is not float) or indent != indent:
         return stringify(value)
-    width = to_number(indent)
-    return stringify(value, math.floor(min(10, max(0, width))) if width == width else 0)
+    return stringify(value, math.floor(min(10, max(0, indent))))
 
 
 @declare(
