@@ -1,19 +1,36 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
+import httpx
 import pytest
+from sqlalchemy import Connection
 
+from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.service import AccountService
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.flags.checks import Cohort
 from hoglab.flags.definition import FlagSource
+from hoglab.flags.evaluation import FlagEvaluator
 from hoglab.flags.matching import evaluate
 from hoglab.flags.outcome import Outcome
+from hoglab.flags.registry import FlagRegistry
+from hoglab.flags.routes import router
+from hoglab.flags.sdk_routes import hot_routes, sdk_routes
+from hoglab.flags.service import FlagService
 from hoglab.flags.snapshot import Choice, ProjectData, ProjectFlags
+from hoglab.flags.store import LinkedExperiment
 from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
+from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.identity import Project
+from hoglab.people.service import PersonService
+from hoglab.storage.database import Database
 
 NOW = datetime(2026, 3, 31, 15, 30, tzinfo=UTC)
 
@@ -91,6 +108,124 @@ class World:
 
     def value(self, key: str, distinct_id: str = "user-1", **request: Any) -> bool | str:
         return self.all(distinct_id, **request)[key].value
+
+
+class Client:
+    """Calls the application in this process."""
+
+    def __init__(self, app: HoglabApp, runner: asyncio.Runner, key: str | None = None) -> None:
+        self._runner = runner
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers)
+
+    def request(self, method: str, url: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._client.request(method, url, **options))
+
+    def get(self, url: str, **options: Any) -> httpx.Response:
+        return self.request("GET", url, **options)
+
+    def post(self, url: str, **options: Any) -> httpx.Response:
+        return self.request("POST", url, **options)
+
+    def patch(self, url: str, **options: Any) -> httpx.Response:
+        return self.request("PATCH", url, **options)
+
+    def close(self) -> None:
+        self._runner.run(self._client.aclose())
+
+
+@dataclass
+class Event:
+    """What an event says about people; see `hoglab.people.batch.PersonEvent`."""
+
+    project_id: int
+    uuid: UUID
+    event: str
+    distinct_id: str
+    timestamp: datetime
+    properties: dict[str, Any]
+
+
+class Server:
+    """The flags room behind the real application: database, accounts, management API, SDK endpoints."""
+
+    key = "phx_" + "k" * 43
+    token = "phc_testtokentesttoken"
+
+    def __init__(self, path: Path) -> None:
+        self.database = Database.open(path / "hoglab.db")
+        self.accounts = AccountService(self.database)
+        bootstrap(self.database, self.accounts, api_key=self.key, project_token=self.token)
+        self.linked: dict[int, list[LinkedExperiment]] = {}
+        self.people = PersonService(self.database)
+        self.service = FlagService(self.database, experiments=self._experiments)
+        self.registry = FlagRegistry(self.database, experiments=self._experiments)
+        self.evaluator = FlagEvaluator(self.database, self.registry, self.accounts.project_by_token)
+        self.app = build_app(
+            [router(self.database, self.service, self.evaluator)],
+            hot_routes(self.evaluator, self.accounts),
+            self.accounts,
+            HttpSettings(access_log=False),
+            sdk_routes=sdk_routes(self.evaluator, sdk_files=path),
+        )
+        self._runner = asyncio.Runner()
+        self.client = Client(self.app, self._runner, self.key)
+        self.sdk = Client(self.app, self._runner)
+
+    def _experiments(
+        self, _connection: Connection, _project_id: int, flag_ids: Collection[int] | None
+    ) -> dict[int, list[LinkedExperiment]]:
+        return {
+            flag_id: links
+            for flag_id, links in self.linked.items()
+            if flag_ids is None or flag_id in flag_ids
+        }
+
+    @property
+    def project(self) -> Project:
+        project = self.accounts.project(1)
+        assert project is not None
+        return project
+
+    def link(self, flag_id: int, *links: LinkedExperiment) -> None:
+        """Say which experiments use a flag, and announce it as the experiments room does."""
+        self.linked[flag_id] = list(links)
+        with self.database.write() as tx:
+            tx.changed("experiments", 1)
+
+    def create(self, key: str, filters: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+        body = {"key": key, "filters": {"groups": [{}]} if filters is None else filters, **more}
+        answer = self.client.post("/api/projects/1/feature_flags/", json=body)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def patch(self, flag_id: int, **changes: Any) -> httpx.Response:
+        return self.client.patch(f"/api/projects/1/feature_flags/{flag_id}/", json=changes)
+
+    def flags(self, distinct_id: str = "user-1", *, path: str = "/flags/?v=2", **body: Any) -> dict[str, Any]:
+        answer = self.sdk.post(path, json={"token": self.token, "distinct_id": distinct_id, **body})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def event(self, event: str, distinct_id: str, **properties: Any) -> None:
+        """Let an event do to the stored people what ingestion makes it do."""
+        self.people.apply([Event(1, uuid4(), event, distinct_id, properties, NOW)], log_offset=1)
+
+    def close(self) -> None:
+        self.client.close()
+        self.sdk.close()
+        self._runner.close()
+        self.evaluator.close()
+        self.app.close()
+        self.database.dispose()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -77,6 +77,61 @@ def flag_rows(connection: Connection, project_id: int) -> list[FlagRow]:
     return [FlagRow(*row) for row in connection.execute(statement)]
 
 
+def flag_by_id(connection: Connection, project_id: int, flag_id: int) -> FlagRow | None:
+    """A flag, deleted or not."""
+    return _one(connection, feature_flag.c.project_id == project_id, feature_flag.c.id == flag_id)
+
+
+def flag_by_key(connection: Connection, project_id: int, key: str) -> FlagRow | None:
+    """The flag that holds a key, deleted or not; there is at most one."""
+    return _one(connection, feature_flag.c.project_id == project_id, feature_flag.c.key == key)
+
+
+def _one(connection: Connection, *where: sa.ColumnElement[bool]) -> FlagRow | None:
+    row = connection.execute(sa.select(*_COLUMNS).where(*where)).one_or_none()
+    return None if row is None else FlagRow(*row)
+
+
+def count_flags(connection: Connection, project_id: int) -> int:
+    """How many flags of a project are not deleted."""
+    statement = (
+        sa.select(sa.func.count())
+        .select_from(feature_flag)
+        .where(feature_flag.c.project_id == project_id, feature_flag.c.deleted.is_(False))
+    )
+    return connection.scalar(statement) or 0
+
+
+def keys_in_use(connection: Connection, project_id: int, prefix: str) -> set[str]:
+    """Keys of the project, deleted flags' too, that begin with ``prefix``."""
+    statement = sa.select(feature_flag.c.key).where(
+        feature_flag.c.project_id == project_id, feature_flag.c.key.startswith(prefix, autoescape=True)
+    )
+    return set(connection.scalars(statement))
+
+
+def insert_flag(connection: Connection, values: Mapping[str, Any]) -> FlagRow:
+    return FlagRow(*connection.execute(sa.insert(feature_flag).values(**values).returning(*_COLUMNS)).one())
+
+
+def update_flag(connection: Connection, flag_id: int, values: Mapping[str, Any]) -> FlagRow:
+    statement = sa.update(feature_flag).where(feature_flag.c.id == flag_id).values(**values)
+    return FlagRow(*connection.execute(statement.returning(*_COLUMNS)).one())
+
+
+def delete_flag(connection: Connection, flag_id: int) -> None:
+    """Remove the row of a flag for good, to free its key."""
+    connection.execute(sa.delete(feature_flag).where(feature_flag.c.id == flag_id))
+
+
+def existing_cohorts(connection: Connection, project_id: int, ids_wanted: Collection[int]) -> set[int]:
+    """Which of some cohorts of a project exist and are not deleted."""
+    statement = sa.select(cohort.c.id).where(
+        cohort.c.project_id == project_id, cohort.c.deleted.is_(False), cohort.c.id.in_(list(ids_wanted))
+    )
+    return set(connection.scalars(statement))
+
+
 def cohorts(connection: Connection, project_id: int) -> dict[int, Cohort]:
     """Every cohort of a project that is not deleted."""
     statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters).where(

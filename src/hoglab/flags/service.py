@@ -1,0 +1,334 @@
+"""The rules of feature flags (spec: experiments-api 4.1 to 4.6, 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.accounts import activity
+from hoglab.flags import store
+from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
+from hoglab.flags.validation import changed_filters, check_key, new_filters
+from hoglab.http.dates import utc_now
+from hoglab.http.errors import not_found, required, validation_error
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.http.identity import Project, User
+    from hoglab.storage.database import Database, Transaction
+
+MAX_FLAGS_PER_PROJECT = 2_000
+
+SCOPE = "FeatureFlag"
+"""What flags are called in the activity log."""
+
+_FIELDS = frozenset(
+    {
+        "key",
+        "name",
+        "filters",
+        "active",
+        "archived",
+        "deleted",
+        "tags",
+        "evaluation_contexts",
+        "ensure_experience_continuity",
+        "is_remote_configuration",
+        "has_encrypted_payloads",
+        "evaluation_runtime",
+        "bucketing_identifier",
+        "creation_context",
+    }
+)
+_UNLOGGED = frozenset({"version", "updated_at", "last_modified_by_id", "last_called_at"})
+
+_DEFAULTS: Mapping[str, Any] = {
+    "name": "",
+    "filters": {},
+    "active": True,
+    "archived": False,
+    "deleted": False,
+    "tags": [],
+    "evaluation_contexts": [],
+    "ensure_experience_continuity": False,
+    "is_remote_configuration": False,
+    "has_encrypted_payloads": False,
+    "evaluation_runtime": "all",
+    "bucketing_identifier": None,
+    "creation_context": None,
+}
+
+
+class FlagService:
+    """Feature flags of all projects.
+
+    Methods that take a transaction are for callers who change other things along with a flag; what they do
+    is undone with that transaction. Rules that are broken are raised as 400 of the wire.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        experiments: ExperimentLinks = no_experiments,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._database = database
+        self._experiments = experiments
+        self._now = now
+
+    # Reading
+
+    def get(self, connection: Connection, project_id: int, flag_id: int) -> FlagRow | None:
+        """A flag, deleted or not."""
+        return store.flag_by_id(connection, project_id, flag_id)
+
+    def get_by_key(self, connection: Connection, project_id: int, key: str) -> FlagRow | None:
+        """The flag with a key; None when there is none or it is deleted."""
+        row = store.flag_by_key(connection, project_id, key)
+        return None if row is None or row.deleted else row
+
+    def linked(
+        self, connection: Connection, project_id: int, flag_ids: Collection[int] | None
+    ) -> Mapping[int, list[LinkedExperiment]]:
+        """Experiments of some flags, or of all when ``flag_ids`` is None."""
+        return self._experiments(connection, project_id, flag_ids)
+
+    # Creating
+
+    def create(self, project: Project, user: User | None, data: Mapping[str, Any]) -> FlagRow:
+        """Make a flag in a transaction of its own."""
+        with self._database.write() as tx:
+            return self.create_flag(tx, project, user, data)
+
+    def create_flag(
+        self, tx: Transaction, project: Project, user: User | None, data: Mapping[str, Any]
+    ) -> FlagRow:
+        """Make a flag. ``data`` holds wire fields by name; ``key`` and ``filters`` with conditions are needed."""
+        values = {**_DEFAULTS, **_known(data)}
+        key = values.get("key")
+        if not isinstance(key, str):
+            raise required("key")
+        holder = store.flag_by_key(tx.connection, project.id, key)
+        if holder is not None and not holder.deleted:
+            raise validation_error("There is already a feature flag with this key.", "key", "unique")
+        check_key(key)
+        values["filters"] = new_filters(values["filters"], self._cohorts(tx.connection, project.id))
+        _check_combination(values, values)
+        if store.count_flags(tx.connection, project.id) >= MAX_FLAGS_PER_PROJECT:
+            raise validation_error(
+                f"Maximum of {MAX_FLAGS_PER_PROJECT:,} feature flags allowed per team. "
+                "Delete flags that are no longer used."
+            )
+        if holder is not None:
+            self._free_key(tx, holder)
+        now = self._now()
+        user_id = None if user is None else user.id
+        row = store.insert_flag(
+            tx.connection,
+            {
+                **values,
+                "project_id": project.id,
+                "version": 1,
+                "created_by_id": user_id,
+                "last_modified_by_id": user_id,
+                "created_at": now,
+                "updated_at": now,
+            },
+        )
+        activity.record(tx, project.id, user_id, "created", SCOPE, row.id, {"name": row.key}, now=now)
+        tx.changed("flags", project.id)
+        return row
+
+    def _free_key(self, tx: Transaction, holder: FlagRow) -> None:
+        """Take the key from a deleted flag: remove the flag, or rename it while an experiment needs it."""
+        linked = self._experiments(tx.connection, holder.project_id, [holder.id]).get(holder.id, [])
+        live = [experiment.id for experiment in linked if not experiment.deleted]
+        if live:
+            raise validation_error(
+                f"Cannot reuse key '{holder.key}': a soft-deleted flag with this key is still referenced by "
+                f"active experiment(s) with ID(s): {', '.join(map(str, live))}. Please contact support."
+            )
+        if linked:
+            store.update_flag(tx.connection, holder.id, {"key": _deleted_key(holder)})
+        else:
+            store.delete_flag(tx.connection, holder.id)
+
+    # Changing
+
+    def update(
+        self, project: Project, user: User | None, flag_id: int, changes: Mapping[str, Any]
+    ) -> FlagRow:
+        """Change a flag in a transaction of its own. Raises 404."""
+        with self._database.write() as tx:
+            return self.update_flag(tx, project, user, flag_id, changes)
+
+    def set_active(
+        self, tx: Transaction, project: Project, user: User | None, flag_id: int, active: bool
+    ) -> FlagRow:
+        """Switch a flag on or off. A flag that is so already stays untouched."""
+        row = self._existing(tx.connection, project.id, flag_id)
+        if row.active == active:
+            return row
+        return self.update_flag(tx, project, user, flag_id, {"active": active})
+
+    def update_flag(
+        self,
+        tx: Transaction,
+        project: Project,
+        user: User | None,
+        flag_id: int,
+        changes: Mapping[str, Any],
+    ) -> FlagRow:
+        """Change fields of a flag; its version grows by one, also when the values stay the same.
+
+        ``filters`` are merged by top-level key. A deleted flag is reached only by ``deleted`` false (404
+        otherwise), which restores it. Running experiments protect their variants, and the flag from deletion.
+        """
+        row = self._existing(tx.connection, project.id, flag_id)
+        changes = _known(changes)
+        if row.deleted and changes.get("deleted", True):
+            raise not_found()
+        linked = self._experiments(tx.connection, project.id, [row.id]).get(row.id, [])
+        values = self._new_values(tx.connection, row, changes, linked)
+        now = self._now()
+        user_id = None if user is None else user.id
+        stamp = {"version": row.version + 1, "last_modified_by_id": user_id, "updated_at": now}
+        changed = store.update_flag(tx.connection, row.id, {**values, **stamp})
+        self._record(tx, row, changed, user_id, now)
+        tx.changed("flags", project.id)
+        return changed
+
+    def _existing(self, connection: Connection, project_id: int, flag_id: int) -> FlagRow:
+        row = store.flag_by_id(connection, project_id, flag_id)
+        if row is None:
+            raise not_found()
+        return row
+
+    def _new_values(
+        self,
+        connection: Connection,
+        row: FlagRow,
+        changes: Mapping[str, Any],
+        linked: Sequence[LinkedExperiment],
+    ) -> dict[str, Any]:
+        values = {name: value for name, value in changes.items() if name != "creation_context"}
+        if "filters" in values:
+            values["filters"] = changed_filters(
+                row.filters, values["filters"], self._cohorts(connection, row.project_id)
+            )
+            _protect_variants(row, values["filters"], linked)
+        _check_combination({**asdict(row), **values}, changes)
+        deleting = values.get("deleted", row.deleted)
+        if deleting and not row.deleted:
+            _protect_from_deletion(linked)
+            if linked:
+                values["key"] = _deleted_key(row)
+        elif row.deleted:
+            values["key"] = self._restored_key(connection, row, values.get("key"))
+        elif values.get("key", row.key) != row.key:
+            self._check_new_key(connection, row, values["key"])
+        return values
+
+    def _check_new_key(self, connection: Connection, row: FlagRow, key: str) -> None:
+        holder = store.flag_by_key(connection, row.project_id, key)
+        if holder is not None and holder.id != row.id:
+            if not holder.deleted:
+                raise validation_error("There is already a feature flag with this key.", "key", "unique")
+            store.update_flag(connection, holder.id, {"key": _deleted_key(holder)})
+        check_key(key)
+
+    def _restored_key(self, connection: Connection, row: FlagRow, wanted: str | None) -> str:
+        """The key of a flag that comes back: its own one, or that with a number when it is taken."""
+        key = wanted or row.key.removesuffix(_deleted_suffix(row))
+        check_key(key)
+        taken = store.keys_in_use(connection, row.project_id, key) - {row.key}
+        number, free = 2, key
+        while free in taken:
+            free, number = f"{key}-{number}", number + 1
+        return free
+
+    def _cohorts(self, connection: Connection, project_id: int) -> Callable[[Collection[int]], set[int]]:
+        return lambda wanted: store.existing_cohorts(connection, project_id, wanted)
+
+    def _record(
+        self, tx: Transaction, before: FlagRow, after: FlagRow, user_id: int | None, now: datetime
+    ) -> None:
+        """Log what changed; nothing when only the version did."""
+        old, new = asdict(before), asdict(after)
+        changes = [
+            activity.change(SCOPE, name, old[name], new[name])
+            for name in new
+            if name not in _UNLOGGED and old[name] != new[name]
+        ]
+        if not changes:
+            return
+        name = "updated"
+        if before.deleted != after.deleted:
+            name = "deleted" if after.deleted else "restored"
+        detail = {"name": after.key, "changes": changes}
+        activity.record(tx, after.project_id, user_id, name, SCOPE, after.id, detail, now=now)
+
+
+def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name in _FIELDS}
+
+
+def _check_combination(values: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+    """Rules between fields, looked at with the values that they would have."""
+    if values["archived"] and values["active"]:
+        if sent.get("archived"):
+            raise validation_error(
+                "Cannot archive an enabled feature flag. Disable it first, or send active: false in the same "
+                "request."
+            )
+        raise validation_error("Cannot enable an archived feature flag. Unarchive it first.")
+    if values["bucketing_identifier"] == "device_id" and values["ensure_experience_continuity"]:
+        raise validation_error(
+            "Cannot enable 'persist across authentication steps' when using device ID bucketing. "
+            "These features are incompatible."
+        )
+
+
+def _running(linked: Sequence[LinkedExperiment]) -> str | None:
+    """The running experiments among some, as errors name them."""
+    running = [each for each in linked if each.is_running and not each.deleted]
+    return ", ".join(f'"{each.name}" (ID: {each.id})' for each in running) or None
+
+
+def _protect_from_deletion(linked: Sequence[LinkedExperiment]) -> None:
+    running = _running(linked)
+    if running:
+        raise validation_error(
+            f"Cannot delete a feature flag that is linked to running experiment(s): {running}. "
+            "Please stop the experiment(s) before deleting the flag."
+        )
+
+
+def _protect_variants(row: FlagRow, filters: Mapping[str, Any], linked: Sequence[LinkedExperiment]) -> None:
+    running = _running(linked)
+    removed = [key for key in variant_keys(row.filters) if key not in variant_keys(filters)]
+    if running and removed:
+        names = ", ".join(f"'{key}'" for key in removed)
+        raise validation_error(
+            f"Cannot remove variant(s) {names} from a feature flag that is linked to running "
+            f"experiment(s): {running}. Please stop the experiment(s) before removing variants.",
+            "filters",
+        )
+
+
+def variant_keys(filters: Mapping[str, Any]) -> list[str]:
+    """The keys of a flag's variants, in order; [] for a boolean flag."""
+    return [variant["key"] for variant in (filters.get("multivariate") or {}).get("variants") or ()]
+
+
+def _deleted_suffix(row: FlagRow) -> str:
+    return f":deleted:{row.id}"
+
+
+def _deleted_key(row: FlagRow) -> str:
+    suffix = _deleted_suffix(row)
+    return row.key if row.key.endswith(suffix) else row.key + suffix
