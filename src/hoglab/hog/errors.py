@@ -96,6 +96,7 @@ class HogSourceError(Exception):
         self.code = code
         self.hint = hint
         self.excerpt = excerpt(source, self.offset, self.end)
+        self.path: tuple[str | int, ...] = ()  # where the text is inside a larger value (an input)
 
     @property
     def position(self) -> Position:
@@ -124,13 +125,15 @@ class HogCompileError(HogSourceError):
 class HogRuntimeError(Exception):
     """The running program asked for something that the machine refuses; a Hog `try` does not catch it.
 
-    `position` is the place in the Hog source, filled in by the runner when it is known.
+    `position` is the place in the Hog source, filled in by the runner when it is known; `path` is the place of the
+    template among the inputs, if it was one.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
         self.position: Position | None = None
+        self.path: tuple[str | int, ...] = ()
 
 
 class HogThrow(Exception):  # noqa: N818 - a thrown value, which is no failure until nobody catches it
@@ -143,6 +146,7 @@ class HogThrow(Exception):  # noqa: N818 - a thrown value, which is no failure u
         super().__init__()
         self.error = error
         self.position: Position | None = None
+        self.path: tuple[str | int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.error.type}({quote(self.error.message)})"
@@ -159,6 +163,7 @@ class HogLimit(BaseException):
         self.message = message
         self.kind = kind
         self.position: Position | None = None
+        self.path: tuple[str | int, ...] = ()
 
 
 _ESCAPES = {

@@ -176,6 +176,8 @@ class _Resolver:
         outer, self.initializing = self.initializing, symbol
         self.expr(node.expr)
         self.initializing = outer
+        if symbol.captured:  # by a lambda in its own value, which may run before there is one
+            symbol.values.append(n.Constant(node.start, node.end, None))
         symbol.values.append(node.expr)
 
     def assignment(self, node: n.VariableAssignment) -> None:

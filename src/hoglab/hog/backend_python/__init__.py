@@ -1,0 +1,199 @@
+"""From nodes to a Python function (research: the generated code runs 6 to 58 times faster than the official VM).
+
+The stages: names and kinds are known (`symbols`, `kinds`, `analyse`); `expressions` and `statements` emit `ast`
+objects; `compile()` makes code of them; `verify` looks at the result once more.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog import nodes as n
+from hoglab.hog.analyse import Effects, Facts, analyse, is_operator_call
+from hoglab.hog.backend_python.build import name, place
+from hoglab.hog.backend_python.statements import FunctionEmitter
+from hoglab.hog.backend_python.support import NAMES
+from hoglab.hog.backend_python.unit import Constants, Lines, Unit
+from hoglab.hog.backend_python.verify import UnsafeCodeError, verify
+from hoglab.hog.errors import HogCompileError
+from hoglab.hog.kinds import Kinds
+from hoglab.hog.rt.context import UNMETERED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hoglab.hog.stdlib.registry import Function
+    from hoglab.hog.symbols import Resolution
+
+__all__ = ["FILE_NAME", "Generated", "UnsafeCodeError", "finish", "generate", "make_unit"]
+
+FILE_NAME = "<hog>"
+"""The file name of generated code in tracebacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Generated code and what is needed to run it and to explain its failures.
+
+    `chains` maps places (line from 1, column from 0) to the global read there. `tick_bytes` is what one turn of a
+    loop may allocate without accounting for it.
+    """
+
+    code: types.CodeType
+    constants: Mapping[str, Any]
+    facts: Facts
+    chains: Mapping[tuple[int, int], tuple[str, ...]]
+    tick_bytes: int
+    bounded: bool
+
+    def link(self, extra: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+        """The function, ready to be called: `main(g, c)` if bounded, else `main(g, c, b, charge)`.
+
+        `g` are the globals, `c` the context, `b` its ticks, `charge` its method of that name.
+        """
+        namespace = {**NAMES, **_RUN_NAMES, **self.constants, **(extra or {})}
+        exec(self.code, namespace)  # noqa: S102 - the code was made from `ast` objects and verified
+        main: Callable[..., Any] = namespace["main"]
+        return main
+
+
+_RUN_NAMES: dict[str, Any] = {"__builtins__": {}, "no_members": {}, "unmetered": UNMETERED}
+_FREE_NAMES = frozenset({"wait", "render"})  # supplied when linking
+
+
+def generate(
+    tree: n.Program | n.Expr,
+    names: Resolution,
+    functions: Mapping[str, Function],
+    *,
+    sure_roots: frozenset[str] = frozenset(),
+    call_depth: int = 1_000,
+) -> Generated:
+    """Generates the function for a program, an expression or a template.
+
+    `sure_roots` are globals that always exist; `call_depth` is how deep functions may call each other.
+
+    Raises `HogCompileError` if the text asks for more than Python's compiler can take.
+    """
+    facts = analyse(tree, names, functions)
+    bounded = facts.bounded and not isinstance(tree, n.Program)
+    unit = make_unit(tree, names, functions, facts, call_depth, metered=not bounded)
+    unit.sure_roots = sure_roots
+    emitter = FunctionEmitter(unit, names.scopes[tree])
+    if isinstance(tree, n.Program):
+        body = emitter.block(tree.declarations)
+    else:
+        body = emitter.hoist(list(_global_fields(tree, names))) if bounded else []
+        body += emitter.returned_value(tree)
+    return finish(unit.constants, unit.chains, facts, body, [tree], names.source, bounded=bounded)
+
+
+def make_unit(
+    tree: n.Program | n.Expr,
+    names: Resolution,
+    functions: Mapping[str, Function],
+    facts: Facts,
+    call_depth: int,
+    *,
+    metered: bool,
+) -> Unit:
+    """What the functions of one tree share while they are generated."""
+    return Unit(
+        names=names,
+        kinds=Kinds(tree, names, functions),
+        facts=facts,
+        effects=Effects(names, facts, functions),
+        functions=functions,
+        lines=Lines(names.source),
+        constants=Constants(),
+        chains={},
+        metered=metered,
+        call_depth=call_depth,
+    )
+
+
+def finish(
+    constants: Constants,
+    chains: Mapping[tuple[int, int], tuple[str, ...]],
+    facts: Facts,
+    body: list[ast.stmt],
+    trees: Sequence[n.Node],
+    source: str,
+    *,
+    bounded: bool,
+) -> Generated:
+    """Wraps the statements into `main`, compiles and verifies.
+
+    Raises `HogCompileError` when Python's compiler gives up on the depth of the code.
+    """
+    parameters = ["g", "c"] if bounded else ["g", "c", "b", "charge"]
+    defaults: list[ast.expr] = [name("unmetered")] if bounded else []
+    arguments = ast.arguments(
+        posonlyargs=[],
+        args=[ast.arg(parameter) for parameter in parameters],
+        kwonlyargs=[],
+        kw_defaults=[],
+        defaults=defaults,
+    )
+    main = ast.FunctionDef("main", arguments, body, [], lineno=1)
+    module = ast.Module([main], [])
+    place(module, 1, 0)
+    try:
+        code = compile(module, FILE_NAME, "exec", dont_inherit=True, optimize=0)
+    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
+        raise HogCompileError(
+            "The code is nested too deeply", source=source, code="too-deep", hint="split it into functions"
+        ) from error
+    verify(code, NAMES.keys() | _RUN_NAMES.keys() | constants.values.keys() | _FREE_NAMES)
+    return Generated(
+        code=code,
+        constants=constants.values,
+        facts=facts,
+        chains=chains,
+        tick_bytes=sum(_allocations(tree) for tree in trees),
+        bounded=bounded,
+    )
+
+
+def _global_fields(node: n.Expr, names: Resolution, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:
+    """The fields of globals in an expression, and whether each is evaluated in any case."""
+    if isinstance(node, n.Field):
+        if node not in names.uses:
+            yield node, certain
+        return
+    if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
+        for position, arg in enumerate(node.args):
+            yield from _global_fields(arg, names, certain and position == 0)
+        return
+    for child in n.children(node):
+        if isinstance(child, n.Expr):
+            yield from _global_fields(child, names, certain)
+
+
+def _allocations(tree: n.Node) -> int:
+    """Bytes that the literals and joins inside loops and functions may allocate in one turn."""
+    total = 0
+    stack: list[tuple[n.Node, bool]] = [(tree, False)]
+    while stack:
+        node, repeats = stack.pop()
+        repeats = repeats or isinstance(node, _REPEATING)
+        if repeats:
+            total += _allocation(node)
+        stack.extend((child, repeats) for child in n.children(node))
+    return total
+
+
+_REPEATING = (n.WhileStatement, n.ForStatement, n.ForInStatement, n.Function, n.Lambda)
+
+
+def _allocation(node: n.Node) -> int:
+    if isinstance(node, (n.Array, n.Tuple)):
+        return 64 + 8 * len(node.exprs)
+    if isinstance(node, n.Dict):
+        return 64 + 100 * len(node.items)
+    if isinstance(node, (n.Function, n.Lambda)):
+        return 200
+    return 100 if isinstance(node, n.Call) else 0

@@ -1,0 +1,427 @@
+"""Expressions: from nodes to Python expression trees.
+
+Every operator takes the short way when the kinds of its operands are known or show themselves at run time, and
+calls a helper of `support` otherwise (spec: hog-language 8).
+
+Two ways to ask for an expression matter. `expr` may give a container that belongs to the globals: fine for
+looking at it. `value` gives one that the program may keep and change: globals are copied (spec: hog-language
+5.6).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from hoglab.hog import nodes as n
+from hoglab.hog.analyse import enclosing, is_operator_call
+from hoglab.hog.backend_python import operators
+from hoglab.hog.backend_python.build import (
+    all_of,
+    any_of,
+    binary,
+    call,
+    choose,
+    compare,
+    const,
+    in_classes,
+    is_class,
+    item,
+    last_of,
+    list_of,
+    mark,
+    method,
+    name,
+    negate,
+    tuple_of,
+    walrus,
+)
+from hoglab.hog.backend_python.support import SHORT_TEXT
+from hoglab.hog.backend_python.unit import in_cell, is_direct
+from hoglab.hog.kinds import ARRAY, BOOL, DICT, FLOAT, NULL, NUMBER, SCALAR, STR, kinds_of_function
+from hoglab.hog.optimise import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hoglab.hog.backend_python.unit import Unit
+    from hoglab.hog.stdlib.registry import Function
+    from hoglab.hog.symbols import FunctionScope, Symbol
+
+
+class ExpressionEmitter:
+    """Emits expressions of one function. `before` collects statements that must run first (function bodies)."""
+
+    def __init__(self, unit: Unit, scope: FunctionScope) -> None:
+        self.unit = unit
+        self.scope = scope
+        self.before: list[ast.stmt] = []
+
+    # --- the ways to ask for an expression
+
+    def expr(self, node: n.Expr) -> ast.expr:
+        """The value of the expression, to look at."""
+        known = self.unit.folder.value(node)
+        made = _EXPRESSIONS[type(node)](self, node) if known is UNKNOWN else self.constant_of(known)
+        if "end_lineno" not in made.__dict__:
+            mark(made, *self.unit.place(node))
+        return made
+
+    def value(self, node: n.Expr) -> ast.expr:
+        """The value of the expression, to keep."""
+        if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
+            return self.choice(node, self.value)
+        made = self.expr(node)
+        if not self.borrows(node):
+            return made
+        first, again = self.twice(made)
+        return choose(in_classes(first, "scalars"), again, call("copy", again))
+
+    def test(self, node: n.Expr) -> ast.expr:
+        """Something that Python finds true exactly when Hog does."""
+        if isinstance(node, (n.And, n.Or)):
+            return self.logic(node.exprs, isinstance(node, n.And), self.test)
+        if isinstance(node, n.Not):
+            return negate(self.test(node.expr))
+        made = self.expr(node)
+        if not self.kind(node) & (FLOAT | ARRAY | DICT):
+            return made
+        first, again = self.twice(made)
+        return choose(is_class(first, "bool"), again, call("truthy", again))
+
+    def boolean(self, node: n.Expr) -> ast.expr:
+        """The truth of the expression as a boolean."""
+        made = self.expr(node)
+        if not self.kind(node) & ~BOOL:
+            return made
+        first, again = self.twice(made)
+        return choose(is_class(first, "bool"), again, call("truthy", again))
+
+    def number(self, node: n.Expr) -> ast.expr:
+        """The expression as a number (spec: hog-language 8.3)."""
+        made = self.expr(node)
+        if not self.kind(node) & ~NUMBER:
+            return made
+        first, again = self.twice(made)
+        return choose(any_of([is_class(first, "int"), is_class(again, "float")]), again, call("num", again))
+
+    def text(self, node: n.Expr) -> ast.expr:
+        """The expression as the text it has in a `concat`."""
+        made = self.expr(node)
+        if not self.kind(node) & ~STR:
+            return made
+        first, again = self.twice(made)
+        return choose(is_class(first, "str"), again, call("text", again))
+
+    # --- tools
+
+    def kind(self, node: n.Expr) -> int:
+        return self.unit.kinds.of(node)
+
+    def twice(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """The expression for its first and for every later use, evaluated once."""
+        if isinstance(made, ast.Name):
+            return made, name(made.id)
+        if isinstance(made, ast.Constant):
+            return made, const(made.value)
+        variable = self.unit.fresh("t")
+        return walrus(variable, made), name(variable)
+
+    def constant_of(self, value: object) -> ast.expr:
+        return const(value)
+
+    def borrows(self, node: n.Expr) -> bool:
+        """Whether the value of the expression may be part of a global."""
+        while isinstance(node, (n.ArrayAccess, n.TupleAccess)):
+            node = node.array if isinstance(node, n.ArrayAccess) else node.tuple
+        if isinstance(node, n.Field):
+            return node not in self.unit.names.uses
+        if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
+            return any(self.borrows(arg) for arg in node.args)
+        return False
+
+    # --- names and members
+
+    def constant(self, node: n.Constant) -> ast.expr:
+        return const(node.value)
+
+    def field(self, node: n.Field) -> ast.expr:
+        symbol = self.unit.names.uses.get(node)
+        if symbol is None:
+            return self.global_read(node)
+        if node in self.unit.names.empty_reads:
+            made: ast.expr = const(None)
+        else:
+            made = self.variable(symbol)
+        for key in node.chain[1:]:
+            made = self.member(made, key)
+        return made
+
+    def variable(self, symbol: Symbol) -> ast.expr:
+        variable = name(f"v{symbol.number}")
+        return item(variable, const(0)) if in_cell(symbol) else variable
+
+    def global_read(self, node: n.Field) -> ast.expr:
+        chain = node.chain
+        for length in range(len(chain), 0, -1):
+            hoisted = self.unit.hoisted.get(chain[:length])
+            if hoisted is not None:
+                made: ast.expr = name(hoisted)
+                rest = chain[length:]
+                break
+        else:
+            made = self.root_read(node)
+            rest = chain[1:]
+        for key in rest:
+            made = self.member(made, key)
+        return made
+
+    def root_read(self, node: n.Field) -> ast.expr:
+        root = node.chain[0]
+        place = self.unit.place(node)
+        self.unit.chains.setdefault(place, node.chain)
+        made = item(name("g"), const(root))
+        mark(made, *place)
+        function = self.unit.functions.get(root) if len(node.chain) == 1 else None
+        if function is None:
+            return made
+        known = compare(const(root), ast.In(), name("g"))
+        return choose(known, made, call("library_value", name("c"), self.unit.constants.add(function)))
+
+    def member(self, subject: ast.expr, key: str) -> ast.expr:
+        if isinstance(subject, ast.Name) and subject.id in self.unit.dicts:
+            return method(subject, "get", const(key))
+        first, again = self.twice(subject)
+        return choose(
+            is_class(first, "dict"), method(again, "get", const(key)), call("get", again, const(key))
+        )
+
+    def array_access(self, node: n.ArrayAccess) -> ast.expr:
+        key = self.unit.folder.value(node.property)
+        if key.__class__ is str:
+            return self.member(self.expr(node.array), key)
+        return call("get", self.expr(node.array), self.expr(node.property))
+
+    def tuple_access(self, node: n.TupleAccess) -> ast.expr:
+        return call("get", self.expr(node.tuple), const(node.index))
+
+    # --- operators
+
+    def ordered(
+        self, left: n.Expr, right: n.Expr, make: Callable[[ast.expr, ast.expr], ast.expr]
+    ) -> ast.expr | None:
+        """A binary operation whose right operand must be seen to be evaluated first; None when it need not."""
+        if self.unit.effects.swappable(left, right):
+            return None
+        variable = self.unit.fresh("t")
+        first = walrus(variable, self.expr(right))
+        return last_of(first, make(self.expr(left), name(variable)))
+
+    def arithmetic(self, node: n.ArithmeticOperation) -> ast.expr:
+        made = self.ordered(
+            node.left, node.right, lambda a, b: call(operators.ARITHMETIC_HELPERS[node.op], a, b)
+        )
+        return made if made is not None else operators.arithmetic(self, node)
+
+    def comparison(self, node: n.CompareOperation) -> ast.expr:
+        made = self.ordered(node.left, node.right, lambda a, b: operators.by_helper(node.op, a, b))
+        return made if made is not None else operators.comparison(self, node)
+
+    def between(self, node: n.BetweenExpr) -> ast.expr:
+        parts = (node.expr, node.low, node.high)
+        made = [self.expr(part) for part in parts]
+        if not node.negated and not any(self.kind(part) & ~NUMBER for part in parts):
+            return ast.Compare(made[1], [ast.LtE(), ast.LtE()], [made[0], made[2]])
+        return call("not_between" if node.negated else "between", *made)
+
+    def all_true(self, node: n.And) -> ast.expr:
+        return self.logic(node.exprs, True, self.boolean)
+
+    def any_true(self, node: n.Or) -> ast.expr:
+        return self.logic(node.exprs, False, self.boolean)
+
+    def logic(
+        self, parts: Sequence[n.Expr], conjunction: bool, ask: Callable[[n.Expr], ast.expr]
+    ) -> ast.expr:
+        """`and`, `or`: later operands may be skipped only if nobody can tell (spec: hog-language 6.3)."""
+        known = set(self.unit.sure_roots)
+        known.update(chain[0] for chain in self.unit.hoisted)
+        first = parts[0]
+        if isinstance(first, n.CompareOperation):
+            known.update(node.chain[0] for node in n.walk(first) if isinstance(node, n.Field))
+        if all(self.unit.effects.total(part, known) for part in parts[1:]):
+            made = [ask(part) for part in parts]
+            return all_of(made) if conjunction else any_of(made)
+        made = [self.boolean(part) for part in parts]
+        result = made[0]
+        for part in made[1:]:
+            result = binary(result, ast.BitAnd() if conjunction else ast.BitOr(), part)
+        return result
+
+    def negation(self, node: n.Not) -> ast.expr:
+        return negate(self.test(node.expr))
+
+    # --- containers
+
+    def array(self, node: n.Array) -> ast.expr:
+        return list_of(self.value(part) for part in node.exprs)
+
+    def tuple(self, node: n.Tuple) -> ast.expr:
+        return call("tuple", list_of(self.value(part) for part in node.exprs))
+
+    def dict(self, node: n.Dict) -> ast.expr:
+        keys: list[ast.expr | None] = []
+        for key, _ in node.items:
+            known = self.unit.folder.value(key)
+            plain = known.__class__ is str or (known.__class__ is int and abs(known) < 2**53)
+            made = self.expr(key)
+            keys.append(made if plain or not self.kind(key) & ~STR else call("key", made))
+        return ast.Dict(keys, [self.value(value) for _, value in node.items])
+
+    # --- calls
+
+    def call(self, node: n.Call) -> ast.expr:
+        if node.params is not None:
+            args = [self.value(arg) for arg in node.args]
+            callee = self.named_call(node, node.params)
+            return call("call_value", name("c"), *args, callee)
+        if is_operator_call(node):
+            return self.operator_call(node)
+        return self.named_call(node, node.args)
+
+    def operator_call(self, node: n.Call) -> ast.expr:
+        args = node.args
+        if node.name == "not":
+            return negate(self.test(args[0]))
+        if node.name in ("and", "or"):
+            return self.logic(args, node.name == "and", self.boolean)
+        if node.name == "concat" and node not in self.unit.names.uses:
+            return self.joined(args)
+        if node.name == "concat":
+            return self.named_call(node, args)
+        return self.choice(node, self.expr)
+
+    def choice(self, node: n.Call, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
+        """`if`, `multiIf`, `ifNull`: branches are evaluated only when chosen."""
+        args = node.args
+        if node.name == "ifNull":
+            if not self.kind(args[0]) & NULL:
+                return ask(args[0])
+            first, again = self.twice(ask(args[0]))
+            return choose(compare(first, ast.IsNot(), const(None)), again, ask(args[1]))
+        made = ask(args[-1]) if len(args) % 2 else const(None)
+        for at in range(len(args) // 2 * 2 - 2, -1, -2):
+            made = choose(self.test(args[at]), ask(args[at + 1]), made)
+        return made
+
+    def joined(self, parts: Sequence[n.Expr]) -> ast.expr:
+        """The text of all parts in a row."""
+        made = self.joined_parts(parts)
+        if not self.unit.metered or isinstance(made, ast.Constant):
+            return made
+        variable = self.unit.fresh("t")
+        short = compare(call("size", walrus(variable, made)), ast.Lt(), const(SHORT_TEXT))
+        return choose(short, name(variable), call("grown", name("c"), name(variable)))
+
+    def joined_parts(self, parts: Sequence[n.Expr]) -> ast.expr:
+        values: list[ast.expr] = []
+        constant = ""
+        for part in parts:
+            known = self.unit.folder.value(part)
+            if known is not UNKNOWN:
+                constant += operators.concat_constant(known)
+                continue
+            if constant:
+                values.append(const(constant))
+                constant = ""
+            values.append(ast.FormattedValue(self.text(part), -1))
+        if constant or not values:
+            values.append(const(constant))
+        only = values[0]
+        if len(values) > 1:
+            return ast.JoinedStr(values)
+        return only.value if isinstance(only, ast.FormattedValue) else only
+
+    def named_call(self, node: n.Call, args: Sequence[n.Expr]) -> ast.expr:
+        symbol = self.unit.names.uses.get(node)
+        if symbol is not None:
+            if symbol.function is not None and is_direct(symbol):
+                return self.direct_call(symbol, args)
+            callee = const(None) if node in self.unit.names.empty_reads else self.variable(symbol)
+            return call("call_value", name("c"), *(self.value(arg) for arg in args), callee)
+        function = self.unit.functions.get(node.name)
+        if function is None:
+            message = f"Unsupported function call: {node.name}"
+            return call("fail", const(message), *(self.expr(arg) for arg in args))
+        return self.library_call(function, args)
+
+    def direct_call(self, symbol: Symbol, args: Sequence[n.Expr]) -> ast.expr:
+        assert symbol.function is not None  # noqa: S101 - is_direct says so
+        expected = len(symbol.function.params)
+        made = [self.value(arg) for arg in args]
+        if len(made) > expected:
+            message = f"Too many arguments. Passed {len(made)}, expected {expected}"
+            return call("fail", const(message), *made)
+        made += [const(None)] * (expected - len(made))
+        made += self.depth_argument(symbol)
+        result = call(f"f{symbol.number}", *made)
+        facts = self.unit.facts
+        suspends = self.unit.names.scopes[symbol.function] in facts.suspending
+        return ast.YieldFrom(result) if suspends and facts.suspension == "generator" else result
+
+    def depth_argument(self, symbol: Symbol) -> list[ast.expr]:
+        """The depth of the call, which functions that call themselves are told (1 when left out)."""
+        recursive = self.unit.facts.recursive
+        if symbol not in recursive:
+            return []
+        for levels, scope in enumerate(enclosing(self.scope)):
+            if scope.symbol in recursive and is_direct(scope.symbol):
+                # a function in between has been called by a library function, as a rule
+                return [binary(name(f"d{scope.symbol.number}"), ast.Add(), const(1 + 2 * levels))]
+        return []
+
+    def library_call(self, function: Function, args: Sequence[n.Expr]) -> ast.expr:
+        problem = function.arity_error(len(args))
+        if problem is not None:
+            return call("fail", const(problem), *(self.expr(arg) for arg in args))
+        if function.is_async:
+            made = [const(function.name), list_of(self.value(arg) for arg in args)]
+            if self.unit.facts.suspension == "replay":
+                return call("wait", name("c"), *made)
+            return ast.Yield(tuple_of(made))
+        looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
+        ask = self.expr if looks_only else self.value
+        context = [name("c")] if function.needs_context else []
+        return call(self.unit.constants.add(function.impl), *context, *(ask(arg) for arg in args))
+
+    def expr_call(self, node: n.ExprCall) -> ast.expr:
+        args = [self.value(arg) for arg in node.args]
+        return call("call_value", name("c"), *args, self.expr(node.expr))
+
+    def lambda_(self, node: n.Lambda) -> ast.expr:
+        function = self.define(node, f"f{self.unit.fresh('x')}")
+        return call("local_function", const("lambda"), const(len(node.args)), name(function))
+
+    def define(self, node: n.Function | n.Lambda, identifier: str) -> str:
+        """Emits the Python function for a Hog one ahead of the current statement; returns its name."""
+        raise NotImplementedError
+
+
+_EXPRESSIONS: dict[type[n.Expr], Callable[..., ast.expr]] = {
+    n.Constant: ExpressionEmitter.constant,
+    n.Field: ExpressionEmitter.field,
+    n.ArrayAccess: ExpressionEmitter.array_access,
+    n.TupleAccess: ExpressionEmitter.tuple_access,
+    n.ArithmeticOperation: ExpressionEmitter.arithmetic,
+    n.CompareOperation: ExpressionEmitter.comparison,
+    n.BetweenExpr: ExpressionEmitter.between,
+    n.And: ExpressionEmitter.all_true,
+    n.Or: ExpressionEmitter.any_true,
+    n.Not: ExpressionEmitter.negation,
+    n.Array: ExpressionEmitter.array,
+    n.Tuple: ExpressionEmitter.tuple,
+    n.Dict: ExpressionEmitter.dict,
+    n.Call: ExpressionEmitter.call,
+    n.ExprCall: ExpressionEmitter.expr_call,
+    n.Lambda: ExpressionEmitter.lambda_,
+}

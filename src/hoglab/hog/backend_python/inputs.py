@@ -1,0 +1,128 @@
+"""All inputs of one hog function in ONE generated function.
+
+Templates of one function share the function call, the context and the globals; each result is visible to the ones
+after it as `inputs.key` (spec: hog-runtime 3).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog.analyse import Facts, analyse
+from hoglab.hog.backend_python import Generated, finish, make_unit
+from hoglab.hog.backend_python.build import assign, call, const, list_of, mark, name, store, store_item
+from hoglab.hog.backend_python.statements import FunctionEmitter
+from hoglab.hog.backend_python.unit import Constants, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hoglab.hog import nodes as n
+    from hoglab.hog.stdlib.registry import Function
+    from hoglab.hog.symbols import Resolution
+
+EXTEND_KEY = "$$_extend_object"
+"""A key whose value's entries are put in front of the other entries of its object."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """One template: its tree, the names in it, and the number of lines of all templates before it."""
+
+    tree: n.Expr
+    names: Resolution
+    base_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A value that is no template."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A value that the embedding program renders (Liquid): `render(key, globals)` gives it."""
+
+
+Shape = Leaf | Plain | Rendered | dict[str, "Shape"] | list["Shape"]
+"""An input value with its templates parsed."""
+
+
+def generate_inputs(
+    inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function], *, call_depth: int = 1_000
+) -> Generated:
+    """Generates `main(g, c, b, charge)`, which returns the resolved inputs as a dict.
+
+    Raises `HogCompileError` when the templates are too deep for Python's compiler.
+    """
+    builder = _Builder(functions, call_depth)
+    body: list[ast.stmt] = [
+        assign(store("r"), ast.Dict([], [])),
+        assign(store("g"), call("with_inputs", name("g"), name("r"))),
+    ]
+    for key, shape in inputs:
+        body += builder.resolve(key, shape)
+    body.append(ast.Return(name("r")))
+    return builder.finish(body)
+
+
+class _Builder:
+    def __init__(self, functions: Mapping[str, Function], call_depth: int) -> None:
+        self.functions = functions
+        self.call_depth = call_depth
+        self.constants = Constants()
+        self.chains: dict[tuple[int, int], tuple[str, ...]] = {}
+        self.counter = [0]
+        self.before: list[ast.stmt] = []
+        self.leaves: list[Leaf] = []
+        self.facts = Facts()
+
+    def resolve(self, key: str, shape: Shape) -> list[ast.stmt]:
+        self.before = []
+        value = call("render", const(key), name("g")) if isinstance(shape, Rendered) else self.shape(shape)
+        return [*self.before, assign(store_item(name("r"), const(key)), value)]
+
+    def shape(self, shape: Shape) -> ast.expr:
+        if isinstance(shape, Leaf):
+            return self.leaf(shape)
+        if isinstance(shape, dict):
+            return self.members(shape)
+        if isinstance(shape, list):
+            return list_of(self.shape(part) for part in shape)
+        value = shape.value if isinstance(shape, Plain) else None
+        if value is None or value.__class__ in (bool, int, float, str):
+            return const(value)
+        return call("copy", self.constants.add(value))
+
+    def members(self, shape: dict[str, Shape]) -> ast.expr:
+        own = {key: part for key, part in shape.items() if key != EXTEND_KEY}
+        made = ast.Dict([const(key) for key in own], [self.shape(part) for part in own.values()])
+        if EXTEND_KEY not in shape:
+            return made
+        return call("extended", self.shape(shape[EXTEND_KEY]), made)
+
+    def leaf(self, leaf: Leaf) -> ast.expr:
+        facts = analyse(leaf.tree, leaf.names, self.functions)
+        unit = make_unit(leaf.tree, leaf.names, self.functions, facts, self.call_depth, metered=True)
+        unit.lines = Lines(leaf.names.source, leaf.base_line)
+        unit.constants, unit.chains, unit.counter = self.constants, self.chains, self.counter
+        emitter = FunctionEmitter(unit, leaf.names.scopes[leaf.tree])
+        made = emitter.expr(leaf.tree)
+        self.before += emitter.before
+        self.leaves.append(leaf)
+        self.facts.loops = self.facts.loops or facts.loops
+        self.facts.functions = self.facts.functions or facts.functions
+        self.facts.reads |= facts.reads
+        self.facts.calls |= facts.calls
+        if facts.suspension != "never":
+            self.facts.suspension = "replay"
+        mark(made, *unit.place(leaf.tree))
+        return made
+
+    def finish(self, body: list[ast.stmt]) -> Generated:
+        trees = [leaf.tree for leaf in self.leaves]
+        return finish(self.constants, self.chains, self.facts, body, trees, "", bounded=False)

@@ -1,0 +1,242 @@
+"""Arithmetic and comparison: the short ways, and when they may be taken.
+
+The forms and what they cost were measured (a class check about 6 ns, a helper call about 30): products are the
+only results that are clamped, because sums grow by at most one bit per turn of a loop.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from hoglab.hog import nodes as n
+from hoglab.hog.analyse import valid_pattern
+from hoglab.hog.backend_python.build import (
+    all_of,
+    any_of,
+    binary,
+    call,
+    choose,
+    compare,
+    const,
+    is_class,
+    method,
+    negate,
+    walrus,
+)
+from hoglab.hog.backend_python.support import MAX_PRODUCT
+from hoglab.hog.kinds import BOOL, FLOAT, INT, NUMBER, STR
+from hoglab.hog.optimise import UNKNOWN
+from hoglab.hog.rt.coerce import like_matcher
+from hoglab.hog.rt.context import LONG
+from hoglab.hog.rt.printing import concat_text
+from hoglab.hog.rt.regex import compile_regex
+
+if TYPE_CHECKING:
+    from hoglab.hog.backend_python.expressions import ExpressionEmitter
+
+ARITHMETIC_HELPERS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+
+_ORDER_HELPERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_ORDER_OPS: dict[str, type[ast.cmpop]] = {"<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE}
+_HELPERS = {
+    "==": ("eq", False), "!=": ("ne", False), **{op: (name, False) for op, name in _ORDER_HELPERS.items()},
+    "in": ("contains", False), "not in": ("contains", True), "like": ("like", False), "not like": ("like", True),
+    "ilike": ("ilike", False), "not ilike": ("ilike", True), "=~": ("regex", False), "!~": ("regex", True),
+    "=~*": ("iregex", False), "!~*": ("iregex", True),
+}  # fmt: skip
+
+
+def concat_constant(value: object) -> str:
+    """The text of a constant in a `concat`."""
+    return concat_text(value)
+
+
+def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
+    """A comparison by its helper, whatever the operands are."""
+    helper, negated = _HELPERS[op]
+    made = call(helper, left, right)
+    return negate(made) if negated else made
+
+
+# --- arithmetic
+
+
+def arithmetic(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+    """`+ - * / %` on numbers (spec: hog-language 8.3)."""
+    if node.op == "+":
+        return binary(emitter.number(node.left), ast.Add(), emitter.number(node.right))
+    if node.op == "-":
+        return binary(emitter.number(node.left), ast.Sub(), emitter.number(node.right))
+    if node.op == "*":
+        return _product(emitter, node)
+    if node.op == "/":
+        return _quotient(emitter, node)
+    return _remainder(emitter, node)
+
+
+def _product(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+    made = binary(emitter.number(node.left), ast.Mult(), emitter.number(node.right))
+    left, right = emitter.kind(node.left), emitter.kind(node.right)
+    if left == FLOAT or right == FLOAT:
+        return made
+    variable = emitter.unit.fresh("t")
+    result = ast.Name(variable, ast.Load())
+    first = walrus(variable, made)
+    if not (left | right) & ~INT:
+        safe: ast.expr = ast.Compare(const(-MAX_PRODUCT), [ast.LtE(), ast.LtE()], [first, const(MAX_PRODUCT)])
+    else:
+        in_range = ast.Compare(const(-MAX_PRODUCT), [ast.LtE(), ast.LtE()], [result, const(MAX_PRODUCT)])
+        safe = any_of([is_class(first, "float"), in_range])
+    return choose(safe, result, call("clamp", result))
+
+
+def _quotient(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+    divisor = emitter.unit.folder.value(node.right)
+    if divisor.__class__ in (int, float) and divisor != 0 and divisor == divisor:
+        return binary(emitter.number(node.left), ast.Div(), const(float(divisor)))
+    return call("div", emitter.expr(node.left), emitter.expr(node.right))
+
+
+def _remainder(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+    """Python's remainder has the sign of the divisor, Hog's that of the dividend."""
+    divisor = emitter.unit.folder.value(node.right)
+    if divisor.__class__ is int and 0 < divisor < MAX_PRODUCT and not emitter.kind(node.left) & ~NUMBER:
+        first, again = emitter.twice(emitter.expr(node.left))
+        positive = binary(again, ast.Mod(), const(divisor))
+        opposite = binary(ast.UnaryOp(ast.USub(), again), ast.Mod(), const(divisor))
+        not_negative = compare(first, ast.GtE(), const(0))
+        return choose(not_negative, positive, ast.UnaryOp(ast.USub(), opposite))
+    return call("mod", emitter.expr(node.left), emitter.expr(node.right))
+
+
+# --- comparisons
+
+
+def comparison(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
+    """Any comparison of two operands whose order of evaluation does not matter."""
+    op = node.op
+    if op in ("==", "!="):
+        return _equality(emitter, node)
+    if op in _ORDER_OPS:
+        return _order(emitter, node)
+    special = None
+    if op.endswith("in"):
+        special = _membership(emitter, node)
+    elif op.endswith("like"):
+        special = _like(emitter, node)
+    else:
+        special = _regex(emitter, node)
+    return special or by_helper(op, emitter.expr(node.left), emitter.expr(node.right))
+
+
+def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
+    equal = node.op == "=="
+    helper = "eq" if equal else "ne"
+    python: type[ast.cmpop] = ast.Eq if equal else ast.NotEq
+    for side, other in ((node.right, node.left), (node.left, node.right)):
+        known = emitter.unit.folder.value(side)
+        if known is None:
+            return compare(emitter.expr(other), ast.Is() if equal else ast.IsNot(), const(None))
+        if known is UNKNOWN or known != known:
+            continue
+        kind = emitter.kind(other)
+        made = emitter.expr(other)
+        cls, wanted = _class_of(known)
+        if not kind & ~wanted:
+            return compare(made, python(), const(known))
+        first, again = emitter.twice(made)
+        match = is_class(first, cls)
+        if cls == "int":
+            match = any_of([match, is_class(again, "float")])
+        return choose(
+            match, compare(again, python(), const(known)), call(helper, again, emitter.constant_of(known))
+        )
+    left, right = emitter.kind(node.left), emitter.kind(node.right)
+    made_left, made_right = emitter.expr(node.left), emitter.expr(node.right)
+    for group in (NUMBER, STR, BOOL):
+        if not (left | right) & ~group:
+            return compare(made_left, python(), made_right)
+    return call(helper, made_left, made_right)
+
+
+def _class_of(known: object) -> tuple[str, int]:
+    """The class whose instances may be compared with a constant by Python, and their kinds."""
+    if known.__class__ is str:
+        return "str", STR
+    return ("bool", BOOL) if known.__class__ is bool else ("int", NUMBER)
+
+
+def _order(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
+    op = _ORDER_OPS[node.op]
+    helper = _ORDER_HELPERS[node.op]
+    left, right = emitter.kind(node.left), emitter.kind(node.right)
+    made_left, made_right = emitter.expr(node.left), emitter.expr(node.right)
+    number_left, number_right = not left & ~NUMBER, not right & ~NUMBER
+    if number_left and number_right:
+        return compare(made_left, op(), made_right)
+    if number_left and not isinstance(made_left, (ast.Name, ast.Constant)):
+        return call(helper, made_left, made_right)
+    if number_right and not isinstance(made_right, (ast.Name, ast.Constant)):
+        return call(helper, made_left, made_right)
+    if number_right:
+        first, again = emitter.twice(made_left)
+        numeric = any_of([is_class(first, "int"), is_class(again, "float")])
+        return choose(numeric, compare(again, op(), made_right), call(helper, again, made_right))
+    if number_left:
+        first, again = emitter.twice(made_right)
+        numeric = any_of([is_class(first, "int"), is_class(again, "float")])
+        return choose(numeric, compare(made_left, op(), again), call(helper, made_left, again))
+    return call(helper, made_left, made_right)
+
+
+def _membership(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
+    """`x in ('a', 'b')` with constant texts: one look into a set."""
+    if not isinstance(node.right, (n.Array, n.Tuple)) or not node.right.exprs:
+        return None
+    wanted = [emitter.unit.folder.value(part) for part in node.right.exprs]
+    if not all(part.__class__ is str for part in wanted):
+        return None
+    first, again = emitter.twice(emitter.expr(node.left))
+    found = compare(again, ast.In(), const(frozenset(wanted)))
+    made = all_of([is_class(first, "str"), found])
+    return negate(made) if node.op == "not in" else made
+
+
+def _short_text(emitter: ExpressionEmitter, first: ast.expr, again: ast.expr) -> ast.expr:
+    """Whether a value is a text, and short enough to be searched without charging for it."""
+    is_text = is_class(first, "str")
+    if not emitter.unit.metered:
+        return is_text
+    return all_of([is_text, compare(call("size", again), ast.Lt(), const(LONG))])
+
+
+def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
+    """A constant pattern without inner wildcards is a search for a text, because `like` is not anchored."""
+    pattern = emitter.unit.folder.value(node.right)
+    if pattern.__class__ is not str or not valid_pattern(node.op, pattern):
+        return None
+    ignore_case = "ilike" in node.op
+    wanted = like_matcher(pattern, ignore_case)
+    first, again = emitter.twice(emitter.expr(node.left))
+    if isinstance(wanted, str):
+        subject = method(again, "lower") if ignore_case else again
+        found = compare(const(wanted), ast.In(), subject)
+    else:
+        found = call(emitter.unit.constants.add(wanted.search), again)
+    helper = call("ilike" if ignore_case else "like", again, const(pattern))
+    made = choose(_short_text(emitter, first, again), found, helper)
+    return negate(made) if node.op.startswith("not") else made
+
+
+def _regex(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
+    """A constant pattern is compiled with the program. An empty text never matches."""
+    pattern = emitter.unit.folder.value(node.right)
+    if pattern.__class__ is not str or not pattern or not valid_pattern(node.op, pattern):
+        return None
+    ignore_case = node.op.endswith("*")
+    search = emitter.unit.constants.add(compile_regex(pattern, ignore_case).search)
+    first, again = emitter.twice(emitter.expr(node.left))
+    helper = call("iregex" if ignore_case else "regex", again, const(pattern))
+    made = choose(all_of([_short_text(emitter, first, again), again]), call(search, again), helper)
+    return negate(made) if node.op.startswith("!") else made

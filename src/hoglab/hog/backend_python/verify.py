@@ -1,0 +1,53 @@
+"""The second look at generated code: it may name nothing but what it was given.
+
+Members of Hog values are dictionary entries, never Python attributes, so a program has no way to write a name.
+This check is there in case the compiler has a fault.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from typing import TYPE_CHECKING
+
+from hoglab.hog.backend_python.support import ATTRIBUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_FORBIDDEN = frozenset(
+    dis.opmap[operation]
+    for operation in (
+        "IMPORT_NAME", "IMPORT_FROM", "IMPORT_STAR", "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL",
+        "DELETE_NAME", "DELETE_SUBSCR", "LOAD_BUILD_CLASS", "LOAD_CLASSDEREF", "SETUP_ANNOTATIONS", "PRINT_EXPR",
+        "BEFORE_WITH", "GET_AWAITABLE", "GET_AITER", "LOAD_ASSERTION_ERROR",
+    )
+    if operation in dis.opmap
+)  # fmt: skip
+
+
+class UnsafeCodeError(Exception):
+    """Generated code does something that generated code never does: a fault of the compiler."""
+
+
+def verify(module: types.CodeType, names: Collection[str]) -> None:
+    """Checks the functions of a compiled module. `names` are the globals it may use.
+
+    Raises `UnsafeCodeError`.
+    """
+    for code in _codes(module):
+        unknown = [name for name in code.co_names if name not in names and name not in ATTRIBUTES]
+        if unknown:
+            raise UnsafeCodeError(f"generated code names {unknown}")
+        forbidden = _FORBIDDEN.intersection(code.co_code[::2])
+        if forbidden:
+            raise UnsafeCodeError(f"generated code uses {sorted(dis.opname[op] for op in forbidden)}")
+
+
+def _codes(module: types.CodeType) -> Iterator[types.CodeType]:
+    """All functions of a module; the module's own code only defines the outermost one."""
+    pending = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
+    while pending:
+        code = pending.pop()
+        yield code
+        pending.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))

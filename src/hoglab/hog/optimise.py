@@ -1,0 +1,95 @@
+"""Constant folding: the value of an expression made of constants, worked out once.
+
+The tree itself is left alone (the bytecode backend must see what was written); the Python backend asks here
+before it emits code for an operator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hoglab.hog import nodes as n
+from hoglab.hog.rt import coerce
+from hoglab.hog.rt.printing import concat_text, is_truthy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNKNOWN: Final = object()
+"""Not a constant."""
+
+MAX_FOLDED_TEXT: Final = 10_000
+"""Joined constants longer than this are left to the running program, which accounts for memory."""
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": coerce.add,
+    "-": coerce.sub,
+    "*": coerce.mul,
+    "/": coerce.div,
+    "%": coerce.mod,
+}
+_COMPARISON: dict[str, Callable[[Any, Any], bool]] = {
+    "==": coerce.eq,
+    "!=": coerce.ne,
+    "<": coerce.lt,
+    "<=": coerce.le,
+    ">": coerce.gt,
+    ">=": coerce.ge,
+}
+
+
+class Folder:
+    """Works out constant expressions of one tree; every node is looked at once."""
+
+    def __init__(self) -> None:
+        self.memo: dict[n.Expr, Any] = {}
+
+    def value(self, node: n.Expr) -> Any:
+        """The constant that the expression always gives, or `UNKNOWN`."""
+        if isinstance(node, n.Constant):
+            return node.value
+        visit = _VISITS.get(type(node))
+        if visit is None:
+            return UNKNOWN
+        found = self.memo.get(node, self)
+        if found is self:
+            found = self.memo[node] = visit(self, node)
+        return found
+
+
+def _arithmetic(folder: Folder, node: n.ArithmeticOperation) -> Any:
+    left, right = folder.value(node.left), folder.value(node.right)
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    return _ARITHMETIC[node.op](left, right)
+
+
+def _compare(folder: Folder, node: n.CompareOperation) -> Any:
+    operation = _COMPARISON.get(node.op)
+    left, right = folder.value(node.left), folder.value(node.right)
+    if operation is None or left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    return operation(left, right)
+
+
+def _not(folder: Folder, node: n.Not) -> Any:
+    value = folder.value(node.expr)
+    return UNKNOWN if value is UNKNOWN else not is_truthy(value)
+
+
+def _call(folder: Folder, node: n.Call) -> Any:
+    if node.name != "concat" or node.params is not None:
+        return UNKNOWN
+    parts = [folder.value(arg) for arg in node.args]
+    if not parts or any(part is UNKNOWN for part in parts):
+        return UNKNOWN
+    text = "".join(concat_text(part) for part in parts)
+    return text if len(text) <= MAX_FOLDED_TEXT else UNKNOWN
+
+
+_VISITS: dict[type[n.Expr], Callable[..., Any]] = {
+    n.ArithmeticOperation: _arithmetic,
+    n.CompareOperation: _compare,
+    n.Not: _not,
+    n.Call: _call,
+}

@@ -1,0 +1,308 @@
+"""Compiled texts: what `compile_program` and its siblings give, and the cache behind them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from hoglab.hog import nodes as n
+from hoglab.hog.backend_bytecode import compile_bytecode
+from hoglab.hog.backend_python import Generated, generate
+from hoglab.hog.backend_python.inputs import Leaf, Plain, Rendered, Shape, generate_inputs
+from hoglab.hog.errors import Diagnostic, HogCompileError, HogSourceError, Position, position_at
+from hoglab.hog.parser import parse_expression, parse_program, parse_template
+from hoglab.hog.symbols import Resolution, resolve
+from hoglab.hog.templates import Path, map_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hoglab.hog.env import Environment
+
+Kind = Literal["program", "expression", "template", "inputs"]
+
+CACHED_PROGRAMS = 2_048
+"""How many compiled texts are kept."""
+
+STACK_FRAMES = 8_000
+"""Python frames that the deepest allowed text and the deepest allowed calls may need, with a margin."""
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A compiled text. The Python function is generated when it is first needed.
+
+    Attributes:
+        source: the text; empty for inputs.
+        kind: what the text is.
+        env: what it may use.
+        tree: its syntax tree; None for inputs.
+        diagnostics: what was found besides; those of severity `error` let the text compile but not work.
+    """
+
+    source: str
+    kind: Kind
+    env: Environment
+    tree: n.Program | n.Expr | None
+    names: Resolution | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    shapes: tuple[tuple[str, Shape], ...] = ()
+    leaves: tuple[tuple[Leaf, str, Path], ...] = ()
+    _generated: Generated | None = field(default=None, repr=False)
+    _function: Callable[..., Any] | None = field(default=None, repr=False)
+    _bytecode: list[Any] | None = field(default=None, repr=False)
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that mean that the text will not work, such as unknown functions."""
+        return tuple(found for found in self.diagnostics if found.severity == "error")
+
+    @property
+    def bytecode(self) -> list[Any]:
+        """The text as bytecode, for the wire (spec: hog-language 5)."""
+        if self._bytecode is None:
+            if self.tree is None:
+                raise ValueError("inputs have no single bytecode; see templates.template_bytecode")
+            self._bytecode = compile_bytecode(self.tree)
+        return self._bytecode
+
+    @property
+    def generated(self) -> Generated:
+        """The generated code. Raises `HogCompileError` when the text is too deep for Python's compiler."""
+        if self._generated is None:
+            self._generated = self._generate()
+        return self._generated
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The Python function. If `generated.bounded`, it may be called with the globals alone."""
+        if self._function is None:
+            self._function = self.generated.link({"wait": _wait, "render": _render})
+        return self._function
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """The paths of globals that the text may look at."""
+        return self.generated.facts.reads
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the text, to recognise it in journals."""
+        return hashlib.sha256(f"{self.kind}:{self.source}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def locate(self, line: int, column: int) -> tuple[Position | None, Path]:
+        """The place in the source (and the input) that a place in the generated code stands for."""
+        if self.kind != "inputs":
+            return _position(self.source, line, column), ()
+        for leaf, text, path in reversed(self.leaves):
+            if line > leaf.base_line:
+                return _position(text, line - leaf.base_line, column), path
+        return None, ()
+
+    def _generate(self) -> Generated:
+        ensure_stack()
+        env = self.env
+        depth = env.limits.call_depth
+        if self.tree is None or self.names is None:
+            return generate_inputs(self.shapes, env.functions, call_depth=depth)
+        return generate(self.tree, self.names, env.functions, sure_roots=env.sure_roots, call_depth=depth)
+
+
+def _position(source: str, line: int, column: int) -> Position | None:
+    offset = 0
+    for _ in range(line - 1):
+        offset = source.find("\n", offset) + 1
+        if not offset:
+            return None
+    return position_at(source, offset + column)
+
+
+def _wait(context: Any, name: str, args: list[Any]) -> Any:
+    """What a program in replay mode does at a call that the host performs."""
+    return context.answer(name, args)
+
+
+def _render(_key: str, _globals: Mapping[str, Any]) -> Any:
+    raise HogCompileError("No renderer for this input was given", code="no-renderer")
+
+
+def ensure_stack() -> None:
+    """Makes room for deep texts and deep recursion. The limit of the process is raised, never lowered."""
+    if sys.getrecursionlimit() < STACK_FRAMES:
+        sys.setrecursionlimit(STACK_FRAMES)
+
+
+# --- compiling
+
+_cache: OrderedDict[tuple[str, str, Environment], Program] = OrderedDict()
+_cache_lock = threading.Lock()
+
+
+def _cached(kind: Kind, source: str, env: Environment, make: Callable[[], Program]) -> Program:
+    key = (kind, source, env)
+    with _cache_lock:
+        found = _cache.get(key)
+        if found is not None:
+            _cache.move_to_end(key)
+            return found
+    made = make()
+    with _cache_lock:
+        _cache[key] = made
+        while len(_cache) > CACHED_PROGRAMS:
+            _cache.popitem(last=False)
+    return made
+
+
+def compile_program(source: str, env: Environment) -> Program:
+    """Compiles a whole program.
+
+    Raises `HogSyntaxError` or `HogCompileError`; unknown functions are only reported, in `Program.errors`.
+    """
+
+    def make() -> Program:
+        warnings: list[Diagnostic] = []
+        ensure_stack()
+        tree = parse_program(source, warnings)
+        return _resolved("program", source, env, tree, warnings)
+
+    return _cached("program", source, env, make)
+
+
+def compile_expression(source: str | n.Expr, env: Environment) -> Program:
+    """Compiles one expression, given as text or as a tree. Raises as `compile_program`."""
+    if isinstance(source, n.Expr):
+        return _resolved("expression", "", env, source, [])
+
+    def make() -> Program:
+        ensure_stack()
+        return _resolved("expression", source, env, parse_expression(source), [])
+
+    return _cached("expression", source, env, make)
+
+
+def compile_template(source: str, env: Environment) -> Program:
+    """Compiles text with `{expression}` parts. Raises as `compile_program`."""
+
+    def make() -> Program:
+        ensure_stack()
+        return _resolved("template", source, env, parse_template(source), [])
+
+    return _cached("template", source, env, make)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input of a hog function: `mode` says what its texts are.
+
+    `hog`: templates of this module. `plain`: just texts. `rendered`: the embedding program renders them when their
+    turn comes (Liquid), see `compile_inputs`.
+    """
+
+    key: str
+    value: Any
+    mode: Literal["hog", "plain", "rendered"] = "hog"
+
+
+def compile_inputs(
+    inputs: Sequence[Input],
+    env: Environment,
+    render: Callable[[str, Mapping[str, Any]], Any] | None = None,
+) -> Program:
+    """Compiles all inputs of a function into one that resolves them in the given order.
+
+    Running it gives a dict. `render(key, globals)` is called for inputs of mode `rendered`; its globals hold the
+    inputs resolved so far. Raises as `compile_program`, with `path` set to the place of the faulty template.
+    """
+    ensure_stack()
+    leaves: list[tuple[Leaf, str, Path]] = []
+    diagnostics: list[Diagnostic] = []
+    lines = 0
+
+    def parse(text: str, path: Path) -> Shape:
+        nonlocal lines
+        if "{" not in text and "\\" not in text:
+            return Plain(text)
+        try:
+            tree = parse_template(text)
+            program = _resolved("template", text, env, tree, [])
+        except HogSourceError as error:
+            error.path = path
+            raise
+        diagnostics.extend(program.diagnostics)
+        assert program.names is not None  # noqa: S101 - only inputs have none
+        leaf = Leaf(tree, program.names, lines)
+        leaves.append((leaf, text, path))
+        lines += text.count("\n") + 1
+        return leaf
+
+    shapes: list[tuple[str, Shape]] = []
+    for item in inputs:
+        if item.mode == "rendered":
+            shapes.append((item.key, Rendered()))
+        elif item.mode == "plain":
+            shapes.append((item.key, Plain(item.value)))
+        else:
+            shape = map_texts(item.value, parse, (item.key,))
+            is_shape = isinstance(shape, (Leaf, Plain, dict, list))
+            shapes.append((item.key, _plain_leaves(shape) if is_shape else Plain(shape)))
+    program = Program("", "inputs", env, None, None, tuple(diagnostics), tuple(shapes), tuple(leaves))
+    if render is not None:
+        program._function = program.generated.link({"wait": _wait, "render": render})  # noqa: SLF001
+    return program
+
+
+def _plain_leaves(shape: Any) -> Shape:
+    """The shape with numbers, booleans and nulls marked as plain values."""
+    if isinstance(shape, dict):
+        return {key: _plain_leaves(part) for key, part in shape.items()}
+    if isinstance(shape, list):
+        return [_plain_leaves(part) for part in shape]
+    return shape if isinstance(shape, (Leaf, Plain)) else Plain(shape)
+
+
+def _resolved(
+    kind: Kind, source: str, env: Environment, tree: n.Program | n.Expr, warnings: list[Diagnostic]
+) -> Program:
+    names = resolve(tree, source)
+    _check_globals(names, env)
+    return Program(source, kind, env, tree, names, (*warnings, *names.diagnostics))
+
+
+def _check_globals(names: Resolution, env: Environment) -> None:
+    """Refuses globals that the environment does not have; reports functions that nobody provides."""
+    functions = env.functions
+    for call in names.calls:
+        if call.name not in functions and not _is_special(call):
+            names.report("error", "unknown-function", f"Hog function `{call.name}` is not implemented", call)
+    unknown = [
+        field
+        for field in names.globals
+        if env.roots is not None
+        and field.chain[0] not in env.roots
+        and not (len(field.chain) == 1 and field.chain[0] in functions)
+    ]
+    if unknown:
+        first = unknown[0]
+        listed = ", ".join(sorted({field.chain[0] for field in unknown}))
+        raise HogCompileError(
+            env.refusal.replace("{names}", listed),
+            source=names.source,
+            start=first.start,
+            end=first.end,
+            code="unknown-global",
+            hint=_quotes_hint(names.source, first),
+        )
+
+
+def _quotes_hint(source: str, node: n.Field) -> str | None:
+    if source[node.start : node.start + 1] == '"':
+        return "double quotes make names; strings are written in single quotes"
+    return None
+
+
+def _is_special(call: n.Call) -> bool:
+    return call.name in ("not", "and", "or", "if", "multiIf", "ifNull", "concat")

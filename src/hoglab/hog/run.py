@@ -1,0 +1,517 @@
+"""Running compiled programs: turns, suspension, journal, and errors with their place in the source.
+
+A program that calls a function of the host stops there (`Suspended`) and goes on when the host answers. While the
+process lives, that is a Python generator. Its journal lets another process come to the same point: it runs the
+program again with the answers so far, the same seed and the same readings of the clock (spec: hog-runtime 4.6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from hoglab.hog.backend_python import FILE_NAME
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, Position
+from hoglab.hog.program import Program, ensure_stack
+from hoglab.hog.rt.context import Context, Limits, activate, memory_text
+from hoglab.hog.rt.json_text import stringify
+from hoglab.hog.rt.values import Value, copy_value, from_json, to_json
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Callable, Generator, Iterator, Mapping
+
+JOURNAL_VERSION = 1
+
+_OWN_LOCALS = frozenset({"g", "c", "b", "charge", "_"})
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """Why a program ended early.
+
+    `kind`: `throw` (an error value that nobody caught), `runtime` (the machine refused something) or `limit`.
+    `message` is the full text; `type` and `payload` are those of a thrown error value. `line` and `column` count
+    from 1 and are None when the place is not known. `path` is the place of the template among inputs.
+    """
+
+    kind: str
+    message: str
+    type: str | None = None
+    payload: Value = None
+    line: int | None = None
+    column: int | None = None
+    path: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f" (line {self.line}, column {self.column})"
+        return f"{self.message}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an execution ended, over all of its turns.
+
+    `value` is a Hog value (`to_json` makes plain data of it), null after an error. `duration_us` is computing time,
+    without waiting; `memory` an upper estimate of the bytes in use; `printed` what was printed since the execution
+    was started or replayed; `dropped_lines` how many further lines were not kept.
+    """
+
+    value: Value
+    printed: tuple[str, ...]
+    dropped_lines: int
+    steps: int
+    duration_us: int
+    memory: int
+    error: ErrorInfo | None
+
+    @property
+    def json(self) -> Any:
+        """The value as plain JSON data. Raises `HogRuntimeError` when it is too deep or too large."""
+        return to_json(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The execution is over."""
+
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The program waits for the host to perform `name(*args)`; `args` are plain JSON data."""
+
+    name: str
+    args: list[Any]
+
+
+class _Suspend(BaseException):
+    """Leaves a program in replay mode at a call that has no answer yet."""
+
+    def __init__(self, name: str, args: list[Value]) -> None:
+        super().__init__()
+        self.name = name
+        self.arguments = args
+
+
+class _Context(Context):
+    """A context that knows the answers of the host, for programs in replay mode."""
+
+    __slots__ = ("owner",)
+
+    owner: Execution
+
+    def answer(self, name: str, args: list[Value]) -> Value:
+        """The recorded answer to the next call; suspends when there is none."""
+        return self.owner.next_answer(name, args)
+
+
+class Execution:
+    """One execution of a program.
+
+    `globals` are Hog values (use `from_json` for foreign data that may hold marker objects); the program cannot
+    change them. `seed` determines its random numbers; without one they differ from run to run. `clock` gives Unix
+    time in seconds for `now()`. With a `journal`, `start` repeats the turns that it records.
+
+    Use: `start()`, then `resume(answer)` as long as the outcome is `Suspended`. Executions are not thread-safe, but
+    each turn may happen in another thread.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        variables: Mapping[str, Value] | None = None,
+        *,
+        seed: int | str | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.thread_time,
+        limits: Limits | None = None,
+        journal: Mapping[str, Any] | None = None,
+    ) -> None:
+        program.function  # noqa: B018 - generated here, so that the program's time does not pay for it
+        self.program = program
+        self.globals: dict[str, Value] = dict(variables or {})
+        self.limits = limits or program.env.limits
+        self.clock = clock
+        self.timer = timer
+        self.seed: int | str = os.urandom(16).hex() if seed is None else seed
+        self.calls: list[dict[str, Any]] = []
+        self.times: list[float] = []
+        self.pending: Suspended | None = None
+        self.outcome: Finished | Suspended | None = None
+        self.printed = 0
+        self.used_s = 0.0
+        self._answered = 0
+        self._time_index = 0
+        self._generator: Generator[tuple[str, list[Value]], Value, Value] | None = None
+        self._recorded_pending: dict[str, Any] | None = None
+        self._lines: list[str] = []
+        self._skipped = 0
+        if journal is not None:
+            self._load(journal)
+        self.context = self._new_context()
+
+    # --- turns
+
+    def start(self) -> Finished | Suspended:
+        """Runs until the program ends or needs the host (with a journal: beyond the recorded calls)."""
+        if self.outcome is not None:
+            raise ValueError("the execution was started before")
+        self.context.resume()  # the clock runs from here
+        return self._turn(None)
+
+    def resume(self, answer: Any) -> Finished | Suspended:
+        """Goes on after the pending call; `answer` is plain JSON data or a Hog value.
+
+        Raises `HogRuntimeError` if the answer is nested too deeply, `TypeError` if it is no such data.
+        """
+        if self.pending is None:
+            raise ValueError("the execution does not wait for an answer")
+        value = from_json(answer)
+        self.calls.append({**_call_record(self.pending), "result": to_json(value)})
+        self.pending = None
+        if self._generator is None:
+            self._restart()
+        else:
+            self.context.resume()
+        return self._turn(value)
+
+    def fail(self, message: str) -> Finished:
+        """Ends an execution that waits for something the host cannot do."""
+        self.close()
+        self.pending = None
+        self.outcome = outcome = self._finish(None, ErrorInfo("runtime", message))
+        return outcome
+
+    @property
+    def printed_lines(self) -> list[str]:
+        """What was printed since the execution was started or replayed."""
+        return self._lines + self.context.lines
+
+    def journal(self) -> dict[str, Any]:
+        """All that another process needs to come to this point, as JSON data.
+
+        Not in it: the source of the program and the globals, which must be the same again.
+        """
+        return {
+            "version": JOURNAL_VERSION,
+            "program": self.program.fingerprint,
+            "seed": self.seed,
+            "calls": list(self.calls),
+            "pending": None if self.pending is None else _call_record(self.pending),
+            "now": list(self.times),
+            "printed": self.printed,
+            "used_s": self.used_s,
+        }
+
+    def close(self) -> None:
+        """Drops the suspended program; the journal stays."""
+        if self._generator is not None:
+            self._generator.close()
+            self._generator = None
+
+    def _load(self, journal: Mapping[str, Any]) -> None:
+        if journal.get("version") != JOURNAL_VERSION:
+            raise HogRuntimeError(f"Unknown journal version {journal.get('version')!r}")
+        if journal["program"] != self.program.fingerprint:
+            raise HogRuntimeError("The journal belongs to another program")
+        self.seed = journal["seed"]
+        self.calls = list(journal["calls"])
+        self.times = list(journal["now"])
+        self.printed = journal["printed"]
+        self.used_s = journal["used_s"]
+        self._recorded_pending = journal["pending"]
+
+    def _new_context(self) -> _Context:
+        repeats = bool(self.calls or self._recorded_pending)
+        context = _Context(
+            self.limits,
+            seed=self.seed,
+            now=self._now,
+            timer=self.timer,
+            used_s=0.0 if repeats else self.used_s,
+            skip_lines=self.printed,
+        )
+        self._skipped = self.printed
+        context.owner = self
+        context.budget.tick_bytes = self.program.generated.tick_bytes
+        context.budget.live_roots = _live_values
+        self._answered = 0
+        self._time_index = 0
+        return context
+
+    def _restart(self) -> None:
+        """Prepares to run the program again from its start (replay mode)."""
+        self._lines += self.context.lines
+        self.context = self._new_context()
+
+    def _now(self) -> float:
+        at = self._time_index
+        self._time_index += 1
+        if at < len(self.times):
+            return self.times[at]
+        moment = self.clock()
+        self.times.append(moment)
+        return moment
+
+    def _turn(self, value: Value) -> Finished | Suspended:
+        context = self.context
+        former = activate(context)
+        outcome: Finished | Suspended
+        try:
+            outcome = self._advance(value)
+        except BaseException as error:
+            info = explain(error, self.program)
+            if info is None:
+                raise
+            outcome = self._finish(None, info)
+        finally:
+            activate(former)
+        self.outcome = outcome
+        return outcome
+
+    def _advance(self, value: Value) -> Finished | Suspended:
+        generator = self._generator
+        if generator is None:
+            try:
+                result = enter(self.program, self.globals, self.context)
+            except _Suspend as call:
+                return self._suspend(call.name, call.arguments)
+            if not _is_generator(result):
+                return self._end(result)
+            self._generator = generator = result
+            value = None
+        try:
+            name, args = generator.send(value)
+            while self._answered < len(self.calls):
+                name, args = generator.send(self.next_answer(name, args))
+        except StopIteration as end:
+            return self._end(end.value)
+        return self._suspend(name, args)
+
+    def next_answer(self, name: str, args: list[Value]) -> Value:
+        """The recorded answer to a call that the program repeats; suspends it when there is none.
+
+        Raises `HogRuntimeError` when the program asks for something else than the first time.
+        """
+        at = self._answered
+        if at >= len(self.calls):
+            raise _Suspend(name, args)
+        recorded = self.calls[at]
+        _check_same(recorded, name, args)
+        self._answered = at + 1
+        if self._answered == len(self.calls):
+            self.context.budget.rewind(self.used_s)
+        return copy_value(from_json(recorded["result"]))
+
+    def _suspend(self, name: str, args: list[Value]) -> Finished | Suspended:
+        if self.context.tripped is not None:
+            raise self.context.tripped
+        if self._recorded_pending is not None:
+            _check_same(self._recorded_pending, name, args)
+            self._recorded_pending = None
+            self.context.budget.rewind(self.used_s)
+        if len(self.calls) >= self.limits.async_steps:
+            limit = HogLimit(
+                f"Exceeded maximum number of async steps: {self.limits.async_steps}", kind="async_steps"
+            )
+            raise limit
+        pending = Suspended(name, [to_json(arg) for arg in args])
+        self.used_s = self.context.pause()
+        self._count_lines()
+        self.pending = pending
+        self._answered = len(self.calls) + 1
+        return pending
+
+    def _end(self, value: Value) -> Finished:
+        if self.context.tripped is not None:
+            raise self.context.tripped
+        missed = self.calls[self._answered :] if self._answered < len(self.calls) else []
+        if self._recorded_pending is not None:
+            missed.append(self._recorded_pending)
+        if missed:
+            raise HogRuntimeError(f"The repeated run ended where the first one called {missed[0]['call']}()")
+        return self._finish(value, None)
+
+    def _finish(self, value: Value, error: ErrorInfo | None) -> Finished:
+        context = self.context
+        self.used_s = context.pause()
+        self._count_lines()
+        self._generator = None
+        result = Result(
+            value=value,
+            printed=tuple(self.printed_lines),
+            dropped_lines=context.dropped_lines,
+            steps=context.steps,
+            duration_us=round(self.used_s * 1e6),
+            memory=context.memory,
+            error=error,
+        )
+        return Finished(result)
+
+    def _count_lines(self) -> None:
+        shown = self._skipped + len(self.context.lines) + self.context.dropped_lines
+        self.printed = max(self.printed, shown)
+
+
+def enter(program: Program, variables: dict[str, Value], context: Context) -> Any:
+    """Calls the generated function; programs that may wait for the host give a generator."""
+    function = program.function
+    if program.generated.bounded:
+        return function(variables, context)
+    ensure_stack()
+    return function(variables, context, context.ticks, context.charge)
+
+
+def _is_generator(value: object) -> bool:
+    return value.__class__.__name__ == "generator"
+
+
+def _call_record(call: Suspended) -> dict[str, Any]:
+    return {"call": call.name, "args": _arguments_hash(call.args)}
+
+
+def _arguments_hash(args: list[Value]) -> str:
+    return hashlib.sha256(stringify(to_json(args)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _check_same(recorded: Mapping[str, Any], name: str, args: list[Value]) -> None:
+    """Refuses a repetition that takes another course than the first run."""
+    if recorded["call"] != name:
+        raise HogRuntimeError(
+            f"The repeated run called {name}() where the first one called {recorded['call']}()"
+        )
+    if recorded["args"] != _arguments_hash(args):
+        raise HogRuntimeError(f"The repeated run called {name}() with other arguments than the first one")
+
+
+def _live_values() -> Iterator[Value]:
+    """The variables of all Hog functions that are being executed."""
+    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and there is no other way
+    while frame is not None:
+        if frame.f_code.co_filename == FILE_NAME:
+            for name, value in frame.f_locals.items():
+                if name not in _OWN_LOCALS:
+                    yield value
+        frame = frame.f_back
+
+
+# --- errors
+
+
+def explain(error: BaseException, program: Program) -> ErrorInfo | None:
+    """What an exception out of generated code means to the author of the program.
+
+    None for exceptions that are not about the program (keyboard interrupts and the like).
+    """
+    line, column, innermost = _place(error)
+    position, path = (None, ()) if line is None else program.locate(line, column)
+    if isinstance(error, HogThrow):
+        thrown = error.error
+        return _info("throw", str(error), position, path, thrown.type, thrown.payload)
+    if isinstance(error, HogRuntimeError):
+        return _info("runtime", error.message, position, path)
+    if isinstance(error, HogLimit):
+        return _info("limit", error.message, position, path)
+    if isinstance(error, KeyError) and innermost and line is not None:
+        chain = program.generated.chains.get((line, column))
+        if chain is not None:
+            return _info("runtime", f"Global variable not found: {'.'.join(chain)}", position, path)
+    if isinstance(error, RecursionError):
+        depth = program.env.limits.call_depth
+        return _info("limit", f"Call stack exceeded maximum length of {depth}", position, path)
+    if isinstance(error, MemoryError):
+        limit = program.env.limits.memory_bytes
+        return _info("limit", memory_text(limit, limit), position, path)
+    if isinstance(error, OverflowError):
+        return _info("runtime", "Number is out of range", position, path)
+    if isinstance(error, Exception):
+        text = f"Internal error: {type(error).__name__}: {error}"
+        return _info("runtime", text[:500], position, path)
+    return None
+
+
+def _info(
+    kind: str,
+    message: str,
+    position: Position | None,
+    path: tuple[str | int, ...],
+    error_type: str | None = None,
+    payload: Value = None,
+) -> ErrorInfo:
+    line = None if position is None else position.line
+    column = None if position is None else position.column
+    return ErrorInfo(kind, message, error_type, payload, line, column, path)
+
+
+def _place(error: BaseException) -> tuple[int | None, int, bool]:
+    """Line and column of the innermost generated code in a traceback, and whether it raised the error itself."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE_NAME:
+            found = trace
+        trace = trace.tb_next
+    if found is None:
+        return None, 0, False
+    positions = list(found.tb_frame.f_code.co_positions())
+    line, _, column, _ = positions[found.tb_lasti // 2]
+    return line, column or 0, found.tb_next is None
+
+
+# --- short ways
+
+
+def evaluate(program: Program, variables: dict[str, Value]) -> Value:
+    """The value of an expression, template or inputs; for filters, this is the fast way.
+
+    Raises `HogRuntimeError` (with its position), `HogThrow` or `HogLimit`. Programs that wait for the host cannot
+    be run like this.
+    """
+    if program.generated.bounded:
+        try:
+            return program.function(variables)
+        except BaseException as error:
+            _raise(error, program)
+    context = Execution(program, variables).context
+    former = activate(context)
+    try:
+        return _at_once(program, variables, context)
+    except BaseException as error:
+        _raise(error, program)
+    finally:
+        activate(former)
+
+
+def _at_once(program: Program, variables: dict[str, Value], context: Context) -> Value:
+    try:
+        value = enter(program, variables, context)
+    except _Suspend as call:
+        raise HogRuntimeError(f"Unknown async function '{call.name}'") from None
+    if context.tripped is not None:
+        raise context.tripped
+    if _is_generator(value):
+        raise HogRuntimeError("This text waits for the host and cannot be evaluated at once")
+    return value
+
+
+def _raise(error: BaseException, program: Program) -> NoReturn:
+    """Raises the error again, with its position, as one of the classes of `hoglab.hog.errors`."""
+    info = explain(error, program)
+    if info is None:
+        raise error
+    if isinstance(error, (HogRuntimeError, HogThrow, HogLimit)):
+        known: HogRuntimeError | HogThrow | HogLimit = error
+    elif info.kind == "limit":
+        known = HogLimit(info.message, kind="depth" if isinstance(error, RecursionError) else "memory")
+    else:
+        known = HogRuntimeError(info.message)
+    if info.line is not None and info.column is not None:
+        known.position = Position(info.line, info.column, 0)
+    known.path = info.path
+    raise known from None

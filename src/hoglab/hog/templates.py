@@ -1,0 +1,100 @@
+"""Inputs of hog functions: values whose texts are templates, what they depend on, and their compiled form.
+
+spec: hog-functions-api 5.4-5.7, hog-language 6.13.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog import nodes as n
+from hoglab.hog.backend_bytecode import compile_bytecode
+from hoglab.hog.errors import HogCompileError, HogSourceError
+from hoglab.hog.parser import parse_template
+from hoglab.hog.symbols import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Path = tuple[str | int, ...]
+"""Where a template is inside an input value: keys and positions."""
+
+MAX_VALUE_DEPTH = 64
+"""How deep an input value may be nested."""
+
+
+def map_texts(value: Any, change: Callable[[str, Path], Any], path: Path = ()) -> Any:
+    """The value with every text leaf replaced by `change(text, path)`; keys are never templates.
+
+    Raises `HogCompileError` for values nested deeper than `MAX_VALUE_DEPTH`.
+    """
+    if isinstance(value, str):
+        return change(value, path)
+    if len(path) > MAX_VALUE_DEPTH and isinstance(value, (dict, list)):
+        raise HogCompileError(f"Inputs may be nested {MAX_VALUE_DEPTH} levels deep", code="too-deep")
+    if isinstance(value, dict):
+        return {key: map_texts(part, change, (*path, key)) for key, part in value.items()}
+    if isinstance(value, list):
+        return [map_texts(part, change, (*path, position)) for position, part in enumerate(value)]
+    return value
+
+
+def template_bytecode(value: Any) -> Any:
+    """The compiled form of an input value: the same shape, with bytecode in the place of every text.
+
+    Raises `HogSourceError` with `path` set to the place of the faulty template.
+    """
+    return map_texts(value, _text_bytecode)
+
+
+def _text_bytecode(text: str, path: Path) -> list[Any]:
+    try:
+        tree = parse_template(text)
+        resolve(tree, text)
+        return compile_bytecode(tree)
+    except HogSourceError as error:
+        error.path = path
+        raise
+
+
+def input_dependencies(value: Any) -> set[str]:
+    """The keys of other inputs that the templates in a value read (`{inputs.key}`).
+
+    Raises `HogSourceError` as `template_bytecode` does.
+    """
+    found: set[str] = set()
+
+    def collect(text: str, path: Path) -> None:
+        try:
+            tree = parse_template(text)
+        except HogSourceError as error:
+            error.path = path
+            raise
+        for node in n.walk(tree):
+            if isinstance(node, n.Field) and len(node.chain) > 1 and node.chain[0] == "inputs":
+                found.add(node.chain[1])
+
+    map_texts(value, collect)
+    return found
+
+
+def order_inputs(keys: Iterable[str], dependencies: Mapping[str, set[str]]) -> list[str]:
+    """The keys in an order in which every input comes after the ones it reads.
+
+    `keys` are those with a value, in the order of the schema; other names among the dependencies are ignored.
+    Kahn's algorithm; spec: hog-functions-api 5.6. Raises `HogCompileError` with code `circular-inputs` for cycles,
+    self references included.
+    """
+    in_order = list(keys)
+    known = set(in_order)
+    waiting = {key: len(dependencies.get(key, set()) & known) for key in in_order}
+    ready = [key for key in in_order if not waiting[key]]
+    for key in ready:  # grows while we go through it
+        for dependent in in_order:
+            if key in dependencies.get(dependent, set()):
+                waiting[dependent] -= 1
+                if not waiting[dependent]:
+                    ready.append(dependent)
+    if len(ready) < len(in_order):
+        raise HogCompileError("Circular dependency detected in input_deps.", code="circular-inputs")
+    return ready
