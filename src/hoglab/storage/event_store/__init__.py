@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
+class EventStoreUnavailableError(Exception):
+    """The store can take or answer nothing now (disk full, file in use or damaged, closed); nothing of what
+    was asked has been done. The text is one line. Trying again later is sensible."""
+
+
 class QueryTimeoutError(Exception):
     """A query ran past its time limit and was cancelled; the store is fine."""
 
@@ -64,12 +69,16 @@ class EventBatch:
 
 
 class Reader(Protocol):
-    """A cursor of its own for one thread: runs SQL with named parameters (``$name``)."""
+    """A cursor of its own for one thread: runs SQL with named parameters (``$name``).
+
+    Moments in rows are naive datetimes in UTC. Parameters may be aware or naive in UTC.
+    """
 
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. Raises `QueryTimeoutError`, `QueryMemoryError`, `QueryError`."""
+        """All rows of a query. Raises `QueryTimeoutError`, `QueryMemoryError`, `QueryError`,
+        `EventStoreUnavailableError`."""
         ...
 
     def columns(self) -> list[str]:
@@ -90,8 +99,9 @@ class EventStore(Protocol):
         """Write rows, overrides and the log position in one transaction.
 
         An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the uuids
-        that are new. A batch whose ``log_offset`` is not above `position` is not written again: the
-        uuids that were stored for these log records the first time are returned.
+        that are new. A row whose ``log_offset`` is not above `position` is not written again: its uuid is
+        in the answer when it was stored for that log record the first time. Raises
+        `EventStoreUnavailableError` when nothing was written.
         """
         ...
 
@@ -99,7 +109,9 @@ class EventStore(Protocol):
         """Log offset up to which everything is stored; 0 for an empty store."""
         ...
 
-    def reader(self) -> AbstractContextManager[Reader]: ...
+    def reader(self) -> AbstractContextManager[Reader]:
+        """A reader for one thread. Raises `EventStoreUnavailableError`."""
+        ...
 
     def stream(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, batch_rows: int = 10_000
@@ -109,6 +121,10 @@ class EventStore(Protocol):
 
     def checkpoint(self) -> None:
         """Called by the writer when it is idle."""
+        ...
+
+    def check(self) -> None:
+        """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now."""
         ...
 
     def close(self) -> None: ...

@@ -1,0 +1,316 @@
+"""The event store in a DuckDB file, inside this process.
+
+Only one process can open the file. The ingestion thread writes; every reader has a cursor of its own and
+sees the last commit. The settings are locked after opening and the engine may touch no other file, so a
+query can neither read the disk nor change limits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import structlog
+
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryTimeoutError,
+)
+from hoglab.storage.event_store.deadlines import Deadlines
+from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
+from hoglab.storage.event_store.overrides import write_overrides
+from hoglab.storage.event_store.rows import as_json, as_utf8, keys_of, mended, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from hoglab.storage.event_store import EventBatch, EventRow
+
+MIB = 1024 * 1024
+
+MEMORY = "1GB"
+"""What queries and caches of the engine may use together."""
+
+MAX_SPILL_BYTES = 4096 * MIB
+"""What queries that need more than that may put into temporary files."""
+
+QUERY_TIMEOUT_S = 60.0
+
+MIN_FREE_DISK_BYTES = 100 * MIB
+"""With less space on the disk nothing is written: a store that hits the end of the disk while it rewrites
+its file has to be opened anew."""
+
+CHECKPOINT_BYTES = 128 * MIB
+"""When the write-ahead log has this size it is worked into the file, which holds the writer up."""
+
+IDLE_CHECKPOINT_BYTES = 1 * MIB
+"""A write-ahead log smaller than this is left alone when the writer is idle."""
+
+RESEND_SLACK = timedelta(hours=1)
+"""A resent event is looked for among the events captured since its own timestamp, less this: SDKs keep uuid
+and timestamp when they send again, and an event is not captured before it happens."""
+
+RESEND_SLACK_AHEAD = timedelta(hours=24)
+"""The same for an event whose timestamp lies after its capture, counted from the capture."""
+
+_BROKEN_JSON = (
+    "SELECT seq FROM incoming WHERE NOT json_valid(properties) OR NOT json_valid(person_properties)"
+)
+_RESENT = (
+    "SELECT seq FROM incoming SEMI JOIN "
+    "(SELECT project_id, uuid FROM events WHERE captured_at >= $1) USING (project_id, uuid)"
+)
+_STORED_FOR = (
+    "SELECT uuid FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM events "
+    "WHERE log_offset BETWEEN $1 AND $2) USING (project_id, uuid, log_offset)"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_log = structlog.get_logger(__name__)
+
+
+class DuckDbReader:
+    """A cursor for one thread: see `Reader`. Moments come and go as naive UTC; aware parameters are converted."""
+
+    def __init__(self, file: DuckDbFile, cursor: Any, deadlines: Deadlines, timeout_s: float) -> None:
+        self._file = file
+        self._cursor = cursor
+        self._deadlines = deadlines
+        self._timeout_s = timeout_s
+
+    def execute(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a query. Raises `QueryTimeoutError`, `QueryMemoryError`, `QueryError` and
+        `EventStoreUnavailableError`."""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        given = None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
+        with self._deadlines.within(limit_s, self._cursor.interrupt) as deadline:
+            try:
+                rows: list[tuple[Any, ...]] = self._cursor.execute(sql, given).fetchall()
+            except duckdb.Error as error:
+                if isinstance(error, duckdb.InterruptException) and deadline.expired:
+                    raise QueryTimeoutError(f"the query took longer than {limit_s:g} s") from error
+                raise self._file.explain(error) from error
+        return rows
+
+    def columns(self) -> list[str]:
+        """Column names of the last query."""
+        return [column[0] for column in self._cursor.description or ()]
+
+
+class DuckDbEventStore:
+    """See `EventStore` for tables and guarantees."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        memory: str = MEMORY,
+        threads: int | None = None,
+        max_spill_bytes: int = MAX_SPILL_BYTES,
+        query_timeout_s: float = QUERY_TIMEOUT_S,
+        min_free_disk_bytes: int = MIN_FREE_DISK_BYTES,
+    ) -> None:
+        """Open the store in a file, creating it when it is missing.
+
+        ``memory`` is a size such as "512MB"; ``threads`` defaults to the processors of the machine.
+        Raises `EventStoreUnavailableError` when another process has the file open, when it cannot be read,
+        and when a newer program wrote it.
+        """
+        self._path = path
+        self._config = {
+            "memory_limit": memory,
+            "threads": threads or os.cpu_count() or 1,
+            "temp_directory": f"{path}.tmp",
+            "max_temp_directory_size": f"{max_spill_bytes // MIB}MiB",
+            "checkpoint_threshold": f"{CHECKPOINT_BYTES // MIB}MiB",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_community_extensions": False,
+            "python_enable_replacements": False,
+        }
+        self._query_timeout_s = query_timeout_s
+        self._min_free_disk_bytes = min_free_disk_bytes
+        self._deadlines = Deadlines()
+        self._writing = threading.Lock()
+        self._closed = False
+        self._file = DuckDbFile(path, self._config)
+        self._position, self._next_seq = self._file.load()
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def append(self, batch: EventBatch, *, log_offset: int) -> frozenset[UUID]:
+        """Write rows, overrides and the log position in one transaction; returns the uuids that are new.
+
+        Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, if
+        it was new then, and is not written again; it is among the answer when it was stored for that same
+        log record. So a batch may overlap with what was stored before a crash. Rows of one batch with the
+        same (project, uuid) are stored once. JSON that the engine cannot parse is mended (`as_json`).
+
+        Raises `EventStoreUnavailableError` when nothing could be written (disk full, file damaged); the
+        same batch can be tried again later.
+        """
+        with self._writing:
+            self._make_usable()
+            stored = [row for row in batch.rows if row.log_offset <= self._position]
+            fresh = [row for row in batch.rows if row.log_offset > self._position]
+            if any(row.log_offset > log_offset for row in fresh):
+                raise ValueError("a row has a log offset above that of its batch")
+            known: frozenset[UUID] = frozenset()
+            try:
+                if stored:
+                    known = self._stored_for(stored)
+                if log_offset <= self._position:
+                    return known
+                return known | self._write(_distinct(fresh), batch, log_offset)
+            except duckdb.Error as error:
+                self._file.roll_back()
+                explained = self._file.explain(error)
+                if isinstance(explained, EventStoreUnavailableError):
+                    raise explained from error
+                raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
+
+    def _write(self, rows: list[EventRow], batch: EventBatch, log_offset: int) -> frozenset[UUID]:
+        connection = self._file.connection
+        connection.execute("BEGIN")
+        if rows:
+            rows = self._register(rows)
+        if rows:
+            connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
+        if batch.overrides:
+            write_overrides(connection, batch.overrides)
+        next_seq = self._next_seq + len(rows)
+        connection.execute("UPDATE store_state SET position = $1, next_seq = $2", [log_offset, next_seq])
+        connection.execute("COMMIT")
+        self._position, self._next_seq = log_offset, next_seq
+        connection.unregister("incoming")  # frees the columns
+        return frozenset([row.uuid for row in rows])
+
+    def _register(self, rows: list[EventRow]) -> list[EventRow]:
+        """Make the rows the engine's table ``incoming``, without those that are stored already and with JSON
+        that later queries can read; returns them."""
+        connection = self._file.connection
+        rows = [mended(row, as_utf8) for row in rows]
+        first = self._next_seq
+        connection.register("incoming", table_of(rows, first))
+        broken = connection.execute(_BROKEN_JSON).fetchall()
+        for (seq,) in broken:
+            rows[seq - first] = mended(rows[seq - first], as_json)
+        resent = connection.execute(_RESENT, [_naive(_first_capture(rows))]).fetchall()
+        skipped = {seq - first for (seq,) in resent}
+        rows = [row for index, row in enumerate(rows) if index not in skipped]
+        if rows and (broken or resent):
+            connection.register("incoming", table_of(rows, first))
+        return rows
+
+    def _stored_for(self, rows: list[EventRow]) -> frozenset[UUID]:
+        """Which of these rows were stored for the log records that they came in."""
+        connection = self._file.connection
+        offsets = [row.log_offset for row in rows]
+        connection.register("repeated", keys_of(rows))
+        found = connection.execute(_STORED_FOR, [min(offsets), max(offsets)]).fetchall()
+        connection.unregister("repeated")
+        return frozenset(uuid for (uuid,) in found)
+
+    def position(self) -> int:
+        """Log offset up to which everything is stored; 0 for an empty store."""
+        return self._position
+
+    def check(self) -> None:
+        """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now."""
+        with self._writing:
+            self._make_usable()
+        with self.reader() as reader:
+            reader.execute("SELECT 1", timeout_s=5)
+
+    def _make_usable(self) -> None:
+        """Open the file anew after a fatal error; refuse while the disk is nearly full."""
+        if self._closed:
+            raise EventStoreUnavailableError("the event store is closed")
+        disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < self._min_free_disk_bytes:
+            raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
+        if self._file.broken:
+            _log.warning("event_store_reopened", path=str(self._path))
+            self._file.close()
+            self._file = DuckDbFile(self._path, self._config)
+            self._position, self._next_seq = self._file.load()
+
+    def checkpoint(self) -> None:
+        """Work the write-ahead log into the file. Called by the writer when it is idle; may do nothing."""
+        with self._writing:
+            if self._closed or self._file.broken or self._file.wal_bytes() < IDLE_CHECKPOINT_BYTES:
+                return
+            try:
+                self._file.connection.execute("CHECKPOINT")
+            except duckdb.TransactionException:
+                _log.info("event_store_checkpoint_postponed", reason="queries are running")
+            except duckdb.Error as error:
+                _log.error("event_store_checkpoint_failed", reason=first_line(error))
+                self._file.explain(error)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reader(self) -> Iterator[DuckDbReader]:
+        """A cursor of its own for the block. Raises `EventStoreUnavailableError`."""
+        file = self._file
+        with file.cursor() as cursor:
+            yield DuckDbReader(file, cursor, self._deadlines, self._query_timeout_s)
+
+    def stream(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, batch_rows: int = 10_000
+    ) -> Iterator[Any]:
+        """Arrow record batches (`pyarrow.RecordBatch`) of a query, without a time limit.
+
+        The first use imports pyarrow. Raises the errors of `DuckDbReader.execute`.
+        """
+        file = self._file
+        given = None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
+        with file.cursor() as cursor:
+            try:
+                yield from cursor.execute(sql, given).to_arrow_reader(batch_rows)
+            except duckdb.Error as error:
+                raise file.explain(error) from error
+
+    def close(self) -> None:
+        """Interrupt what runs, write everything into the file and close it. Again: does nothing."""
+        with self._writing:
+            if self._closed:
+                return
+            self._closed = True
+            self._file.close()
+        self._deadlines.close()
+
+
+def _distinct(rows: Sequence[EventRow]) -> list[EventRow]:
+    """The first of the rows that share project and uuid."""
+    first: dict[tuple[int, int], EventRow] = {}
+    for row in rows:
+        first.setdefault((row.project_id, row.uuid.int), row)
+    return list(first.values())
+
+
+def _first_capture(rows: Sequence[EventRow]) -> datetime:
+    """The earliest moment at which one of these events can have been captured before."""
+    earliest = min(
+        row.timestamp if row.timestamp <= row.captured_at else row.captured_at - RESEND_SLACK_AHEAD
+        for row in rows
+    )
+    return max(earliest, _EPOCH) - RESEND_SLACK
+
+
+def _naive(value: Any) -> Any:
+    """Moments as the engine has them: UTC without saying so."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, list | tuple):
+        return [_naive(item) for item in value]
+    return value

@@ -1,0 +1,137 @@
+"""An open DuckDB file: one connection for the writer, cursors for readers, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from hoglab.storage.event_store import EventStoreUnavailableError, QueryError, QueryMemoryError
+from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+CLOSE_PATIENCE_S = 5.0
+"""How long `DuckDbFile.close` waits for interrupted queries to end."""
+
+IDLE_CURSORS = 8
+"""Cursors kept for the next readers."""
+
+
+class DuckDbFile:
+    """Broken for good after an error that the engine calls fatal: close it and open another."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        """Raises `EventStoreUnavailableError`."""
+        self._path = path
+        try:
+            self.connection = duckdb.connect(str(path), config=dict(config))
+        except duckdb.Error as error:
+            raise EventStoreUnavailableError(_why_not_opened(path, error)) from error
+        for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+            self.connection.execute(f"SET {setting}")
+        self.broken = False
+        self._closed = False
+        self._idle: list[Any] = []
+        self._active: set[Any] = set()
+        self._changed = threading.Condition()
+
+    def load(self) -> tuple[int, int]:
+        """Create the tables in a new file; returns the log position and the next ``seq``.
+
+        Raises `EventStoreUnavailableError` for a file of a newer program.
+        """
+        try:
+            tables = self.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+            if ("store_state",) not in tables:
+                self.connection.execute(f"BEGIN; {SCHEMA}")
+                self.connection.execute("INSERT INTO store_state VALUES ($1, 0, 1)", [SCHEMA_VERSION])
+                self.connection.execute("COMMIT")
+            [(version, position, next_seq)] = self.connection.execute("FROM store_state").fetchall()
+        except duckdb.Error as error:
+            self.close()
+            raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
+        if version > SCHEMA_VERSION:
+            self.close()
+            raise EventStoreUnavailableError(
+                f"{self._path} has schema version {version}, which is newer than this program knows: "
+                "start the version of hoglab that wrote it, or a newer one"
+            )
+        return position, next_seq
+
+    @contextmanager
+    def cursor(self) -> Iterator[Any]:
+        """A cursor that nobody else uses. Raises `EventStoreUnavailableError`."""
+        with self._changed:
+            if self._closed or self.broken:
+                raise EventStoreUnavailableError("the event store is closed")
+            cursor = self._idle.pop() if self._idle else self.connection.cursor()
+            self._active.add(cursor)
+        try:
+            yield cursor
+        finally:
+            self._give_back(cursor)
+
+    def _give_back(self, cursor: Any) -> None:
+        with self._changed:
+            self._active.discard(cursor)
+            if self._closed or len(self._idle) >= IDLE_CURSORS:
+                cursor.close()
+            else:
+                self._idle.append(cursor)
+            self._changed.notify_all()
+
+    def roll_back(self) -> None:
+        """End a transaction that failed, if the engine has not done so itself."""
+        with contextlib.suppress(duckdb.Error):
+            self.connection.execute("ROLLBACK")
+
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log."""
+        try:
+            return self._path.with_name(self._path.name + ".wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def explain(self, error: duckdb.Error) -> Exception:
+        """Our exception for one of the engine's."""
+        if isinstance(error, duckdb.FatalException):
+            self.broken = True
+        if isinstance(error, duckdb.FatalException | duckdb.IOException | duckdb.ConnectionException):
+            return EventStoreUnavailableError(f"{self._path}: {first_line(error)}")
+        if isinstance(error, duckdb.InterruptException) and self._closed:
+            return EventStoreUnavailableError("the event store is closed")
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return QueryMemoryError(first_line(error))
+        return QueryError(first_line(error))
+
+    def close(self) -> None:
+        """Interrupt queries, wait for their readers for a while, and close the file."""
+        with self._changed:
+            self._closed = True
+            for cursor in self._active:
+                cursor.interrupt()
+            self._changed.wait_for(lambda: not self._active, CLOSE_PATIENCE_S)
+            for cursor in self._idle:
+                cursor.close()
+            self._idle.clear()
+        self.connection.close()
+
+
+def first_line(error: BaseException) -> str:
+    """The engine's message without excerpts and advice."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _why_not_opened(path: Path, error: duckdb.Error) -> str:
+    line = first_line(error)
+    if "lock on file" in line:
+        holder = line.partition("held in ")[2].partition(" (")[2].partition(")")[0]  # "PID 17"
+        who = f"process {holder.removeprefix('PID ')}" if holder.startswith("PID ") else "another process"
+        return f"{path} is in use by {who}"
+    return f"{path} cannot be opened: {line}"

@@ -1,0 +1,156 @@
+"""The layout of stored events: tables, and rows turned into columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from hoglab.storage.database.types import to_micros
+from hoglab.storage.event_store.arrow import (
+    ArrowTable,
+    Column,
+    encoded_texts,
+    integers,
+    microseconds,
+    small_integers,
+    texts,
+    uuids,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from typing import Any
+
+    from hoglab.storage.event_store import EventRow
+
+SCHEMA_VERSION = 1
+"""Raised when the statements below change in a way that older files lack."""
+
+GROUP_TYPES = 5
+
+SCHEMA = """
+CREATE TABLE events (
+    seq BIGINT NOT NULL,
+    project_id INTEGER NOT NULL,
+    uuid UUID NOT NULL,
+    event VARCHAR NOT NULL,
+    distinct_id VARCHAR NOT NULL,
+    timestamp TIMESTAMP NOT NULL,
+    captured_at TIMESTAMP NOT NULL,
+    person_id UUID,
+    person_created_at TIMESTAMP,
+    person_mode VARCHAR NOT NULL,
+    group_0 VARCHAR,
+    group_1 VARCHAR,
+    group_2 VARCHAR,
+    group_3 VARCHAR,
+    group_4 VARCHAR,
+    feature_flag VARCHAR,
+    feature_flag_response VARCHAR,
+    session_id VARCHAR,
+    log_offset BIGINT NOT NULL,
+    elements_chain VARCHAR NOT NULL,
+    properties VARCHAR NOT NULL,
+    person_properties VARCHAR NOT NULL
+);
+CREATE TABLE person_override (
+    project_id INTEGER NOT NULL,
+    old_person_id UUID NOT NULL,
+    person_id UUID NOT NULL
+);
+CREATE VIEW resolved_events AS
+    SELECT events.* REPLACE (coalesce(person_override.person_id, events.person_id) AS person_id)
+    FROM events LEFT JOIN person_override
+        ON person_override.project_id = events.project_id AND person_override.old_person_id = events.person_id;
+CREATE TABLE store_state (schema_version INTEGER NOT NULL, position BIGINT NOT NULL, next_seq BIGINT NOT NULL);
+"""
+
+_PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
+    "project_id": small_integers,
+    "uuid": uuids,
+    "event": texts,
+    "distinct_id": texts,
+    "timestamp": lambda moments: microseconds(list(map(to_micros, moments))),
+    "captured_at": lambda moments: microseconds(list(map(to_micros, moments))),
+    "person_id": uuids,
+    "person_created_at": lambda moments: microseconds(list(map(_maybe_micros, moments))),
+    "person_mode": texts,
+    "groups": lambda _: _unreachable(),
+    "feature_flag": texts,
+    "feature_flag_response": texts,
+    "session_id": texts,
+    "log_offset": integers,
+    "elements_chain": texts,
+    "properties": encoded_texts,
+    "person_properties": encoded_texts,
+}
+"""Fields of `EventRow` in the order of the table, and how each becomes a column."""
+
+_fields_of = attrgetter(*_PLAIN)
+
+
+def table_of(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
+    """The rows, at least one, as columns in the order of the table ``events``."""
+    columns = {"seq": integers(range(first_seq, first_seq + len(rows)))}
+    for (name, convert), values in zip(_PLAIN.items(), zip(*map(_fields_of, rows), strict=True), strict=True):
+        if name == "groups":
+            for index in range(GROUP_TYPES):
+                columns[f"group_{index}"] = texts([groups.get(index) for groups in values])
+        else:
+            columns[name] = convert(values)
+    return ArrowTable(columns)
+
+
+def keys_of(rows: Sequence[EventRow]) -> ArrowTable:
+    """What identifies the rows: project, uuid and the log record that they came in."""
+    return ArrowTable(
+        {
+            "project_id": small_integers([row.project_id for row in rows]),
+            "uuid": uuids([row.uuid for row in rows]),
+            "log_offset": integers([row.log_offset for row in rows]),
+        }
+    )
+
+
+def mended(row: EventRow, mend: Callable[[bytes], bytes]) -> EventRow:
+    """The row with both JSON texts mended; the row itself when that changes nothing."""
+    properties, person_properties = mend(row.properties), mend(row.person_properties)
+    if properties is row.properties and person_properties is row.person_properties:
+        return row
+    return replace(row, properties=properties, person_properties=person_properties)
+
+
+def as_utf8(text: bytes) -> bytes:
+    """The text itself, or with U+FFFD in place of what is not UTF-8."""
+    if text.isascii():
+        return text
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return text.decode(errors="replace").encode()
+    return text
+
+
+def as_json(text: bytes) -> bytes:
+    """A JSON document that every parser takes, for one that an engine refused.
+
+    Halves of surrogate pairs, which browsers send when they cut a string inside an emoji, become U+FFFD.
+    What is no JSON at all becomes an empty object: one event must not make every later query fail. Text
+    that is fine comes back with its spaces normalised at most.
+    """
+    try:
+        plain = json.dumps(json.loads(text), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return b"{}"
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _maybe_micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
+
+
+def _unreachable() -> Column:
+    raise AssertionError("groups become five columns")
