@@ -11,7 +11,7 @@ from uuid_utils import uuid7
 from hoglab.accounts import store
 from hoglab.http.dates import utc_now
 from hoglab.http.wire import user_object
-from hoglab.storage.database.tables import activity_log
+from hoglab.storage.database.tables import activity_log, user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def entries(
     offset: int,
     scopes: Sequence[str] = (),
     item_id: str | None = None,
-    user_id: int | None = None,
+    user_uuid: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
     """A page of the log, newest first, as it goes on the wire, and how many entries there are in all."""
     where = [activity_log.c.project_id == project_id]
@@ -76,8 +76,9 @@ def entries(
         where.append(activity_log.c.scope.in_(scopes))
     if item_id is not None:
         where.append(activity_log.c.item_id == item_id)
-    if user_id is not None:
-        where.append(activity_log.c.user_id == user_id)
+    if user_uuid is not None:
+        author = select(user.c.id).where(user.c.uuid == user_uuid)
+        where.append(activity_log.c.user_id.in_(author))
     count = connection.scalar(select(func.count()).select_from(activity_log).where(*where)) or 0
     page = (
         select(activity_log)

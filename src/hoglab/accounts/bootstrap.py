@@ -9,7 +9,6 @@ from uuid import uuid4
 from hoglab.accounts import store
 from hoglab.accounts.errors import AccountError
 from hoglab.accounts.keys import is_key, is_token, new_token
-from hoglab.http.dates import utc_now
 from hoglab.http.identity import Level
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def bootstrap(
     with database.write() as tx:
         if not store.is_empty(tx.connection):
             return None
-        now = utc_now()
+        now = accounts.now()
         organization_id = str(uuid4())
         store.insert_organization(tx.connection, organization_id, ORGANIZATION_NAME, now)
         token = project_token or new_token()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zoneinfo import available_timezones
 
+from uuid_utils import uuid7
+
 from hoglab.accounts import store
 from hoglab.accounts.errors import AccountError
 from hoglab.accounts.keys import hash_key, is_scope, mask_key, new_distinct_id, new_key, new_token
@@ -57,7 +59,7 @@ class AccountService:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
-        self._now = now
+        self.now = now
         self._clock = clock
         self.usage = KeyUsage(database, now)
         self._remembered: dict[str, tuple[Principal, float]] = {}
@@ -79,7 +81,7 @@ class AccountService:
         if remembered is None or self._clock() - remembered[1] > RECHECK_S:
             return UNKNOWN
         principal = remembered[0]
-        if principal.expires_at is not None and principal.expires_at <= self._now():
+        if principal.expires_at is not None and principal.expires_at <= self.now():
             return UNKNOWN
         return principal
 
@@ -105,7 +107,7 @@ class AccountService:
             row = store.key_by_hash(connection, secure_value)
             if row is None or not hmac.compare_digest(row["secure_value"], secure_value):
                 return None
-            if row["expires_at"] is not None and row["expires_at"] <= self._now():
+            if row["expires_at"] is not None and row["expires_at"] <= self.now():
                 return None
             user = store.user_by_id(connection, row["user_id"])
             if user is None or not user.is_active:
@@ -180,7 +182,7 @@ class AccountService:
         timezone: str = "UTC",
     ) -> Project:
         """The same as `create_project`, inside a transaction of the caller."""
-        now = self._now()
+        now = self.now()
         values: dict[str, Any] = {
             "uuid": str(uuid4()),
             "organization_id": organization_id,
@@ -207,7 +209,7 @@ class AccountService:
         if "timezone" in changes:
             changes["timezone"] = _timezone(changes["timezone"])
         with self._database.write() as tx:
-            project = store.update_project(tx.connection, project_id, {**changes, "updated_at": self._now()})
+            project = store.update_project(tx.connection, project_id, {**changes, "updated_at": self.now()})
             if project is None:
                 raise LookupError(f"no project {project_id}")
             tx.changed("project", project_id)
@@ -219,7 +221,7 @@ class AccountService:
         """Make an organization without members; returns its id. Raises `AccountError`."""
         organization_id = str(uuid4())
         with self._database.write() as tx:
-            store.insert_organization(tx.connection, organization_id, _name(name), self._now())
+            store.insert_organization(tx.connection, organization_id, _name(name), self.now())
         return organization_id
 
     def organizations(self, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -245,14 +247,14 @@ class AccountService:
             "first_name": first_name,
             "last_name": last_name,
             "current_project_id": current_project_id,
-            "created_at": self._now(),
+            "created_at": self.now(),
         }
         return store.insert_user(tx.connection, values)
 
     def join(self, organization_id: str, user_id: int, level: Level = Level.MEMBER) -> None:
         """Make a user a member of an organization."""
         with self._database.write() as tx:
-            store.insert_membership(tx.connection, organization_id, user_id, level, self._now())
+            store.insert_membership(tx.connection, organization_id, user_id, level, self.now())
             tx.changed("keys", EVERYWHERE)
 
     def leave(self, organization_id: str, user_id: int) -> bool:
@@ -319,12 +321,12 @@ class AccountService:
         value: str | None = None,
     ) -> NewKey:
         """The same as `create_key`, inside a transaction of the caller."""
-        now = self._now()
+        now = self.now()
         if store.count_keys(tx.connection, user_id) >= MAX_KEYS_PER_USER:
             raise AccountError(f"A user may have at most {MAX_KEYS_PER_USER} personal API keys.")
         if expires_at is not None and expires_at <= now:
             raise AccountError("The moment of expiry is in the past.", "expires_at")
-        key = NewKey(str(uuid4()), value or new_key())
+        key = NewKey(str(uuid7()), value or new_key())
         store.insert_key(
             tx.connection,
             {
@@ -368,7 +370,7 @@ class AccountService:
         changes = {
             "secure_value": hash_key(value),
             "mask_value": mask_key(value),
-            "last_rolled_at": self._now(),
+            "last_rolled_at": self.now(),
             "last_used_at": None,
         }
         with self._database.write() as tx:

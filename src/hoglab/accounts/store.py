@@ -124,7 +124,7 @@ def keys(
         statement = statement.where(personal_api_key.c.user_id == user_id)
     if key_id is not None:
         statement = statement.where(personal_api_key.c.id == key_id)
-    order = (personal_api_key.c.created_at.desc(), personal_api_key.c.id)
+    order = (personal_api_key.c.created_at.desc(), personal_api_key.c.id.desc())
     return [dict(row) for row in connection.execute(statement.order_by(*order)).mappings()]
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
+
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hoglab.http.call import Call
+
+ItemT = TypeVar("ItemT")
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
@@ -23,6 +27,15 @@ class Page:
 
     limit: int
     offset: int
+
+
+class Paged(BaseModel, Generic[ItemT]):
+    """The list object, for the documents: ``response=Paged[ExperimentOut]``."""
+
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[ItemT]
 
 
 def read_page(

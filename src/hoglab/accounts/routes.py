@@ -1,0 +1,389 @@
+"""The endpoints of the accounts room.
+
+Rules that PostHog's documents leave open are ours: a key may hand on no more than it has itself, and keys that
+are limited to some projects or organizations neither make nor see keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from hoglab.accounts import activity
+from hoglab.accounts.errors import AccountError
+from hoglab.accounts.schemas import (
+    ActivityOut,
+    ActivityQuery,
+    KeyChanges,
+    KeyIn,
+    KeyOut,
+    OrganizationOut,
+    ProjectChanges,
+    ProjectIn,
+    ProjectOut,
+    UserOut,
+)
+from hoglab.http import access, errors
+from hoglab.http.identity import Level, Principal, Project, scope_satisfied
+from hoglab.http.pagination import Paged, envelope
+from hoglab.http.responses import json_response
+from hoglab.http.routing import ResourceRouter
+from hoglab.http.wire import user_object
+
+if TYPE_CHECKING:
+    from hoglab.accounts.service import AccountService
+    from hoglab.http.call import Call
+    from hoglab.http.routing import TextId, UuidId
+    from hoglab.storage.database import Database
+
+_PROJECT_SCOPES = ("project:read", "project:write")
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+def routers(accounts: AccountService, database: Database) -> list[ResourceRouter]:
+    """Every router of the room."""
+    return [
+        _project(accounts),
+        _projects(accounts),
+        _organizations(accounts),
+        _users(accounts),
+        _keys(accounts),
+        _activity(database),
+    ]
+
+
+# Projects
+
+
+def project_object(project: Project, principal: Principal) -> dict[str, Any]:
+    """A project as the wire shows it."""
+    admin = principal.at(project.organization_id).is_admin
+    return {
+        "id": project.id,
+        "uuid": project.uuid,
+        "organization": project.organization_id,
+        "name": project.name,
+        "api_token": project.api_token,
+        "timezone": project.timezone,
+        "test_account_filters": project.test_account_filters,
+        "person_display_name_properties": project.person_display_name_properties,
+        "anonymize_ips": project.anonymize_ips,
+        "created_at": project.created_at,
+        "updated_at": project.updated_at,
+        "user_access_level": "manager" if admin else "editor",
+    }
+
+
+def _visible(accounts: AccountService, principal: Principal) -> list[Project]:
+    return [project for project in accounts.projects() if principal.reaches_project(project)]
+
+
+def _project(accounts: AccountService) -> ResourceRouter:
+    router = ResourceRouter("", tag="projects", scopes=_PROJECT_SCOPES)
+
+    @router.get("/", response=ProjectOut)
+    def read_project(call: Call) -> dict[str, Any]:
+        """Read a project."""
+        return project_object(call.project, call.principal)
+
+    @router.patch("/", body=ProjectChanges, response=ProjectOut)
+    def update_project(call: Call) -> dict[str, Any]:
+        """Change a project. Needs an admin."""
+        access.check_level(call.principal, Level.ADMIN)
+        changes = call.validate(ProjectChanges).sent()
+        project = _wire(accounts.update_project, call.project.id, changes)
+        return project_object(project, call.principal)
+
+    return router
+
+
+def _projects(accounts: AccountService) -> ResourceRouter:
+    router = ResourceRouter("/api/projects", tag="projects", scopes=_PROJECT_SCOPES, project_scoped=False)
+
+    @router.get("/", response=Paged[ProjectOut], limited_keys=True)
+    def list_projects(call: Call) -> dict[str, Any]:
+        """List the projects that the key reaches."""
+        return _page(
+            call, [project_object(each, call.principal) for each in _visible(accounts, call.principal)]
+        )
+
+    return router
+
+
+# Organizations
+
+
+def _organization_id(call: Call, segment: str) -> str:
+    """The organization that a path segment means; 403 when the key, 404 when the user does not reach it."""
+    principal = call.principal
+    found = principal.organization_id if segment == "@current" else segment
+    if found is None or (segment != "@current" and found not in principal.levels):
+        raise errors.not_found("Organization not found.")
+    access.check_organization_limit(principal, found)
+    return found
+
+
+def _organization_object(
+    organization: Mapping[str, Any], principal: Principal, projects: Sequence[Project]
+) -> dict[str, Any]:
+    organization_id = organization["id"]
+    return {
+        "id": organization_id,
+        "name": organization["name"],
+        "created_at": organization["created_at"],
+        "membership_level": principal.levels[organization_id],
+        "projects": [
+            {"id": each.id, "uuid": each.uuid, "name": each.name, "organization": organization_id}
+            for each in projects
+            if each.organization_id == organization_id
+        ],
+    }
+
+
+def _organization_objects(accounts: AccountService, principal: Principal) -> list[dict[str, Any]]:
+    limit = principal.scoped_organizations
+    ids = [each for each in principal.levels if limit is None or each in limit]
+    projects = _visible(accounts, principal)
+    return [_organization_object(each, principal, projects) for each in accounts.organizations(ids)]
+
+
+def _organizations(accounts: AccountService) -> ResourceRouter:
+    router = ResourceRouter(
+        "/api/organizations",
+        tag="organizations",
+        scopes=("organization:read", "organization:write"),
+        project_scoped=False,
+    )
+
+    @router.get("/", response=Paged[OrganizationOut], limited_keys=True)
+    def list_organizations(call: Call) -> dict[str, Any]:
+        """List the organizations that the key reaches."""
+        return _page(call, _organization_objects(accounts, call.principal))
+
+    @router.get("/{organization_id}", response=OrganizationOut, limited_keys=True)
+    def read_organization(call: Call, organization_id: TextId) -> dict[str, Any]:
+        """Read an organization, by id or as ``@current``."""
+        found = _organization_id(call, organization_id)
+        projects = _visible(accounts, call.principal)
+        return _organization_object(accounts.organizations([found])[0], call.principal, projects)
+
+    @router.get(
+        "/{organization_id}/projects", scope="project:read", response=Paged[ProjectOut], limited_keys=True
+    )
+    def list_organization_projects(call: Call, organization_id: TextId) -> dict[str, Any]:
+        """List the projects of an organization."""
+        found = _organization_id(call, organization_id)
+        projects = [each for each in _visible(accounts, call.principal) if each.organization_id == found]
+        return _page(call, [project_object(each, call.principal) for each in projects])
+
+    @router.post(
+        "/{organization_id}/projects",
+        scope="project:write",
+        body=ProjectIn,
+        response=ProjectOut,
+        status=201,
+        limited_keys=True,
+    )
+    def create_project(call: Call, organization_id: TextId) -> dict[str, Any]:
+        """Make a project. Needs an admin, and a key that is not limited to some projects."""
+        found = _organization_id(call, organization_id)
+        if call.principal.scoped_projects is not None:
+            raise errors.permission_denied("API keys with scoped projects cannot create projects.")
+        access.check_level(call.principal.at(found), Level.ADMIN)
+        body = call.validate(ProjectIn)
+        project = _wire(accounts.create_project, found, body.name, timezone=body.timezone)
+        return project_object(project, call.principal)
+
+    return router
+
+
+# Users
+
+
+def _users(accounts: AccountService) -> ResourceRouter:
+    router = ResourceRouter(
+        "/api/users", tag="users", scopes=("user:read", "user:write"), project_scoped=False
+    )
+
+    @router.get("/@me", response=UserOut, limited_keys=True)
+    def read_me(call: Call) -> dict[str, Any]:
+        """Read the user behind the key."""
+        principal = call.principal
+        user = principal.user
+        organizations = _organization_objects(accounts, principal)
+        current = [each for each in organizations if each["id"] == principal.organization_id]
+        project = accounts.project(user.current_project_id or 0)
+        reached = project is not None and principal.reaches_project(project)
+        return {
+            **(user_object(user) or {}),
+            "date_joined": user.created_at,
+            "is_staff": False,
+            "team": project_object(project, principal) if project is not None and reached else None,
+            "organization": current[0] if current else None,
+            "organizations": organizations,
+        }
+
+    return router
+
+
+# Personal API keys
+
+
+def key_object(key: Mapping[str, Any], value: str | None = None) -> dict[str, Any]:
+    """A personal API key as the wire shows it."""
+    return {
+        "id": key["id"],
+        "user_id": key["user_id"],
+        "label": key["label"],
+        "value": value,
+        "mask_value": key["mask_value"],
+        "scopes": key["scopes"],
+        "scoped_teams": key["scoped_projects"],
+        "scoped_organizations": key["scoped_organizations"],
+        "created_at": key["created_at"],
+        "expires_at": key["expires_at"],
+        "last_used_at": key["last_used_at"],
+        "last_rolled_at": key["last_rolled_at"],
+    }
+
+
+def _keys(accounts: AccountService) -> ResourceRouter:
+    router = ResourceRouter(
+        "/api/personal_api_keys",
+        tag="personal API keys",
+        scopes=("personal_api_key:read", "personal_api_key:write"),
+        project_scoped=False,
+    )
+
+    def own_key(call: Call, key_id: str) -> Mapping[str, Any]:
+        found = accounts.keys(call.principal.user.id, key_id)
+        if not found:
+            raise errors.not_found()
+        return found[0]
+
+    def shown(call: Call, key_id: str, value: str | None, status: int) -> Response:
+        return json_response(key_object(own_key(call, key_id), value), status, _NO_STORE)
+
+    @router.get("/", response=list[KeyOut])
+    def list_keys(call: Call) -> list[dict[str, Any]]:
+        """List the user's keys, newest first, without their values."""
+        return [key_object(key) for key in accounts.keys(call.principal.user.id)]
+
+    @router.post("/", body=KeyIn, response=KeyOut, status=201)
+    def create_key(call: Call) -> Response:
+        """Make a key. Its value is in this answer and cannot be had again."""
+        body = call.validate(KeyIn)
+        _check_reach(call.principal, body.scopes, body.scoped_teams, body.scoped_organizations, accounts)
+        key = _wire(
+            accounts.create_key,
+            call.principal.user.id,
+            body.label,
+            body.scopes,
+            scoped_projects=body.scoped_teams,
+            scoped_organizations=body.scoped_organizations,
+            expires_at=body.expires_at,
+        )
+        return shown(call, key.id, key.value, 201)
+
+    @router.get("/{key_id}", response=KeyOut)
+    def read_key(call: Call, key_id: UuidId) -> dict[str, Any]:
+        """Read a key, without its value."""
+        return key_object(own_key(call, key_id))
+
+    @router.patch("/{key_id}", body=KeyChanges, response=KeyOut)
+    def update_key(call: Call, key_id: UuidId) -> dict[str, Any]:
+        """Change the label, scopes or limits of a key."""
+        key = own_key(call, key_id)
+        body = call.validate(KeyChanges)
+        changes = body.sent()
+        if "scoped_teams" in changes:
+            changes["scoped_projects"] = changes.pop("scoped_teams")
+        after = {**key, **changes}
+        _check_reach(
+            call.principal, after["scopes"], after["scoped_projects"], after["scoped_organizations"], accounts
+        )
+        if changes:
+            _wire(accounts.update_key, key_id, changes)
+        return key_object(own_key(call, key_id))
+
+    @router.post("/{key_id}/roll", response=KeyOut)
+    def roll_key(call: Call, key_id: UuidId) -> Response:
+        """Give a key a new value; the old one stops working at once."""
+        _check_scopes(call.principal, own_key(call, key_id)["scopes"])
+        rolled = accounts.roll_key(key_id)
+        return shown(call, key_id, rolled.value, 200)
+
+    @router.delete("/{key_id}", status=204)
+    def revoke_key(call: Call, key_id: UuidId) -> None:
+        """Revoke a key; it stops working at once."""
+        own_key(call, key_id)
+        accounts.revoke_key(key_id)
+
+    return router
+
+
+def _check_scopes(principal: Principal, scopes: Sequence[str]) -> None:
+    """Raises 403 when a key would hand on scopes that it does not hold itself."""
+    for scope in scopes:
+        if not scope_satisfied(scope, principal.scopes):
+            raise errors.permission_denied(f"API key cannot grant scope '{scope}', which it does not have")
+
+
+def _check_reach(
+    principal: Principal,
+    scopes: Sequence[str],
+    projects: Sequence[int] | None,
+    organizations: Sequence[str] | None,
+    accounts: AccountService,
+) -> None:
+    """Raises 403 for scopes that the caller lacks, 400 for limits that name what the user does not reach."""
+    _check_scopes(principal, scopes)
+    for project_id in projects or ():
+        project = accounts.project(project_id)
+        if project is None or not principal.reaches_project(project):
+            raise errors.does_not_exist(project_id, "scoped_teams")
+    for organization_id in organizations or ():
+        if organization_id not in principal.levels:
+            raise errors.does_not_exist(organization_id, "scoped_organizations")
+
+
+# Activity log
+
+
+def _activity(database: Database) -> ResourceRouter:
+    router = ResourceRouter("/activity_log", tag="activity log", scopes=("activity_log:read",) * 2)
+
+    @router.get("/", query=ActivityQuery, response=Paged[ActivityOut])
+    def list_activity(call: Call) -> dict[str, Any]:
+        """List who changed what, newest first."""
+        scopes = [*call.query_list("scope"), *",".join(call.query_list("scopes")).split(",")]
+        page = call.page()
+        with database.read() as connection:
+            items, count = activity.entries(
+                connection,
+                call.project.id,
+                limit=page.limit,
+                offset=page.offset,
+                scopes=[scope for scope in scopes if scope],
+                item_id=call.query("item_id") or None,
+                user_uuid=call.query("user") or None,
+            )
+        return envelope(call, items, count)
+
+    return router
+
+
+def _page(call: Call, everything: Sequence[Any]) -> dict[str, Any]:
+    """A page of a list that is in memory as a whole."""
+    page = call.page()
+    return envelope(call, everything[page.offset : page.offset + page.limit], len(everything))
+
+
+def _wire(function: Any, *arguments: Any, **options: Any) -> Any:
+    """Call the service; what it refuses becomes a 400."""
+    try:
+        return function(*arguments, **options)
+    except AccountError as error:
+        raise errors.validation_error(str(error), error.attr) from error

@@ -1,0 +1,405 @@
+"""The endpoints of accounts, keys and the activity log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from hoglab.accounts import activity
+from hoglab.accounts.service import AccountService
+from hoglab.http.identity import Level
+from hoglab.storage.database import Database
+
+Call = Callable[..., Any]
+KEYS = "/api/personal_api_keys/"
+PROJECT_KEYS = {
+    "id",
+    "uuid",
+    "organization",
+    "name",
+    "api_token",
+    "timezone",
+    "test_account_filters",
+    "person_display_name_properties",
+    "anonymize_ips",
+    "created_at",
+    "updated_at",
+    "user_access_level",
+}
+
+
+@pytest.fixture
+def member(accounts: AccountService, owner: int) -> str:
+    """The key of a plain member of the first organization."""
+    user = accounts.create_user("member@example.com")
+    accounts.join(accounts.projects()[0].organization_id, user.id, Level.MEMBER)
+    return accounts.create_key(user.id, "theirs", ["*"]).value
+
+
+class TestProjects:
+    @pytest.mark.parametrize("path", ["/api/projects/1/", "/api/projects/@current", "/api/environments/1/"])
+    def test_read(self, call: Call, first: Any, path: str) -> None:
+        response = call("GET", path)
+        body = response.json()
+        assert response.status_code == 200
+        assert set(body) == PROJECT_KEYS
+        assert (body["id"], body["api_token"], body["timezone"]) == (1, first.project_token, "UTC")
+        assert body["created_at"] == "2026-01-02T03:04:05Z"
+        assert body["user_access_level"] == "manager"
+
+    def test_list_shows_what_the_key_reaches(self, call: Call, accounts: AccountService, owner: int) -> None:
+        organization = accounts.projects()[0].organization_id
+        accounts.create_project(organization, "Second")
+        accounts.create_project(accounts.create_organization("Others"), "Theirs")
+        body = call("GET", "/api/projects/").json()
+        assert (body["count"], [each["id"] for each in body["results"]]) == (2, [1, 2])
+        page = call("GET", "/api/projects?limit=1&offset=1").json()
+        assert [each["id"] for each in page["results"]] == [2]
+        assert page["previous"] == "http://test/api/projects?limit=1"
+        limited = accounts.create_key(owner, "l", ["*"], scoped_projects=[2]).value
+        assert [each["id"] for each in call("GET", "/api/projects/", key=limited).json()["results"]] == [2]
+
+    @pytest.mark.parametrize("organization", ["@current", "id"])
+    def test_create(self, call: Call, accounts: AccountService, organization: str) -> None:
+        if organization == "id":
+            organization = accounts.projects()[0].organization_id
+        response = call("POST", f"/api/organizations/{organization}/projects/", json={"name": " Shop "})
+        body = response.json()
+        assert response.status_code == 201
+        assert set(body) == PROJECT_KEYS
+        assert (body["id"], body["name"]) == (2, "Shop")
+        assert body["api_token"].startswith("phc_")
+        project = accounts.project_by_token(body["api_token"])
+        assert project is not None
+        assert project.id == 2
+        assert call("GET", "/api/projects/2/").status_code == 200
+
+    @pytest.mark.parametrize(
+        ("body", "code", "attr"),
+        [
+            ({}, "required", "name"),
+            ({"name": ""}, "blank", "name"),
+            ({"name": "x" * 201}, "max_length", "name"),
+            ({"name": "x", "timezone": "Mars/Olympus"}, "invalid_input", "timezone"),
+        ],
+    )
+    def test_create_refusals(self, call: Call, body: Any, code: str, attr: str) -> None:
+        response = call("POST", "/api/organizations/@current/projects/", json=body)
+        assert response.status_code == 400
+        assert (response.json()["code"], response.json()["attr"]) == (code, attr)
+
+    def test_update(self, call: Call, accounts: AccountService, clock: Any) -> None:
+        clock.advance(60)
+        filters = [{"key": "email", "value": "@example.com", "operator": "not_icontains", "type": "person"}]
+        changes = {
+            "name": "Shop",
+            "timezone": "Asia/Tokyo",
+            "test_account_filters": filters,
+            "anonymize_ips": "yes",
+            "person_display_name_properties": ["name"],
+            "api_token": "phc_ignored",
+        }
+        body = call("PATCH", "/api/projects/@current/", json=changes).json()
+        assert {name: body[name] for name in list(changes)[:3]} == {
+            "name": "Shop",
+            "timezone": "Asia/Tokyo",
+            "test_account_filters": filters,
+        }
+        assert body["anonymize_ips"] is True
+        assert body["person_display_name_properties"] == ["name"]
+        assert body["api_token"] != "phc_ignored"
+        assert body["updated_at"] == "2026-01-02T03:05:05Z"
+        project = accounts.project(1)
+        assert project is not None
+        assert project.anonymize_ips
+        unchanged = call("PATCH", "/api/projects/1/", json={}).json()
+        assert unchanged["name"] == "Shop"
+
+    def test_update_refusals(self, call: Call) -> None:
+        response = call("PATCH", "/api/projects/1/", json={"test_account_filters": ["x"]})
+        assert response.json()["attr"] == "test_account_filters__0"
+        assert call("PATCH", "/api/projects/1/", json={"timezone": "x"}).json()["attr"] == "timezone"
+        assert call("PATCH", "/api/projects/1/", json={"name": None}).json()["code"] == "null"
+
+    def test_members_may_not_change_or_create(self, call: Call, member: str) -> None:
+        for method, path in (
+            ("PATCH", "/api/projects/1/"),
+            ("POST", "/api/organizations/@current/projects/"),
+        ):
+            response = call(method, path, key=member, json={"name": "x"})
+            assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
+            assert response.json()["detail"] == "You do not have manager access to this resource."
+
+    def test_limited_keys_may_not_create(self, call: Call, accounts: AccountService, owner: int) -> None:
+        key = accounts.create_key(owner, "l", ["*"], scoped_projects=[1]).value
+        path = "/api/organizations/@current/projects/"
+        assert call("POST", path, key=key, json={"name": "x"}).status_code == 403
+
+    def test_there_is_no_delete(self, call: Call) -> None:
+        assert call("DELETE", "/api/projects/1/").status_code == 405
+
+
+class TestOrganizationsAndUsers:
+    def test_organization(self, call: Call, accounts: AccountService) -> None:
+        organization = accounts.projects()[0].organization_id
+        body = call("GET", "/api/organizations/@current/").json()
+        assert body == call("GET", f"/api/organizations/{organization}").json()
+        assert set(body) == {"id", "name", "created_at", "membership_level", "projects"}
+        assert (body["id"], body["membership_level"]) == (organization, 15)
+        assert [project["id"] for project in body["projects"]] == [1]
+        assert call("GET", "/api/organizations/").json()["results"] == [body]
+        projects = call("GET", "/api/organizations/@current/projects/").json()
+        assert projects["count"] == 1
+
+    def test_organizations_of_others_are_not_there(self, call: Call, accounts: AccountService) -> None:
+        other = accounts.create_organization("Others")
+        for segment in (other, str(uuid4()), "abc"):
+            for path in ("", "projects/"):
+                response = call("GET", f"/api/organizations/{segment}/{path}")
+                assert (response.status_code, response.json()["detail"]) == (404, "Organization not found.")
+
+    def test_keys_limited_to_organizations(self, call: Call, accounts: AccountService, owner: int) -> None:
+        first = accounts.projects()[0].organization_id
+        second = accounts.create_organization("Second")
+        accounts.join(second, owner)
+        key = accounts.create_key(owner, "l", ["*"], scoped_organizations=[second]).value
+        response = call("GET", f"/api/organizations/{first}/", key=key)
+        text = f"API key does not have access to the requested organization: ID {first}."
+        assert (response.status_code, response.json()["detail"]) == (403, text)
+        assert call("GET", f"/api/organizations/{second}/", key=key).status_code == 200
+        listed = call("GET", "/api/organizations/", key=key).json()["results"]
+        assert [each["id"] for each in listed] == [second]
+        assert call("GET", "/api/projects/", key=key).json()["results"] == []
+
+    def test_me(self, call: Call, accounts: AccountService, owner: int) -> None:
+        body = call("GET", "/api/users/@me/").json()
+        assert body["id"] == owner
+        assert body["email"] == "owner@localhost"
+        assert body["team"]["id"] == 1
+        assert body["organization"]["id"] == body["organizations"][0]["id"]
+        assert body["hedgehog_config"] is None
+
+    def test_me_without_anything(self, call: Call, accounts: AccountService, first: Any) -> None:
+        user = accounts.create_user("new@example.com")
+        key = accounts.create_key(user.id, "k", ["user:read"]).value
+        body = call("GET", "/api/users/@me/", key=key).json()
+        assert (body["team"], body["organization"], body["organizations"]) == (None, None, [])
+        assert call("GET", "/api/organizations/@current/", key=key).status_code == 403
+        wide = accounts.create_key(user.id, "k", ["*"]).value
+        assert call("GET", "/api/organizations/@current/", key=wide).status_code == 404
+
+
+class TestKeys:
+    def test_life_of_a_key(self, call: Call, accounts: AccountService) -> None:
+        made = call("POST", KEYS, json={"label": "ci", "scopes": ["experiment:read", "user:read"]})
+        body = made.json()
+        assert made.status_code == 201
+        assert made.headers["Cache-Control"] == "no-store"
+        assert body["value"].startswith("phx_")
+        assert body["mask_value"] == f"phx_...{body['value'][-4:]}"
+        assert body["scopes"] == ["experiment:read", "user:read"]
+        assert (body["scoped_teams"], body["scoped_organizations"], body["expires_at"]) == (None, None, None)
+        one = KEYS + body["id"]
+
+        read = call("GET", one).json()
+        assert read == {**body, "value": None}
+        listed = call("GET", KEYS).json()
+        assert [each["label"] for each in listed] == ["ci", "First key"]
+        assert {each["value"] for each in listed} == {None}
+
+        assert call("GET", "/api/users/@me/", key=body["value"]).status_code == 200
+        rolled = call("POST", one + "/roll/").json()
+        assert rolled["value"] not in (None, body["value"])
+        assert call("GET", "/api/users/@me/", key=body["value"]).status_code == 401
+        assert call("GET", "/api/users/@me/", key=rolled["value"]).status_code == 200
+
+        changed = call("PATCH", one, json={"label": "ci 2", "scopes": ["experiment:read"]}).json()
+        assert (changed["label"], changed["scopes"], changed["value"]) == ("ci 2", ["experiment:read"], None)
+        assert call("GET", "/api/users/@me/", key=rolled["value"]).status_code == 403
+
+        assert call("DELETE", one).status_code == 204
+        assert call("DELETE", one).status_code == 404
+        assert call("GET", "/api/users/@me/", key=rolled["value"]).status_code == 401
+
+    def test_limits(self, call: Call, accounts: AccountService, clock: Any) -> None:
+        organization = accounts.projects()[0].organization_id
+        expires_at = clock.now + timedelta(days=1)
+        body = {
+            "label": "limited",
+            "scopes": ["project:read"],
+            "scoped_teams": [1],
+            "scoped_organizations": [organization],
+            "expires_at": expires_at.isoformat(),
+        }
+        made = call("POST", KEYS, json=body).json()
+        assert (made["scoped_teams"], made["scoped_organizations"]) == ([1], [organization])
+        assert made["expires_at"] == "2026-01-03T03:04:05Z"
+        assert call("GET", "/api/projects/1/", key=made["value"]).status_code == 200
+        clock.advance(86_400)
+        assert call("GET", "/api/projects/1/", key=made["value"]).status_code == 401
+        opened = call("PATCH", KEYS + made["id"], json={"scoped_teams": None}).json()
+        assert (opened["scoped_teams"], opened["scoped_organizations"]) == (None, [organization])
+
+    @pytest.mark.parametrize(
+        ("changes", "code", "attr"),
+        [
+            ({"label": None}, "null", "label"),
+            ({"label": "x" * 41}, "max_length", "label"),
+            ({"scopes": []}, "invalid_input", "scopes"),
+            ({"scopes": ["nonsense"]}, "invalid_input", "scopes"),
+            ({"scopes": "experiment:read"}, "not_a_list", "scopes"),
+            ({"scopes": [5, None]}, "null", "scopes__1"),
+            ({"scoped_teams": [99]}, "does_not_exist", "scoped_teams"),
+            ({"scoped_teams": ["x"]}, "incorrect_type", "scoped_teams__0"),
+            ({"scoped_organizations": [str(uuid4())]}, "does_not_exist", "scoped_organizations"),
+            ({"expires_at": "2020-01-01"}, "invalid_input", "expires_at"),
+        ],
+    )
+    def test_refusals(self, call: Call, changes: Any, code: str, attr: str) -> None:
+        response = call("POST", KEYS, json={"label": "x", "scopes": ["project:read"], **changes})
+        assert response.status_code == 400
+        assert (response.json()["code"], response.json()["attr"]) == (code, attr)
+
+    def test_a_key_hands_on_no_more_than_it_has(
+        self, call: Call, accounts: AccountService, owner: int
+    ) -> None:
+        scopes = ["personal_api_key:write", "experiment:write"]
+        key = accounts.create_key(owner, "narrow", scopes).value
+        good = call("POST", KEYS, key=key, json={"label": "x", "scopes": ["experiment:read"]})
+        assert good.status_code == 201
+        for scope in ("*", "project:read"):
+            response = call("POST", KEYS, key=key, json={"label": "x", "scopes": [scope]})
+            assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
+        wider = KEYS + good.json()["id"]
+        assert call("PATCH", wider, key=key, json={"scopes": ["*"]}).status_code == 403
+        first_key = accounts.keys()[-1]["id"]
+        assert call("POST", f"{KEYS}{first_key}/roll", key=key).status_code == 403
+        assert call("PATCH", f"{KEYS}{first_key}", key=key, json={"label": "x"}).status_code == 403
+
+    def test_limited_keys_do_not_touch_keys(self, call: Call, accounts: AccountService, owner: int) -> None:
+        limited = accounts.create_key(owner, "l", ["*"], scoped_projects=[1]).value
+        assert call("GET", KEYS, key=limited).status_code == 403
+        assert call("POST", KEYS, key=limited, json={"label": "x", "scopes": ["*"]}).status_code == 403
+
+    def test_keys_of_others_are_not_there(self, call: Call, accounts: AccountService, member: str) -> None:
+        first_key = accounts.keys()[-1]["id"]
+        for method, path in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/roll")):
+            response = call(method, f"{KEYS}{first_key}{path}", key=member)
+            assert (response.status_code, response.json()["code"]) == (404, "not_found")
+        assert [each["label"] for each in call("GET", KEYS, key=member).json()] == ["theirs"]
+
+
+class TestActivity:
+    @pytest.fixture
+    def entries(self, database: Database, owner: int) -> None:
+        started_at = datetime(2026, 1, 1, tzinfo=UTC)
+        for number in range(5):
+            with database.write() as tx:
+                change = activity.change("Experiment", "name", None if number == 0 else "a", "b")
+                activity.record(
+                    tx,
+                    1,
+                    owner if number else None,
+                    "updated" if number else "created",
+                    "Experiment" if number < 4 else "FeatureFlag",
+                    12 if number < 3 else 13,
+                    {"name": f"entry {number}", "changes": [change]},
+                    now=started_at + timedelta(hours=number),
+                )
+
+    @staticmethod
+    def names(response: Any) -> list[str]:
+        return [entry["detail"]["name"] for entry in response.json()["results"]]
+
+    @pytest.mark.usefixtures("entries")
+    def test_form(self, call: Call) -> None:
+        body = call("GET", "/api/projects/1/activity_log/?scope=Experiment&item_id=12&limit=1").json()
+        assert body["count"] == 3
+        assert body["next"] == (
+            "http://test/api/projects/1/activity_log/?item_id=12&limit=1&offset=1&scope=Experiment"
+        )
+        [entry] = body["results"]
+        assert list(entry) == [
+            "id",
+            "user",
+            "activity",
+            "scope",
+            "item_id",
+            "detail",
+            "created_at",
+            "is_system",
+            "was_impersonated",
+            "unread",
+        ]
+        assert entry["user"]["email"] == "owner@localhost"
+        assert (entry["activity"], entry["scope"], entry["item_id"]) == ("updated", "Experiment", "12")
+        assert entry["detail"] == {
+            "id": None,
+            "changes": [
+                {"type": "Experiment", "action": "changed", "field": "name", "before": "a", "after": "b"}
+            ],
+            "merge": None,
+            "trigger": None,
+            "name": "entry 2",
+            "short_id": None,
+            "type": None,
+        }
+        assert entry["created_at"] == "2026-01-01T02:00:00Z"
+        assert (entry["is_system"], entry["was_impersonated"], entry["unread"]) == (False, False, False)
+
+    @pytest.mark.usefixtures("entries")
+    @pytest.mark.parametrize(
+        ("query", "numbers"),
+        [
+            ("", [4, 3, 2, 1, 0]),
+            ("?scope=FeatureFlag", [4]),
+            ("?scopes=FeatureFlag,Experiment", [4, 3, 2, 1, 0]),
+            ("?item_id=13", [4, 3]),
+            ("?scope=Experiment&item_id=13", [3]),
+            ("?limit=2&offset=1", [3, 2]),
+            ("?scope=Nothing", []),
+            ("?user=00000000-0000-0000-0000-000000000000", []),
+        ],
+    )
+    def test_filters(self, call: Call, query: str, numbers: list[int]) -> None:
+        wanted = [f"entry {number}" for number in numbers]
+        assert self.names(call("GET", "/api/projects/1/activity_log" + query)) == wanted
+
+    @pytest.mark.usefixtures("entries")
+    def test_by_user_and_by_the_server_itself(self, call: Call, accounts: AccountService, owner: int) -> None:
+        uuid = accounts.users([owner])[owner].uuid
+        mine = call("GET", f"/api/projects/1/activity_log/?user={uuid}")
+        assert mine.json()["count"] == 4
+        own = call("GET", "/api/projects/1/activity_log/?offset=4").json()["results"][0]
+        assert (own["user"], own["is_system"]) == (None, True)
+
+    @pytest.mark.usefixtures("entries")
+    def test_projects_do_not_see_each_other(self, call: Call, accounts: AccountService) -> None:
+        other = accounts.create_project(accounts.projects()[0].organization_id, "Second")
+        assert call("GET", f"/api/projects/{other.id}/activity_log/").json()["count"] == 0
+
+    def test_rolls_back_with_the_change(self, database: Database, call: Call, owner: int) -> None:
+        def change() -> None:
+            with database.write() as tx:
+                activity.record(tx, 1, owner, "created", "Experiment", 1, {"name": "x"})
+                raise RuntimeError("no")
+
+        with pytest.raises(RuntimeError, match="no"):
+            change()
+        assert call("GET", "/api/projects/1/activity_log/").json()["count"] == 0
+
+    def test_scope(self, call: Call, accounts: AccountService, owner: int) -> None:
+        key = accounts.create_key(owner, "k", ["experiment:write"]).value
+        response = call("GET", "/api/projects/1/activity_log/", key=key)
+        assert response.json()["detail"] == "API key missing required scope 'activity_log:read'"
+
+
+def test_reference_of_the_room(call: Call) -> None:
+    document = call("GET", "/api/schema/").json()
+    created = document["paths"]["/api/personal_api_keys/"]["post"]["responses"]["201"]
+    assert created["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/KeyOut"}
+    assert "value" in document["components"]["schemas"]["KeyOut"]["properties"]
