@@ -248,6 +248,10 @@ def test_the_two_rules_of_significance_differ_between_one_and_two_sides() -> Non
     assert one_sided.credible_interval[0] < 0 < one_sided.credible_interval[1]
     assert one_sided.significant
     assert not two_sided.significant
+    interval_rule = BayesianConfig(significance_rule=SignificanceRule.INTERVAL)
+    for test_mean in (1.01, 0.99):
+        small_but_sure = effect_of(RELATIVE, Moments(1.0, 1e-4, 100), Moments(test_mean, 1e-4, 100))
+        assert bayesian_test(interval_rule, small_but_sure).significant
 
 
 BASELINES_AND_EMPTY_VARIANTS: list[tuple[SufficientStatistics, SufficientStatistics]] = [
@@ -332,6 +336,9 @@ def test_a_relative_effect_needs_a_baseline_away_from_zero() -> None:
     flipped = compare(frequentist, negative, variant)
     assert isinstance(flipped.test, FrequentistTest)
     assert flipped.test.point_estimate == -2.0
+    with pytest.raises(RefusalError) as refused:
+        estimate_effect(bayesian, SampleMean(100, 0.0, 300.0), variant)
+    assert refused.value.reason is Refusal.BASELINE_MEAN_NOT_POSITIVE
     for test in (BayesianConfig(difference_type=ABSOLUTE), FrequentistConfig(difference_type=ABSOLUTE)):
         for baseline in (tiny, negative):
             assert compare(StatisticsConfig(test), baseline, variant).refusal is None

@@ -79,6 +79,13 @@ def test_narrow_posteriors_are_resolved_beside_wide_ones(
     assert gain - loss == pytest.approx(means[0] - means[1], abs=1e-9)
 
 
+def test_a_posterior_far_above_the_others_loses_nothing_and_always_wins() -> None:
+    best, rest = BetaPosterior(900_000, 100), [BetaPosterior(100, 900_000), BetaPosterior(10, 90)]
+    assert expected_shortfall(best, rest) == 0
+    assert chance_to_beat(best, rest) == pytest.approx(1, abs=1e-12)
+    assert chance_to_beat(rest[0], [best]) == 0
+
+
 def test_millions_of_people_against_a_normal_approximation() -> None:
     control, test = (
         FunnelVariant("control", 1_000_000, 9_000_000),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.statistics import (
+    DEFAULT_MINIMUM_DETECTABLE_EFFECT,
     BaselineStats,
     DifferenceType,
     FrequentistConfig,
@@ -125,6 +126,8 @@ def test_any_numbers_give_a_plan_or_nulls(
     [
         (0, 0.5, 100, 10),
         (400, 0.5, 100, 10),
+        (400, 1, 100, 6),
+        (400, 5, 0.5, 1200),
         (99, 3, 100, 10),
         (100, 3, 100, 9),
         (950, 9, 100, 1),
@@ -156,6 +159,10 @@ def test_remaining_days(
 )
 def test_the_calculators_kind_of_a_stored_metric(metric_type: str, math: str | None, expected: str) -> None:
     assert running_time_metric(metric_type, math) == expected
+
+
+def test_the_effect_to_plan_for_is_thirty_percent_unless_said() -> None:
+    assert DEFAULT_MINIMUM_DETECTABLE_EFFECT == 30
 
 
 def test_an_unknown_metric_type_is_an_error() -> None:

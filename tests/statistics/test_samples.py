@@ -171,6 +171,18 @@ def test_a_denominator_of_zero_is_refused() -> None:
     assert refused.value.reason is Refusal.DENOMINATOR_IS_ZERO
 
 
+@pytest.mark.parametrize(
+    ("denominator", "zero"), [(9e-9, True), (-9e-9, True), (1.1e-8, False), (-1.1e-8, False)]
+)
+def test_a_denominator_near_zero_is_zero(denominator: float, zero: bool) -> None:
+    ratio = Ratio(100, 10.0, 10.0, denominator, 1e-12, 0.0)
+    if zero:
+        with pytest.raises(RefusalError):
+            _ = ratio.mean
+    else:
+        assert ratio.mean == 10 / denominator
+
+
 def test_different_kinds_do_not_add_up() -> None:
     with pytest.raises(TypeError):
         _ = SampleMean(1, 1, 1) + Proportion(1, 1)
