@@ -1,0 +1,1 @@
+"""Experiments, holdouts and saved metrics: API and life cycle."""

@@ -1,0 +1,254 @@
+"""Endpoints around experiments: numbers over all of them, exposure cohorts, running time (spec experiments-api 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+from zoneinfo import ZoneInfo
+
+import orjson
+import sqlalchemy as sa
+
+from hoglab.experiments import store
+from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT
+from hoglab.experiments.presentation import live_key
+from hoglab.experiments.schemas import RunningTimeBody
+from hoglab.experiments.service import Actor, ExperimentService
+from hoglab.experiments.store import ExperimentRow
+from hoglab.flags.store import FlagRow
+from hoglab.http.dates import format_offset
+from hoglab.http.errors import validation_error
+from hoglab.http.wire import user_object
+from hoglab.statistics import BaselineStats, RunningTimeMetric, calculate_running_time
+from hoglab.storage.database.tables import cohort, experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hoglab.http.identity import Project
+
+SAMPLE_DAYS = 7
+DEFAULT_SAMPLE = 20
+STATS_DAYS = 30
+
+
+class ExperimentExtras:
+    """What the endpoints of this module do."""
+
+    def __init__(
+        self,
+        service: ExperimentService,
+        *,
+        flag_property_seen: Callable[[int, Collection[str], datetime, int], bool],
+    ) -> None:
+        self._service = service
+        self._flag_property_seen = flag_property_seen
+
+    # -- 8.4 -------------------------------------------------------------------------------------------------------
+
+    def requires_flag_implementation(self, actor: Actor, query: Callable[[str], str | None]) -> bool:
+        """False when recent events of the named ones carry flag values already. Raises 400."""
+        names = {entry["id"] for entry in _entities(query("events")) if isinstance(entry.get("id"), str)}
+        wanted = {entry.get("id") for entry in _entities(query("actions"))}
+        names |= self._action_events(actor.project, {int(str(i)) for i in wanted if str(i).isdecimal()})
+        if not names:
+            return True
+        limit = query("limit") or ""
+        sample = int(limit) if limit.isdecimal() and 0 < int(limit) <= 1000 else DEFAULT_SAMPLE
+        since = actor.now - timedelta(days=SAMPLE_DAYS)
+        return not self._flag_property_seen(actor.project.id, sorted(names), since, sample)
+
+    def _action_events(self, project: Project, ids: Collection[int]) -> set[str]:
+        with self._service.database.read() as connection:
+            steps = store.action_steps(connection, project.id, ids)
+        return {step["event"] for step in steps if isinstance(step.get("event"), str)}
+
+    # -- 8.5 -------------------------------------------------------------------------------------------------------
+
+    def stats(self, actor: Actor) -> dict[str, Any]:
+        """How many experiments were launched, are active and were completed."""
+        today = actor.now.astimezone(ZoneInfo(actor.project.timezone)).replace(
+            hour=0, minute=0, second=0, microsecond=0
+        )
+        tomorrow = today + timedelta(days=1)
+        last, previous = today - timedelta(days=STATS_DAYS), today - timedelta(days=2 * STATS_DAYS)
+        column = experiment.c
+
+        def count(*where: sa.ColumnElement[bool]) -> sa.Select[int]:
+            mine = (
+                column.project_id == actor.project.id,
+                column.deleted.is_(False),
+                column.archived.is_(False),
+            )
+            return sa.select(sa.func.count()).select_from(experiment).where(*mine, *where)
+
+        def within(
+            which: sa.ColumnElement[Any], start: datetime, end: datetime
+        ) -> list[sa.ColumnElement[bool]]:
+            return [which >= start.astimezone(UTC), which < end.astimezone(UTC)]
+
+        with self._service.database.read() as connection:
+            launched = connection.scalar(count(*within(column.start_date, last, tomorrow))) or 0
+            before = connection.scalar(count(*within(column.start_date, previous, last))) or 0
+            active = connection.scalar(count(column.start_date.is_not(None), column.end_date.is_(None))) or 0
+            completed = connection.scalar(count(*within(column.end_date, last, tomorrow))) or 0
+        change = (100.0 if launched else 0.0) if not before else round((launched - before) / before * 100, 1)
+        return {
+            "launched_last_30d": launched,
+            "launched_previous_30d": before,
+            "percent_change": change,
+            "active_experiments": active,
+            "completed_last_30d": completed,
+        }
+
+    # -- 8.8 -------------------------------------------------------------------------------------------------------
+
+    def running_time(self, body: RunningTimeBody) -> dict[str, Any]:
+        """Sample size and days that an effect needs."""
+        result = calculate_running_time(
+            RunningTimeMetric(body.metric_type),
+            body.minimum_detectable_effect,
+            body.number_of_variants,
+            baseline_value=body.baseline_value,
+            variance=body.variance,
+            exposure_rate_per_day=body.exposure_rate_per_day,
+            baseline_stats=_baseline_stats(body.baseline_stats),
+        )
+        return {
+            "baseline_value": result.baseline_value,
+            "variance": result.variance,
+            "recommended_sample_size": result.recommended_sample_size,
+            "recommended_running_time_days": result.recommended_running_time_days,
+        }
+
+    # -- 8.1 -------------------------------------------------------------------------------------------------------
+
+    def create_exposure_cohort(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
+        """A cohort of everybody who was exposed. Raises 400."""
+        with self._service.database.write() as tx:
+            row = self._service.visible(tx.connection, actor.project, experiment_id)
+            flag = store.flags(tx.connection, [row.feature_flag_id]).get(row.feature_flag_id)
+            if flag is None:
+                raise validation_error("Experiment does not have a feature flag")
+            if row.start_date is None:
+                raise validation_error("Experiment does not have a start date")
+            if row.exposure_cohort_id is not None:
+                raise validation_error("Experiment already has an exposure cohort")
+            behaviour = _exposure_behaviour(row, flag, row.start_date)
+            values = {
+                "project_id": actor.project.id,
+                "name": f'Users exposed to experiment "{row.name}"',
+                "description": "",
+                "groups": [],
+                "filters": {"properties": {"type": "OR", "values": [{"type": "OR", "values": [behaviour]}]}},
+                "is_static": False,
+                "is_calculating": True,
+                "created_by_id": actor.principal.user.id,
+                "created_at": actor.now,
+            }
+            created = (
+                tx.connection.execute(sa.insert(cohort).values(**values).returning(cohort)).mappings().one()
+            )
+            self._service.save(tx, actor, row, {"exposure_cohort_id": created["id"]})
+            tx.changed("cohorts", actor.project.id)
+        return {"cohort": _cohort_object(created, actor, row.id)}
+
+
+def _entities(text: str | None) -> list[dict[str, Any]]:
+    """A legacy ``events`` or ``actions`` parameter."""
+    if not text:
+        return []
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise validation_error("Properties are unparsable!") from None
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Entity:
+    key: str | int
+    event_type: str
+    filters: list[Any]
+
+
+def _exposure_behaviour(row: ExperimentRow, flag: FlagRow, start: datetime) -> dict[str, Any]:
+    """Having done the exposure event since the start (spec experiments-api 8.1)."""
+    entity = _custom_entity(row) or _Entity(
+        DEFAULT_EXPOSURE_EVENT,
+        "events",
+        [{"key": "$feature_flag", "value": [live_key(flag.key)], "operator": "exact", "type": "event"}],
+    )
+    return {
+        "type": "behavioral",
+        "value": "performed_event",
+        "key": entity.key,
+        "negation": False,
+        "event_type": entity.event_type,
+        "event_filters": entity.filters,
+        "explicit_datetime": format_offset(start),
+    }
+
+
+def _custom_entity(row: ExperimentRow) -> _Entity | None:
+    custom = (row.parameters or {}).get("custom_exposure_filter")
+    if isinstance(custom, dict):
+        for event_type in ("events", "actions"):
+            for entry in custom.get(event_type) or []:
+                if not isinstance(entry, dict):
+                    continue
+                key = entry.get("id")
+                if event_type == "actions":
+                    if not str(key).isdecimal():
+                        raise validation_error("Invalid action ID")
+                    key = int(str(key))
+                return _Entity(key or "", event_type, entry.get("properties") or [])
+    config = (row.exposure_criteria or {}).get("exposure_config")
+    if isinstance(config, Mapping):
+        if config.get("kind") == "ActionsNode":
+            return _Entity(config["id"], "actions", config.get("properties") or [])
+        return _Entity(config["event"], "events", config.get("properties") or [])
+    return None
+
+
+def _cohort_object(row: Mapping[Any, Any], actor: Actor, experiment_id: int) -> dict[str, Any]:
+    shown = (
+        "id name description groups deleted filters query is_calculating created_by created_at last_calculation "
+        "errors_calculating last_error_message count is_static cohort_type experiment_set version pending_version"
+    )
+    extra = {
+        "created_by": user_object(actor.principal.user),
+        "cohort_type": None,
+        "experiment_set": [experiment_id],
+    }
+    return {name: extra[name] if name in extra else row[name] for name in shown.split()}
+
+
+def _baseline_stats(value: dict[str, Any] | None) -> BaselineStats | None:
+    """The calculator's ``baseline_stats``. Raises 400 for anything but numbers."""
+    if value is None:
+        return None
+    numbers = {
+        name: value.get(name, default)
+        for name, default in (
+            ("number_of_samples", None),
+            ("sum", None),
+            ("sum_squares", 0),
+            ("denominator_sum", None),
+            ("denominator_sum_squares", None),
+            ("numerator_denominator_sum_product", None),
+        )
+    }
+    required = ("number_of_samples", "sum")
+    for name, number in numbers.items():
+        missing = number is None and name not in required
+        if not missing and (isinstance(number, bool) or not isinstance(number, int | float)):
+            raise validation_error("A valid number is required.", f"baseline_stats__{name}")
+    counts = value.get("step_counts") or []
+    if not isinstance(counts, list) or not all(
+        isinstance(n, int) and not isinstance(n, bool) for n in counts
+    ):
+        raise validation_error("Expected a list of integers.", "baseline_stats__step_counts")
+    return BaselineStats(**cast(dict[str, Any], numbers), step_counts=tuple(counts))

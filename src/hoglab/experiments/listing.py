@@ -1,0 +1,207 @@
+"""Lists of experiments: filters, order and pages (spec experiments-api 5.6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy import ColumnElement, Connection
+
+from hoglab.experiments import metrics
+from hoglab.experiments.presentation import FROZEN, is_frozen
+from hoglab.experiments.store import ExperimentRow
+from hoglab.http.errors import validation_error
+from hoglab.http.fields import parse_integer
+from hoglab.storage.database import to_micros
+from hoglab.storage.database.tables import (
+    action,
+    experiment,
+    experiment_saved_metric,
+    feature_flag,
+    saved_metric,
+    user,
+)
+
+ORDERS = ("created_at", "updated_at", "name", "start_date", "end_date", "duration", "status", "created_by")
+_STATUSES = frozenset({"draft", "running", "paused", "exposure_frozen", "stopped", "complete"})
+_COLUMNS = tuple(experiment.c[f.name] for f in fields(ExperimentRow))
+
+Query = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page and how many experiments match in all."""
+
+    rows: list[ExperimentRow]
+    count: int
+
+
+def list_experiments(
+    connection: Connection, project_id: int, query: Query, *, limit: int, offset: int, now: datetime
+) -> Listing:
+    """A page of a project's experiments; ``query`` gives the raw query parameters. Raises 400."""
+    where = [experiment.c.project_id == project_id, experiment.c.deleted.is_(False)]
+    where += _conditions(connection, project_id, query)
+    order = _order(query("order"), now)
+    joined = experiment.join(feature_flag, feature_flag.c.id == experiment.c.feature_flag_id)
+    count = connection.scalar(sa.select(sa.func.count()).select_from(joined).where(*where)) or 0
+    joined = joined.join(user, user.c.id == experiment.c.created_by_id, isouter=True)
+    statement = sa.select(*_COLUMNS).select_from(joined).where(*where).order_by(*order)
+    rows = connection.execute(statement.limit(limit).offset(offset))
+    return Listing([ExperimentRow(*row) for row in rows], count)
+
+
+def _conditions(connection: Connection, project_id: int, query: Query) -> list[ColumnElement[bool]]:
+    where: list[ColumnElement[bool]] = [
+        experiment.c.archived.is_((query("archived") or "").lower() == "true"),
+        *_status(connection, project_id, (query("status") or "").lower()),
+    ]
+    if authors := query("created_by_id"):
+        where.append(experiment.c.created_by_id.in_(_integers(authors)))
+    if (flag_id := query("feature_flag_id")) is not None:
+        number = parse_integer(flag_id)
+        if number is None or abs(number) >= 2**63:
+            raise validation_error("feature_flag_id must be an integer")
+        where.append(experiment.c.feature_flag_id == number)
+    if search := (query("search") or "").replace("\0", "").strip():
+        where.append(experiment.c.name.icontains(search, autoescape=True))
+    if event := query("event"):
+        where.append(experiment.c.id.in_(_using_event(connection, project_id, event)))
+    if prompt := query("prompt_name"):
+        where.append(experiment.c.id.in_(_with_prompt(connection, project_id, prompt)))
+    return where
+
+
+def _status(connection: Connection, project_id: int, wanted: str) -> list[ColumnElement[bool]]:
+    if wanted not in _STATUSES:
+        return []
+    launched = experiment.c.start_date.is_not(None)
+    if wanted == "draft":
+        return [experiment.c.start_date.is_(None)]
+    if wanted in ("stopped", "complete"):
+        return [launched, experiment.c.end_date.is_not(None)]
+    going = [launched, experiment.c.end_date.is_(None)]
+    if wanted == "paused":
+        return [*going, feature_flag.c.active.is_(False)]
+    frozen = _frozen_flags(connection, project_id)
+    among = feature_flag.c.id.in_(frozen) if wanted == FROZEN else feature_flag.c.id.not_in(frozen)
+    return [*going, feature_flag.c.active.is_(True), among]
+
+
+def _frozen_flags(connection: Connection, project_id: int) -> list[int]:
+    candidates = sa.select(feature_flag.c.id, feature_flag.c.filters).where(
+        feature_flag.c.project_id == project_id,
+        _text(feature_flag.c.filters).contains(FROZEN, autoescape=True),
+    )
+    return [row.id for row in connection.execute(candidates) if is_frozen(row.filters)]
+
+
+def _integers(text: str) -> list[int]:
+    """One integer, a comma-separated list, or a JSON list; what is none of these matches nobody."""
+    try:
+        values = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
+    except ValueError:
+        return []
+    found = [parse_integer(value) for value in values] if isinstance(values, list) else []
+    return [value for value in found if value is not None and abs(value) < 2**63]
+
+
+def _using_event(connection: Connection, project_id: int, event: str) -> list[int]:
+    """Experiments whose inline or saved metrics use an event, by itself or through an action."""
+    actions = _actions_with_event(connection, project_id, event)
+
+    def uses(metric: Any) -> bool:
+        return isinstance(metric, dict) and (
+            event in metrics.event_names(metric) or not actions.isdisjoint(metrics.action_ids([metric]))
+        )
+
+    # The text comparison only narrows down what has to be read.
+    needles = [orjson.dumps(event).decode()] + (['"ActionsNode"'] if actions else [])
+
+    def mentions(column: ColumnElement[Any]) -> ColumnElement[bool]:
+        return sa.or_(*(_text(column).contains(needle, autoescape=True) for needle in needles))
+
+    inline = sa.select(experiment.c.id, experiment.c.metrics, experiment.c.metrics_secondary).where(
+        experiment.c.project_id == project_id,
+        sa.or_(mentions(experiment.c.metrics), mentions(experiment.c.metrics_secondary)),
+    )
+    found = {
+        row.id
+        for row in connection.execute(inline)
+        if any(uses(metric) for metric in (*(row.metrics or ()), *(row.metrics_secondary or ())))
+    }
+    linked = (
+        sa.select(experiment_saved_metric.c.experiment_id, saved_metric.c.query)
+        .join_from(
+            experiment_saved_metric,
+            saved_metric,
+            saved_metric.c.id == experiment_saved_metric.c.saved_metric_id,
+        )
+        .where(saved_metric.c.project_id == project_id, mentions(saved_metric.c.query))
+    )
+    found |= {row.experiment_id for row in connection.execute(linked) if uses(row.query)}
+    return sorted(found)
+
+
+def _actions_with_event(connection: Connection, project_id: int, event: str) -> set[int]:
+    statement = sa.select(action.c.id, action.c.steps).where(
+        action.c.project_id == project_id, action.c.deleted.is_(False)
+    )
+    return {
+        row.id
+        for row in connection.execute(statement)
+        if any(isinstance(step, dict) and step.get("event") == event for step in row.steps)
+    }
+
+
+def _with_prompt(connection: Connection, project_id: int, name: str) -> list[int]:
+    statement = sa.select(experiment.c.id, experiment.c.parameters).where(
+        experiment.c.project_id == project_id,
+        _text(experiment.c.parameters).contains("prompt_metadata", autoescape=True),
+    )
+    found = []
+    for row in connection.execute(statement):
+        prompt = (row.parameters or {}).get("prompt_metadata")
+        if isinstance(prompt, dict) and prompt.get("name") == name:
+            found.append(row.id)
+    return found
+
+
+def _text(column: ColumnElement[Any]) -> ColumnElement[str]:
+    """A JSON column as the text that it is stored as."""
+    return sa.type_coerce(column, sa.Text)
+
+
+def _order(wanted: str | None, now: datetime) -> list[ColumnElement[Any]]:
+    wanted = wanted or "-created_at"
+    descending = wanted.startswith("-")
+    name = wanted.removeprefix("-")
+    if name not in ORDERS:
+        raise validation_error(f"Invalid order field: '{wanted}'")
+    key = _order_key(name, now)
+    by_key = sa.desc(key).nulls_first() if descending else sa.asc(key).nulls_last()
+    return [by_key, sa.desc(experiment.c.id)]
+
+
+def _order_key(name: str, now: datetime) -> ColumnElement[Any]:
+    match name:
+        case "duration":
+            start = sa.type_coerce(experiment.c.start_date, sa.BigInteger)
+            end = sa.type_coerce(experiment.c.end_date, sa.BigInteger)
+            return sa.func.coalesce(end, to_micros(now)) - start
+        case "status":
+            return sa.case(
+                (experiment.c.start_date.is_(None), 0), (experiment.c.end_date.is_(None), 1), else_=2
+            )
+        case "created_by":
+            return sa.case((user.c.first_name != "", user.c.first_name), else_=user.c.email)
+        case "name":
+            return sa.func.lower(experiment.c.name)
+        case _:
+            return experiment.c[name]

@@ -1,0 +1,274 @@
+"""Metric definitions: what is accepted, and the upkeep of their uuids (spec experiments-api 3.8).
+
+A metric is stored as the JSON that came; the models below only decide whether it is one.
+"""
+
+# Annotations of models are evaluated by Pydantic, so they are not postponed here.
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
+
+from hoglab.http.errors import validation_error
+
+MAX_METRICS = 200
+"""How many metrics one list may hold."""
+MAX_LISTED_ERRORS = 15
+LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
+KIND = "ExperimentMetric"
+
+Number = StrictInt | float
+Properties = list[dict[str, Any]] | None
+WindowUnit = Literal["second", "minute", "hour", "day", "week", "month"]
+Math = Literal["total", "sum", "avg", "min", "max", "unique_session", "dau", "unique_group", "hogql"]
+Percentile = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Node(_Closed):
+    name: StrictStr | None = None
+    custom_name: StrictStr | None = None
+    properties: Properties = None
+    fixedProperties: Properties = None  # noqa: N815 - wire name
+    math: Math | None = None
+    math_property: StrictStr | None = None
+    math_property_type: StrictStr | None = None
+    math_property_revenue_currency: dict[str, Any] | None = None
+    math_hogql: StrictStr | None = None
+    math_group_type_index: Annotated[StrictInt, Field(ge=0, le=4)] | None = None
+    math_multiplier: float | None = None
+    optionalInFunnel: StrictBool | None = None  # noqa: N815 - wire name
+    version: float | None = None
+    response: dict[str, Any] | None = None
+
+
+class EventsNode(_Node):
+    """Events of one name; of any name when ``event`` is null."""
+
+    kind: Literal["EventsNode"]
+    event: StrictStr | None = None
+    limit: StrictInt | None = None
+    orderBy: list[StrictStr] | None = None  # noqa: N815 - wire name
+
+
+class ActionsNode(_Node):
+    """Events that an action matches."""
+
+    kind: Literal["ActionsNode"]
+    id: StrictInt
+
+
+class ExperimentDataWarehouseNode(_Node):
+    """Rows of a table beside the events."""
+
+    kind: Literal["ExperimentDataWarehouseNode"]
+    table_name: StrictStr
+    timestamp_field: StrictStr
+    events_join_key: StrictStr
+    data_warehouse_join_key: StrictStr
+
+
+Source = Annotated[EventsNode | ActionsNode | ExperimentDataWarehouseNode, Field(discriminator="kind")]
+
+
+class OutlierHandling(_Closed):
+    """Percentile bounds of one side of a ratio."""
+
+    lower_bound_percentile: Percentile | None = None
+    upper_bound_percentile: Percentile | None = None
+    ignore_zeros: StrictBool | None = None
+
+
+class _Metric(_Closed):
+    kind: Literal["ExperimentMetric"]
+    uuid: StrictStr | None = None
+    name: StrictStr | None = None
+    fingerprint: StrictStr | None = None
+    goal: Literal["increase", "decrease"] | None = None
+    conversion_window: StrictInt | None = None
+    conversion_window_unit: WindowUnit | None = None
+    breakdownFilter: dict[str, Any] | None = None  # noqa: N815 - wire name
+    isSharedMetric: StrictBool | None = None  # noqa: N815 - wire name
+    sharedMetricId: float | None = None  # noqa: N815 - wire name
+    version: float | None = None
+    response: dict[str, Any] | None = None
+
+
+class MeanMetric(_Metric):
+    metric_type: Literal["mean"]
+    source: Source
+    lower_bound_percentile: Percentile | None = None
+    upper_bound_percentile: Percentile | None = None
+    ignore_zeros: StrictBool | None = None
+    threshold: float | None = None
+
+
+class FunnelMetric(_Metric):
+    metric_type: Literal["funnel"]
+    series: list[Source]
+    funnel_order_type: Literal["ordered", "unordered", "strict"] | None = None
+
+
+class RatioMetric(_Metric):
+    metric_type: Literal["ratio"]
+    numerator: Source
+    denominator: Source
+    numerator_outlier_handling: OutlierHandling | None = None
+    denominator_outlier_handling: OutlierHandling | None = None
+
+
+class RetentionMetric(_Metric):
+    metric_type: Literal["retention"]
+    start_event: Source
+    completion_event: Source
+    retention_window_start: StrictInt
+    retention_window_end: StrictInt
+    retention_window_unit: WindowUnit
+    start_handling: Literal["first_seen", "last_seen"]
+
+
+ExperimentMetric = Annotated[
+    MeanMetric | FunnelMetric | RatioMetric | RetentionMetric, Field(discriminator="metric_type")
+]
+_METRIC: TypeAdapter[MeanMetric | FunnelMetric | RatioMetric | RetentionMetric] = TypeAdapter(
+    ExperimentMetric
+)
+
+
+def validate_metrics(value: Any, attr: str) -> list[dict[str, Any]]:
+    """A list of metrics as it came. Raises the first error as 400 with ``attr``."""
+    if not isinstance(value, list):
+        raise validation_error("Metrics must be a list", attr)
+    if len(value) > MAX_METRICS:
+        raise validation_error(f"An experiment can have at most {MAX_METRICS} metrics", attr)
+    for index, metric in enumerate(value):
+        _validate_metric(metric, index, attr)
+    return value
+
+
+def _validate_metric(metric: Any, index: int, attr: str) -> None:
+    where = f"Invalid metric at index {index}: "
+    if not isinstance(metric, dict):
+        raise validation_error(f"{where}must be a dict", attr)
+    kind = metric.get("kind")
+    if isinstance(kind, str) and kind in LEGACY_KINDS:
+        raise validation_error(
+            f"{where}legacy metric kind '{kind}' is no longer supported for new experiments. Use '{KIND}' instead.",
+            attr,
+        )
+    if kind != KIND:
+        raise validation_error(f"{where}metric kind must be '{KIND}'", attr)
+    if metric.get("metric_type") == "funnel" and not metric.get("series"):
+        raise validation_error(
+            f"{where}funnel metrics require at least one step. "
+            "The experiment exposure event is added as the initial step automatically.",
+            attr,
+        )
+    if (problem := schema_problem(metric)) is not None:
+        raise validation_error(f"{where}{problem}", attr)
+
+
+def schema_problem(metric: Mapping[str, Any]) -> str | None:
+    """What is wrong with the shape of a metric, as one line; None when nothing is."""
+    try:
+        _METRIC.validate_python(metric)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        shown = [{"loc": e["loc"], "type": e["type"], "msg": e["msg"]} for e in found[:MAX_LISTED_ERRORS]]
+        hint = ""
+        if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in found):
+            hint = (
+                " EventsNode does not accept an 'id' field. To reference an event, use {'kind': 'EventsNode', "
+                "'event': '<event_name>'} (omit 'id'). To reference an action, switch to {'kind': 'ActionsNode', "
+                "'id': <integer_action_id>} (omit 'event')."
+            )
+        return f"{shown}.{hint}"
+    return None
+
+
+def is_legacy(metric: Any) -> bool:
+    """Whether a metric has one of the two kinds of the former engine."""
+    return isinstance(metric, Mapping) and metric.get("kind") in LEGACY_KINDS
+
+
+def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every event, action or table node of a metric, whatever its kind."""
+    for name in ("source", "numerator", "denominator", "start_event", "completion_event"):
+        if isinstance(metric.get(name), Mapping):
+            yield metric[name]
+    series = metric.get("series")
+    if isinstance(series, Sequence) and not isinstance(series, str):
+        yield from (node for node in series if isinstance(node, Mapping))
+
+
+def action_ids(metrics: Iterable[Any]) -> set[int]:
+    """The actions that metrics refer to."""
+    return {
+        node["id"]
+        for metric in metrics
+        if isinstance(metric, Mapping)
+        for node in sources(metric)
+        if node.get("kind") == "ActionsNode" and isinstance(node.get("id"), int)
+    }
+
+
+def event_names(metric: Mapping[str, Any]) -> set[str]:
+    """The events that a metric names itself."""
+    return {
+        node["event"]
+        for node in sources(metric)
+        if node.get("kind") == "EventsNode" and isinstance(node.get("event"), str)
+    }
+
+
+def with_action_names(metric: dict[str, Any], names: Mapping[int, str | None]) -> dict[str, Any]:
+    """The metric with the present names of its actions."""
+    if not any(node.get("kind") == "ActionsNode" and node.get("id") in names for node in sources(metric)):
+        return metric
+
+    def named(value: Any) -> Any:
+        if isinstance(value, dict) and value.get("kind") == "ActionsNode" and value.get("id") in names:
+            return {**value, "name": names[value["id"]]}
+        if isinstance(value, list):
+            return [named(item) for item in value]
+        return value
+
+    return {key: named(value) for key, value in metric.items()}
+
+
+def assign_uuids(lists: Sequence[list[dict[str, Any]]], taken: Iterable[str]) -> list[list[dict[str, Any]]]:
+    """The metric lists with a uuid on every metric, unique over all lists and ``taken``.
+
+    The first holder of a uuid keeps it; a later one silently gets a new one (spec experiments-api 3.8).
+    """
+    seen = set(taken)
+    result = []
+    for metrics in lists:
+        fresh = []
+        for metric in metrics:
+            uuid = metric.get("uuid")
+            if not isinstance(uuid, str) or not uuid or uuid in seen:
+                uuid = str(uuid4())
+            seen.add(uuid)
+            fresh.append({**metric, "uuid": uuid})
+        result.append(fresh)
+    return result
+
+
+def uuids(metrics: Iterable[Any] | None) -> list[str]:
+    """The uuids of metrics that have one, in order."""
+    return [m["uuid"] for m in metrics or () if isinstance(m, Mapping) and isinstance(m.get("uuid"), str)]

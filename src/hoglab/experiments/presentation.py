@@ -1,0 +1,253 @@
+"""Experiments, holdouts and saved metrics as they go on the wire (spec experiments-api 3.1–3.3, 3.8, 3.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from hoglab.accounts import store as accounts
+from hoglab.experiments import flag_config, metrics, store
+from hoglab.experiments.fingerprint import Calculation, fingerprint
+from hoglab.experiments.store import ExperimentRow, HoldoutRow, SavedMetricLink, SavedMetricRow
+from hoglab.flags.store import FlagRow
+from hoglab.http.dates import format_moment
+from hoglab.http.identity import Principal, Project, User
+from hoglab.http.wire import user_object
+from hoglab.statistics import resolve_config
+
+FROZEN = "exposure_frozen"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """What experiments show besides their own columns, loaded for a whole page at once."""
+
+    flags: Mapping[int, FlagRow]
+    holdouts: Mapping[int, HoldoutRow]
+    users: Mapping[int, User]
+    links: Mapping[int, list[SavedMetricLink]]
+    action_names: Mapping[int, str | None]
+
+
+def load_related(connection: Connection, project: Project, rows: Sequence[ExperimentRow]) -> Related:
+    """A fixed number of queries, however many experiments there are."""
+    flags = store.flags(connection, (row.feature_flag_id for row in rows))
+    holdouts = store.holdouts(connection, (row.holdout_id for row in rows if row.holdout_id is not None))
+    links = store.links(connection, (row.id for row in rows))
+    author_ids = [row.created_by_id for row in rows] + [row.created_by_id for row in holdouts.values()]
+    queries = [link.query for group in links.values() for link in group]
+    inline = [m for row in rows for m in (*(row.metrics or ()), *(row.metrics_secondary or ()))]
+    return Related(
+        flags=flags,
+        holdouts=holdouts,
+        users=accounts.users(connection, author_ids),
+        links=links,
+        action_names=store.action_names(connection, project.id, metrics.action_ids([*queries, *inline])),
+    )
+
+
+def calculation(row: ExperimentRow, flag: FlagRow | None, project: Project) -> Calculation:
+    """What decides the numbers of an experiment's results, besides the metric."""
+    filters = flag.filters if flag is not None else {}
+    excluded = set(row.excluded_variants)
+    return Calculation(
+        start_date=row.start_date,
+        feature_flag_key=live_key(flag.key) if flag is not None else "",
+        variants=[key for key in flag_config.variant_keys(filters) if key not in excluded],
+        statistics=resolve_config(row.stats_config, project.experiment_defaults),
+        stats_config=row.stats_config,
+        aggregation_group_type_index=filters.get("aggregation_group_type_index"),
+        excluded_variants=row.excluded_variants,
+        exposure_criteria=row.exposure_criteria,
+        test_account_filters=project.test_account_filters,
+        only_count_matured_users=row.only_count_matured_users,
+        timezone=project.timezone,
+    )
+
+
+def live_key(key: str) -> str:
+    """A flag's key without the mark that soft deletion leaves (spec experiments-api 7.3.5)."""
+    name, mark, _ = key.partition(":deleted:")
+    return name if mark else key
+
+
+def stamped(metric: dict[str, Any], settings: Calculation) -> dict[str, Any]:
+    """The metric with its fingerprint; legacy kinds have none."""
+    if metrics.is_legacy(metric):
+        return metric
+    return {**metric, "fingerprint": fingerprint(metric, settings)}
+
+
+def status(row: ExperimentRow, flag: FlagRow | None) -> str:
+    """``draft``, ``running``, ``paused``, ``exposure_frozen`` or ``stopped`` (spec experiments-api 2.2)."""
+    if row.is_draft:
+        return "draft"
+    if row.is_stopped:
+        return "stopped"
+    if flag is not None and not flag.active:
+        return "paused"
+    if flag is not None and is_frozen(flag.filters):
+        return "exposure_frozen"
+    return "running"
+
+
+def is_frozen(filters: Mapping[str, Any]) -> bool:
+    """Whether every release group of a flag is closed to new people."""
+    groups = filters.get("groups") or []
+    return bool(groups) and all(group.get(FROZEN) is True for group in groups)
+
+
+def experiment_object(
+    row: ExperimentRow, related: Related, project: Project, principal: Principal
+) -> dict[str, Any]:
+    """The full form, keys in the order of spec experiments-api 3.1."""
+    flag = related.flags.get(row.feature_flag_id)
+    holdout = related.holdouts.get(row.holdout_id) if row.holdout_id is not None else None
+    settings = calculation(row, flag, project)
+    links = related.links.get(row.id, [])
+    everything = [*(row.metrics or ()), *(row.metrics_secondary or ()), *(link.query for link in links)]
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "start_date": row.start_date,
+        "end_date": row.end_date,
+        "feature_flag_key": flag.key if flag is not None else None,
+        "feature_flag": flag_object(flag) if flag is not None else None,
+        "holdout": holdout_object(holdout, related.users) if holdout is not None else None,
+        "holdout_id": row.holdout_id,
+        "exposure_cohort": row.exposure_cohort_id,
+        "parameters": _parameters(row, flag),
+        "running_time_calculation": row.running_time_calculation,
+        "excluded_variants": row.excluded_variants,
+        "secondary_metrics": row.secondary_metrics,
+        "saved_metrics": [_link_object(link, settings, related) for link in links],
+        "saved_metrics_ids": None,
+        "filters": row.filters,
+        "archived": row.archived,
+        "deleted": row.deleted,
+        "created_by": user_object(_user(related.users, row.created_by_id)),
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "type": row.type,
+        "exposure_criteria": row.exposure_criteria,
+        "metrics": _metrics(row.metrics, row, settings, related),
+        "metrics_secondary": _metrics(row.metrics_secondary, row, settings, related),
+        "stats_config": row.stats_config,
+        "scheduling_config": row.scheduling_config,
+        "_create_in_folder": row.create_in_folder,
+        "conclusion": row.conclusion,
+        "conclusion_comment": row.conclusion_comment,
+        "primary_metrics_ordered_uuids": row.primary_metrics_ordered_uuids,
+        "secondary_metrics_ordered_uuids": row.secondary_metrics_ordered_uuids,
+        "only_count_matured_users": row.only_count_matured_users,
+        "status": status(row, flag),
+        "is_legacy": any(metrics.is_legacy(metric) for metric in everything),
+        "user_access_level": principal.access_level(row.created_by_id),
+    }
+
+
+def _user(users: Mapping[int, User], user_id: int | None) -> User | None:
+    return None if user_id is None else users.get(user_id)
+
+
+def _parameters(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any] | None:
+    if flag is None:
+        return row.parameters
+    return flag_config.projected(row.parameters, flag.filters, flag.ensure_experience_continuity)
+
+
+def _metrics(
+    stored: Iterable[dict[str, Any]] | None, row: ExperimentRow, settings: Calculation, related: Related
+) -> list[dict[str, Any]] | None:
+    """Stored metrics with what is only known when they are read (spec experiments-api 3.8)."""
+    if stored is None:
+        return None
+    shown = []
+    for metric in stored:
+        if metrics.is_legacy(metric):
+            shown.append(_with_date_range(metric, row))
+        else:
+            shown.append(stamped(metrics.with_action_names(metric, related.action_names), settings))
+    return shown
+
+
+def _with_date_range(metric: dict[str, Any], row: ExperimentRow) -> dict[str, Any]:
+    """A legacy metric's query over the experiment's dates."""
+    shown = dict(metric)
+    for name in ("count_query", "funnels_query"):
+        query = shown.get(name)
+        if isinstance(query, dict) and "dateRange" in query:
+            shown[name] = {
+                **query,
+                "dateRange": {
+                    "date_from": format_moment(row.start_date) if row.start_date else "",
+                    "date_to": format_moment(row.end_date) if row.end_date else "",
+                    "explicitDate": True,
+                },
+            }
+    return shown
+
+
+def _link_object(link: SavedMetricLink, settings: Calculation, related: Related) -> dict[str, Any]:
+    query = metrics.with_action_names(link.query, related.action_names)
+    return {
+        "id": link.id,
+        "experiment": link.experiment_id,
+        "saved_metric": link.saved_metric_id,
+        "metadata": link.metadata,
+        "created_at": link.created_at,
+        "query": stamped(query, settings),
+        "name": link.name,
+    }
+
+
+def flag_object(flag: FlagRow) -> dict[str, Any]:
+    """The ``feature_flag`` object of an experiment (spec experiments-api 3.2)."""
+    return {
+        "id": flag.id,
+        "team_id": flag.project_id,
+        "name": flag.name,
+        "key": flag.key,
+        "filters": flag.filters,
+        "deleted": flag.deleted,
+        "active": flag.active,
+        "ensure_experience_continuity": flag.ensure_experience_continuity,
+        "has_encrypted_payloads": flag.has_encrypted_payloads,
+        "version": flag.version,
+        "evaluation_runtime": flag.evaluation_runtime,
+        "evaluation_tags": flag.evaluation_contexts,
+        "bucketing_identifier": flag.bucketing_identifier,
+        "evaluation_contexts": flag.evaluation_contexts,
+    }
+
+
+def holdout_object(row: HoldoutRow, users: Mapping[int, User]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "filters": row.filters,
+        "created_by": user_object(_user(users, row.created_by_id)),
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+    }
+
+
+def saved_metric_object(
+    row: SavedMetricRow, users: Mapping[int, User], principal: Principal
+) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "query": row.query,
+        "created_by": user_object(_user(users, row.created_by_id)),
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "tags": row.tags,
+        "user_access_level": principal.access_level(row.created_by_id),
+    }

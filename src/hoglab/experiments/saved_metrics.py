@@ -1,0 +1,169 @@
+"""Saved metrics: metrics that several experiments share (spec experiments-api 7.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from hoglab.accounts import activity
+from hoglab.accounts import store as accounts
+from hoglab.experiments import metrics, store
+from hoglab.experiments.presentation import saved_metric_object
+from hoglab.experiments.schemas import SavedMetricCreate, SavedMetricPatch
+from hoglab.experiments.service import SCOPE, Actor, ExperimentService
+from hoglab.experiments.store import SavedMetricRow
+from hoglab.http.errors import not_found, validation_error
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Transaction
+
+METRIC_TYPES = ("mean", "funnel", "ratio", "retention")
+
+
+class SavedMetricService:
+    """Saved metrics of all projects."""
+
+    def __init__(self, experiments: ExperimentService) -> None:
+        self._experiments = experiments
+        self._database = experiments.database
+
+    def list(
+        self, actor: Actor, *, search: str | None, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """A page by name, and how many there are."""
+        with self._database.read() as connection:
+            rows, count = store.list_saved_metrics(
+                connection, actor.project.id, search=search, limit=limit, offset=offset
+            )
+            users = accounts.users(connection, (row.created_by_id for row in rows))
+        return [saved_metric_object(row, users, actor.principal) for row in rows], count
+
+    def read(self, actor: Actor, metric_id: int) -> dict[str, Any]:
+        with self._database.read() as connection:
+            return _present(connection, actor, _existing(connection, actor, metric_id))
+
+    def create(self, actor: Actor, body: SavedMetricCreate) -> dict[str, Any]:
+        if body.query is None:
+            raise validation_error("Query is required to create a saved metric")
+        query = _checked(body.query)
+        query.setdefault("uuid", str(uuid4()))
+        with self._database.write() as tx:
+            _check_name(tx.connection, actor, body.name, None)
+            row = store.insert_saved_metric(
+                tx.connection,
+                {
+                    "project_id": actor.project.id,
+                    "name": body.name,
+                    "description": body.description,
+                    "query": query,
+                    "tags": _tags(body.tags),
+                    "created_by_id": actor.principal.user.id,
+                    "created_at": actor.now,
+                    "updated_at": actor.now,
+                },
+            )
+            _log(tx, actor, "created", row, None)
+            return _present(tx.connection, actor, row)
+
+    def patch(self, actor: Actor, metric_id: int, body: SavedMetricPatch) -> dict[str, Any]:
+        sent = body.sent()
+        with self._database.write() as tx:
+            before = _existing(tx.connection, actor, metric_id)
+            if "query" in sent:
+                if body.query is None:
+                    raise validation_error("Query is required to create a saved metric")
+                sent["query"] = _same_uuid(_checked(body.query), before)
+            if "tags" in sent:
+                sent["tags"] = _tags(body.tags)
+            if "name" in sent:
+                _check_name(tx.connection, actor, body.name, metric_id)
+            row = store.update_saved_metric(tx.connection, metric_id, {**sent, "updated_at": actor.now})
+            changes = [
+                activity.change(SCOPE, name, getattr(before, name), getattr(row, name))
+                for name in sent
+                if getattr(before, name) != getattr(row, name)
+            ]
+            if changes:
+                _log(tx, actor, "updated", row, changes)
+            return _present(tx.connection, actor, row)
+
+    def delete(self, actor: Actor, metric_id: int) -> None:
+        """Remove it for good, and from the orders of the experiments that used it."""
+        with self._database.write() as tx:
+            row = _existing(tx.connection, actor, metric_id)
+            uuid = row.query.get("uuid")
+            for user in store.linked_experiments(tx.connection, metric_id):
+                orders = {
+                    column: [item for item in getattr(user, column) or () if item != uuid]
+                    for column in ("primary_metrics_ordered_uuids", "secondary_metrics_ordered_uuids")
+                    if uuid in (getattr(user, column) or ())
+                }
+                store.update(tx.connection, user.id, {**orders, "updated_at": actor.now})
+            store.delete_saved_metric(tx.connection, metric_id)
+            _log(tx, actor, "deleted", row, None)
+            self._experiments.announce(tx, actor.project.id)
+
+
+def _existing(connection: Connection, actor: Actor, metric_id: int) -> SavedMetricRow:
+    row = store.saved_metrics(connection, actor.project.id, [metric_id]).get(metric_id)
+    if row is None:
+        raise not_found()
+    return row
+
+
+def _present(connection: Connection, actor: Actor, row: SavedMetricRow) -> dict[str, Any]:
+    return saved_metric_object(row, accounts.users(connection, [row.created_by_id]), actor.principal)
+
+
+def _check_name(connection: Connection, actor: Actor, name: str, own_id: int | None) -> None:
+    holder = store.saved_metric_named(connection, actor.project.id, name)
+    if holder is not None and holder != own_id:
+        raise validation_error("A shared metric with this name already exists.", "name")
+
+
+def _checked(query: Any) -> dict[str, Any]:
+    """A metric (spec experiments-api 7.2); its fingerprint depends on the experiment and is not kept."""
+    if not isinstance(query, dict):
+        raise validation_error("Query is required to create a saved metric")
+    kind = query.get("kind")
+    if isinstance(kind, str) and kind in metrics.LEGACY_KINDS:
+        raise validation_error(
+            f"Legacy metric kind '{kind}' is no longer supported for new saved metrics. "
+            f"Use '{metrics.KIND}' instead."
+        )
+    if kind != metrics.KIND:
+        raise validation_error(f"Metric query kind must be '{metrics.KIND}'")
+    metric_type = query.get("metric_type")
+    if not metric_type:
+        raise validation_error("ExperimentMetric requires a metric_type")
+    if metric_type not in METRIC_TYPES:
+        raise validation_error(
+            "ExperimentMetric metric_type must be 'mean', 'funnel', 'ratio', or 'retention'"
+        )
+    if (problem := metrics.schema_problem(query)) is not None:
+        raise validation_error(f"Invalid metric: {problem}", "query")
+    kept = {key: value for key, value in query.items() if key != "fingerprint"}
+    if kept.get("uuid") is None:
+        kept.pop("uuid", None)
+    return kept
+
+
+def _same_uuid(query: dict[str, Any], before: SavedMetricRow) -> dict[str, Any]:
+    known = before.query.get("uuid")
+    if query.setdefault("uuid", known) != known:
+        raise validation_error("Saved metric UUID cannot be changed")
+    return query
+
+
+def _tags(tags: list[str]) -> list[str]:
+    return sorted({tag.lower() for tag in tags})
+
+
+def _log(
+    tx: Transaction, actor: Actor, what: str, row: SavedMetricRow, changes: list[dict[str, Any]] | None
+) -> None:
+    detail = {"name": row.name, "type": "shared_metric", "changes": changes}
+    user_id = actor.principal.user.id
+    activity.record(tx, actor.project.id, user_id, what, SCOPE, row.id, detail, now=actor.now)

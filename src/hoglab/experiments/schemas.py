@@ -1,0 +1,359 @@
+"""What comes and goes on the wire (spec experiments-api 3, 6, 7). Bodies are read in the order of spec 3.1."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic.json_schema import JsonSchemaValue
+
+from hoglab.experiments import criteria, flag_config, metrics
+from hoglab.http.errors import ApiError, validation_error
+from hoglab.http.fields import (
+    Bool,
+    Choice,
+    Int,
+    JsonAny,
+    JsonList,
+    JsonObject,
+    Moment,
+    Number,
+    PrimaryKey,
+    Text,
+    WireModel,
+    fail,
+)
+
+MAX_NAME = 400
+MAX_DESCRIPTION = 3000
+MAX_CONCLUSION_COMMENT = 4000
+MAX_HOLDOUT_TEXT = 400
+TYPES = ("web", "product")
+CONCLUSIONS = ("won", "lost", "inconclusive", "stopped_early", "invalid")
+
+Name = Annotated[str, Text(max_length=MAX_NAME)]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked(JsonAny):
+    """A JSON value that a rule of this room reads; what it refuses is an error of the field."""
+
+    rule: Callable[[Any], Any] = lambda value: value
+    schema: JsonSchemaValue | None = field(default=None, compare=False)
+
+    def read(self, value: Any) -> Any:
+        if value is None:
+            raise fail("null", "This field may not be null.")
+        try:
+            return self.rule(value)
+        except ApiError as error:
+            raise fail(error.code, error.detail) from None
+
+    def document(self) -> JsonSchemaValue:
+        return self.schema or {}
+
+
+def _parameters(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise validation_error("parameters must be an object", "parameters")
+    flag_config.from_parameters(value)
+    return value
+
+
+def _ordering(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise validation_error("Expected a list of metric uuids.")
+    return value
+
+
+def _link_list(value: Any) -> list[dict[str, Any]]:
+    """The shape of ``saved_metrics_ids`` (spec experiments-api 3.9)."""
+    if not isinstance(value, list):
+        raise validation_error("Saved metrics must be a list")
+    for item in value:
+        if not isinstance(item, dict):
+            raise validation_error("Saved metric must be an object")
+        if not isinstance(item.get("id"), int) or isinstance(item["id"], bool):
+            raise validation_error("Saved metric must have an id")
+        metadata = item.get("metadata", {"type": "primary"})
+        if not isinstance(metadata, dict):
+            raise validation_error("Metadata must be an object")
+        if item.get("metadata") is not None and "type" not in metadata:
+            raise validation_error("Metadata must have a type key")
+    return value
+
+
+_OBJECT: JsonSchemaValue = {"type": "object", "additionalProperties": True}
+_METRIC_LIST: JsonSchemaValue = {"type": "array", "items": _OBJECT}
+_Metrics = Checked(rule=lambda value: metrics.validate_metrics(value, "metrics"), schema=_METRIC_LIST)
+_Ordering = Checked(rule=_ordering, schema={"type": "array", "items": {"type": "string"}})
+
+
+class ExperimentPatch(WireModel):
+    """Body of PATCH: only what is sent changes."""
+
+    name: Name = ""
+    description: Annotated[str, Text(max_length=MAX_DESCRIPTION, blank=True)] | None = ""
+    start_date: Annotated[datetime, Moment()] | None = None
+    end_date: Annotated[datetime, Moment()] | None = None
+    feature_flag_key: Annotated[str, Text()] = ""
+    feature_flag: Annotated[Any, JsonAny()] = None
+    holdout_id: Annotated[int, PrimaryKey()] | None = None
+    parameters: Annotated[dict[str, Any], Checked(rule=_parameters, schema=_OBJECT)] | None = None
+    running_time_calculation: Annotated[
+        dict[str, Any], Checked(rule=criteria.validate_running_time, schema=_OBJECT)
+    ] = Field(default_factory=dict)
+    excluded_variants: Annotated[Any, JsonAny(example=["test-2"])] = None
+    secondary_metrics: Annotated[Any, JsonAny()] = None
+    saved_metrics_ids: Annotated[list[Any], Checked(rule=_link_list, schema=_METRIC_LIST)] | None = None
+    filters: Annotated[Any, Checked(schema=_OBJECT)] = Field(default_factory=dict)
+    archived: Annotated[bool, Bool()] = False
+    deleted: Annotated[bool, Bool()] | None = False
+    type: Annotated[str, Choice(*TYPES)] | None = "product"
+    exposure_criteria: (
+        Annotated[dict[str, Any], Checked(rule=criteria.validate_exposure_criteria, schema=_OBJECT)] | None
+    ) = None
+    metrics: Annotated[list[Any], _Metrics] | None = None
+    metrics_secondary: Annotated[list[Any], _Metrics] | None = None
+    stats_config: Annotated[Any, JsonAny(example={"method": "bayesian"})] = None
+    scheduling_config: Annotated[dict[str, Any], JsonObject()] | None = None
+    create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")
+    conclusion: Annotated[str, Choice(*CONCLUSIONS)] | None = None
+    conclusion_comment: Annotated[str, Text(max_length=MAX_CONCLUSION_COMMENT, blank=True)] | None = None
+    primary_metrics_ordered_uuids: Annotated[list[str], _Ordering] | None = None
+    secondary_metrics_ordered_uuids: Annotated[list[str], _Ordering] | None = None
+    only_count_matured_users: Annotated[bool, Bool()] = False
+    allow_unknown_events: Annotated[bool, Bool()] = False
+    update_feature_flag_params: Annotated[bool, Bool()] = False
+
+
+class ExperimentCreate(ExperimentPatch):
+    """Body of POST and PUT."""
+
+    name: Name
+    feature_flag_key: Annotated[str, Text()]
+
+
+class EndBody(WireModel):
+    conclusion: Annotated[str, Choice(*CONCLUSIONS)] | None = None
+    conclusion_comment: Annotated[str, Text(max_length=MAX_CONCLUSION_COMMENT, blank=True)] | None = None
+
+
+class ShipVariantBody(EndBody):
+    variant_key: Annotated[str, Text()]
+    release_to_everyone: Annotated[bool, Bool()] = False
+
+
+class ArchiveBody(WireModel):
+    disable_feature_flag: Annotated[bool, Bool()] = False
+
+
+class DuplicateBody(WireModel):
+    feature_flag_key: Annotated[str, Text(blank=True)] | None = None
+    name: Annotated[str, Text(max_length=MAX_NAME, blank=True)] | None = None
+
+
+class CopyBody(DuplicateBody):
+    target_team_id: Annotated[int, Int(min=0)]
+
+
+class HoldoutPatch(WireModel):
+    name: Name = ""
+    description: Annotated[str, Text(max_length=MAX_HOLDOUT_TEXT, blank=True)] | None = None
+    filters: Annotated[Any, JsonAny(example=[{"properties": [], "rollout_percentage": 20}])] = None
+
+
+class HoldoutCreate(HoldoutPatch):
+    name: Name
+
+
+class SavedMetricPatch(WireModel):
+    name: Name = ""
+    description: Annotated[str, Text(max_length=MAX_HOLDOUT_TEXT, blank=True)] | None = None
+    query: Annotated[Any, JsonAny()] = None
+    tags: Annotated[list[str], JsonList(Text())] = Field(default_factory=list)
+
+
+class SavedMetricCreate(SavedMetricPatch):
+    name: Name
+
+
+class RunningTimeBody(WireModel):
+    metric_type: Annotated[str, Choice("funnel", "mean_count", "mean_sum_or_avg", "ratio", "retention")]
+    minimum_detectable_effect: Annotated[float, Number()]
+    number_of_variants: Annotated[int, Int(min=2, max=1000)] = 2
+    baseline_value: Annotated[float, Number()] | None = None
+    variance: Annotated[float, Number(min=0)] | None = None
+    exposure_rate_per_day: Annotated[float, Number(min=0)] | None = None
+    baseline_stats: Annotated[dict[str, Any], JsonObject()] | None = None
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+class UserOut(WireModel):
+    id: int
+    uuid: str
+    distinct_id: str | None
+    first_name: str
+    last_name: str
+    email: str
+    is_email_verified: bool | None
+    hedgehog_config: dict[str, Any] | None
+    role_at_organization: str | None
+
+
+class ExperimentFlagOut(WireModel):
+    """The linked feature flag."""
+
+    id: int
+    team_id: int
+    name: str
+    key: str
+    filters: dict[str, Any]
+    deleted: bool
+    active: bool
+    ensure_experience_continuity: bool | None
+    has_encrypted_payloads: bool | None
+    version: int
+    evaluation_runtime: str | None
+    evaluation_tags: list[str]
+    bucketing_identifier: str | None
+    evaluation_contexts: list[str]
+
+
+class HoldoutOut(WireModel):
+    id: int
+    name: str
+    description: str | None
+    filters: list[dict[str, Any]]
+    created_by: UserOut | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class SavedMetricLinkOut(WireModel):
+    id: int
+    experiment: int
+    saved_metric: int
+    metadata: dict[str, Any]
+    created_at: datetime
+    query: dict[str, Any]
+    name: str
+
+
+class ExperimentOut(WireModel):
+    """An experiment in full."""
+
+    id: int
+    name: str
+    description: str | None
+    start_date: datetime | None
+    end_date: datetime | None
+    feature_flag_key: str | None
+    feature_flag: ExperimentFlagOut | None
+    holdout: HoldoutOut | None
+    holdout_id: int | None
+    exposure_cohort: int | None
+    parameters: dict[str, Any] | None
+    running_time_calculation: dict[str, Any]
+    excluded_variants: list[str]
+    secondary_metrics: Any
+    saved_metrics: list[SavedMetricLinkOut]
+    saved_metrics_ids: None
+    filters: Any
+    archived: bool
+    deleted: bool
+    created_by: UserOut | None
+    created_at: datetime
+    updated_at: datetime
+    type: str | None
+    exposure_criteria: dict[str, Any] | None
+    metrics: list[dict[str, Any]] | None
+    metrics_secondary: list[dict[str, Any]] | None
+    stats_config: dict[str, Any] | None
+    scheduling_config: dict[str, Any] | None
+    create_in_folder: str | None = Field(alias="_create_in_folder")
+    conclusion: str | None
+    conclusion_comment: str | None
+    primary_metrics_ordered_uuids: list[str] | None
+    secondary_metrics_ordered_uuids: list[str] | None
+    only_count_matured_users: bool
+    status: str
+    is_legacy: bool
+    user_access_level: str
+
+
+class ExperimentPage(WireModel):
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[ExperimentOut]
+
+
+class HoldoutPage(WireModel):
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[HoldoutOut]
+
+
+class SavedMetricOut(WireModel):
+    id: int
+    name: str
+    description: str | None
+    query: dict[str, Any]
+    created_by: UserOut | None
+    created_at: datetime
+    updated_at: datetime
+    tags: list[str]
+    user_access_level: str
+
+
+class SavedMetricPage(WireModel):
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[SavedMetricOut]
+
+
+class StatsOut(WireModel):
+    launched_last_30d: int
+    launched_previous_30d: int
+    percent_change: float
+    active_experiments: int
+    completed_last_30d: int
+
+
+class RunningTimeOut(WireModel):
+    baseline_value: float | None
+    variance: float | None
+    recommended_sample_size: int | None
+    recommended_running_time_days: int | None
+
+
+class ListQuery(WireModel):
+    """Query of the list of experiments (spec experiments-api 5.6)."""
+
+    limit: int = 100
+    offset: int = 0
+    status: Annotated[
+        str, Choice("draft", "running", "paused", "exposure_frozen", "stopped", "complete", "all")
+    ] = "all"
+    archived: bool = False
+    created_by_id: str = ""
+    feature_flag_id: int | None = None
+    search: str = ""
+    event: str = ""
+    order: str = "-created_at"
+
+
+class ImplementationQuery(WireModel):
+    events: str = ""
+    actions: str = ""
+    limit: int = 20
+
+
+class ImplementationOut(WireModel):
+    result: bool

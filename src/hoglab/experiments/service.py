@@ -1,0 +1,520 @@
+"""The rules of creating, changing and reading experiments (spec experiments-api 3–5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from hoglab.accounts import activity
+from hoglab.experiments import criteria, flag_config, metrics, ordering, store
+from hoglab.experiments.linkage import FlagLinkage
+from hoglab.experiments.listing import Query, list_experiments
+from hoglab.experiments.presentation import experiment_object, load_related
+from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
+from hoglab.experiments.store import ExperimentRow, SavedMetricLink
+from hoglab.flags.store import FlagRow
+from hoglab.http.dates import utc_now
+from hoglab.http.errors import does_not_exist, not_found, validation_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hoglab.flags.service import FlagService
+    from hoglab.http.identity import Principal, Project
+    from hoglab.storage.database import Database, Transaction
+
+SCOPE = "Experiment"
+
+# Columns that a request sets as they came.
+_PLAIN = (
+    "name",
+    "description",
+    "start_date",
+    "end_date",
+    "secondary_metrics",
+    "filters",
+    "archived",
+    "scheduling_config",
+    "create_in_folder",
+    "conclusion",
+    "conclusion_comment",
+    "only_count_matured_users",
+)
+# What a legacy experiment may still change.
+_LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
+# Input that is not a column, and never counts as a change of its own.
+_OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
+# Kind of metrics, the column of the inline ones, the column of their order.
+_ORDERS = (
+    ("primary", "metrics", "primary_metrics_ordered_uuids"),
+    ("secondary", "metrics_secondary", "secondary_metrics_ordered_uuids"),
+)
+_NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something, where, and when: what every write needs to know."""
+
+    project: Project
+    principal: Principal
+    now: datetime
+
+
+class ExperimentService:
+    """Experiments of all projects. Every write is one transaction: it happens as a whole or not at all."""
+
+    def __init__(
+        self, database: Database, flags: FlagService, *, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.database = database
+        self.linkage = FlagLinkage(flags)
+        self.now = now
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def find(self, project: Project, experiment_id: int) -> ExperimentRow:
+        """An experiment that is not deleted. Raises 404."""
+        with self.database.read() as connection:
+            return self.visible(connection, project, experiment_id)
+
+    def visible(self, connection: Connection, project: Project, experiment_id: int) -> ExperimentRow:
+        """As `find`, on an open connection."""
+        row = store.get(connection, project.id, experiment_id)
+        if row is None or row.deleted:
+            raise not_found()
+        return row
+
+    def read(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
+        """The full form of an experiment. Raises 404."""
+        with self.database.read() as connection:
+            return self.present(connection, actor, self.visible(connection, actor.project, experiment_id))
+
+    def present(self, connection: Connection, actor: Actor, row: ExperimentRow) -> dict[str, Any]:
+        related = load_related(connection, actor.project, [row])
+        return experiment_object(row, related, actor.project, actor.principal)
+
+    def page(
+        self, actor: Actor, query: Query, *, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """A page in full form, and how many experiments match."""
+        with self.database.read() as connection:
+            page = list_experiments(
+                connection, actor.project.id, query, limit=limit, offset=offset, now=actor.now
+            )
+            related = load_related(connection, actor.project, page.rows)
+        shown = [experiment_object(row, related, actor.project, actor.principal) for row in page.rows]
+        return shown, page.count
+
+    # -- creating --------------------------------------------------------------------------------------------------
+
+    def create(self, actor: Actor, body: ExperimentCreate) -> dict[str, Any]:
+        """Create an experiment, and its flag when there is none of that key. Raises 400."""
+        with self.database.write() as tx:
+            row = self.create_in(tx, actor, body)
+            return self.present(tx.connection, actor, row)
+
+    def create_in(self, tx: Transaction, actor: Actor, body: ExperimentCreate) -> ExperimentRow:
+        """As `create`, inside a transaction of the caller."""
+        project = actor.project
+        sent = body.sent()
+        _check_dates(body.start_date, body.end_date)
+        stats_config = (
+            None if body.stats_config is None else criteria.validate_stats_config(body.stats_config)
+        )
+        holdout = self._holdout(tx.connection, project, body.holdout_id)
+        config, parameters = _split_parameters(body)
+        flag = self.linkage.link(
+            tx, actor, body.feature_flag_key, body.name, config, holdout, active=body.start_date is not None
+        )
+        keys = flag_config.variant_keys(flag.filters)
+        stored_config = criteria.created_stats_config(stats_config, project.experiment_defaults)
+        criteria.validate_baseline(stored_config, keys)
+        running_time, parameters = _running_time(body, parameters, sent)
+        primary, secondary = metrics.assign_uuids(
+            [body.metrics or [], body.metrics_secondary or []],
+            taken=self._uuids_to_be_linked(tx.connection, project, body.saved_metrics_ids),
+        )
+        self._check_actions(tx.connection, project, [*primary, *secondary])
+        values = {
+            **{name: getattr(body, name) for name in _PLAIN},
+            "project_id": project.id,
+            "deleted": bool(body.deleted),
+            "feature_flag_id": flag.id,
+            "holdout_id": body.holdout_id,
+            "parameters": parameters,
+            "running_time_calculation": running_time,
+            "excluded_variants": _excluded(body, parameters, keys, stored_config),
+            "secondary_metrics": [] if body.secondary_metrics is None else body.secondary_metrics,
+            "metrics": [_unstamped(metric) for metric in primary],
+            "metrics_secondary": [_unstamped(metric) for metric in secondary],
+            "exposure_criteria": criteria.created_exposure_criteria(body.exposure_criteria),
+            "stats_config": stored_config,
+            "type": body.type,
+            "only_count_matured_users": body.only_count_matured_users
+            if "only_count_matured_users" in sent
+            else bool(project.experiment_defaults.get("default_only_count_matured_users")),
+            "status": _stored_status(body.start_date, body.end_date),
+            "created_by_id": actor.principal.user.id,
+            "created_at": actor.now,
+            "updated_at": actor.now,
+        }
+        row = store.insert(tx.connection, values)
+        links = self._set_links(tx, actor, row, body.saved_metrics_ids or [])
+        inline = {"metrics": primary, "metrics_secondary": secondary}
+        row = store.update(tx.connection, row.id, _created_orders(body, sent, inline, links))
+        activity.record(
+            tx,
+            project.id,
+            actor.principal.user.id,
+            "created",
+            SCOPE,
+            row.id,
+            {"name": row.name, "changes": None},
+            now=actor.now,
+        )
+        self.announce(tx, project.id)
+        return row
+
+    def announce(self, tx: Transaction, project_id: int) -> None:
+        """Tell everything that caches experiments or which flags have one."""
+        tx.changed("experiments", project_id)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    def patch(self, actor: Actor, experiment_id: int, body: ExperimentPatch) -> dict[str, Any]:
+        """Change what was sent. Raises 400, and 404 for a deleted experiment that the body does not restore."""
+        with self.database.write() as tx:
+            row = store.get(tx.connection, actor.project.id, experiment_id)
+            if row is None or (row.deleted and not _restores(body)):
+                raise not_found()
+            row = self._patch(tx, actor, row, body)
+            return self.present(tx.connection, actor, row)
+
+    def _patch(
+        self, tx: Transaction, actor: Actor, row: ExperimentRow, body: ExperimentPatch
+    ) -> ExperimentRow:
+        sent = body.sent()
+        flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
+        links = store.links(tx.connection, [row.id]).get(row.id, [])
+        _check_immutable(row, flag, body, sent)
+        _check_legacy(row, links, sent)
+        if "start_date" in sent and "end_date" in sent:
+            _check_dates(body.start_date, body.end_date)
+
+        values: dict[str, Any] = {name: sent[name] for name in _PLAIN if name in sent}
+        if row.deleted or "deleted" in sent:
+            self.linkage.check_restorable(row, flag, restoring=row.deleted)
+            values["deleted"] = bool(body.deleted)
+        if "exposure_criteria" in sent:
+            values["exposure_criteria"] = body.exposure_criteria
+        flag = self._patch_flag(tx, actor, row, flag, body, sent, values)
+        keys = flag_config.variant_keys(flag.filters)
+        self._patch_settings(row, body, sent, values, keys)
+        links_after = self._patch_metrics(tx, actor, row, body, sent, values, links)
+        self._patch_orders(row, sent, values, links, links_after)
+
+        if launching := (row.is_draft and values.get("start_date") is not None):
+            self.linkage.check_launchable(flag)
+        row = self.save(tx, actor, row, values)
+        if launching:
+            self.linkage.set_active(tx, actor, flag, active=True)
+        return row
+
+    def save(
+        self, tx: Transaction, actor: Actor, row: ExperimentRow, values: Mapping[str, Any]
+    ) -> ExperimentRow:
+        """Store changed columns, the status that follows from them, and what changed in the activity log."""
+        values = dict(values)
+        start = values.get("start_date", row.start_date)
+        end = values.get("end_date", row.end_date)
+        values["status"] = _stored_status(start, end)
+        after = store.update(tx.connection, row.id, {**values, "updated_at": actor.now})
+        changes = [
+            activity.change(SCOPE, name, _plain(getattr(row, name)), _plain(getattr(after, name)))
+            for name in values
+            if name not in _NOT_LOGGED and getattr(row, name) != getattr(after, name)
+        ]
+        if changes:
+            what = "updated"
+            if row.deleted != after.deleted:
+                what = "deleted" if after.deleted else "restored"
+            detail = {"name": after.name, "changes": changes}
+            user_id = actor.principal.user.id
+            activity.record(tx, actor.project.id, user_id, what, SCOPE, row.id, detail, now=actor.now)
+        self.announce(tx, actor.project.id)
+        return after
+
+    def _patch_flag(
+        self,
+        tx: Transaction,
+        actor: Actor,
+        row: ExperimentRow,
+        flag: FlagRow,
+        body: ExperimentPatch,
+        sent: Mapping[str, Any],
+        values: dict[str, Any],
+    ) -> FlagRow:
+        """Bring the flag's part and the holdout to the flag (spec experiments-api 4.3)."""
+        if "holdout_id" in sent and body.holdout_id != row.holdout_id:
+            if not row.is_draft:
+                raise validation_error("Can't update holdout on running Experiment")
+            holdout = self._holdout(tx.connection, actor.project, body.holdout_id)
+            values["holdout_id"] = body.holdout_id
+            flag = self.linkage.set_holdout(tx, actor, flag, holdout)
+        config, parameters = _split_parameters(body)
+        if "parameters" in sent:
+            values["parameters"] = parameters
+        if config:
+            flag = self.linkage.reconfigure(
+                tx, actor, row, flag, config, forced=body.update_feature_flag_params
+            )
+        return flag
+
+    def _patch_settings(
+        self,
+        row: ExperimentRow,
+        body: ExperimentPatch,
+        sent: Mapping[str, Any],
+        values: dict[str, Any],
+        keys: Sequence[str],
+    ) -> None:
+        if "stats_config" in sent:
+            config = body.stats_config
+            values["stats_config"] = None if config is None else criteria.validate_stats_config(config)
+        config = values.get("stats_config", row.stats_config)
+        variants_sent = "parameters" in sent or "feature_flag" in sent
+        if "stats_config" in sent or variants_sent:
+            criteria.validate_baseline(config, keys)
+        if "excluded_variants" in sent or "excluded_variants" in (body.parameters or {}):
+            values["excluded_variants"] = _excluded(body, body.parameters, keys, config)
+        if "running_time_calculation" in sent or "parameters" in sent:
+            own = values.get("parameters", row.parameters)
+            values["running_time_calculation"], values["parameters"] = _running_time(body, own, sent)
+
+    def _patch_metrics(
+        self,
+        tx: Transaction,
+        actor: Actor,
+        row: ExperimentRow,
+        body: ExperimentPatch,
+        sent: Mapping[str, Any],
+        values: dict[str, Any],
+        links: list[SavedMetricLink],
+    ) -> list[SavedMetricLink]:
+        """Metrics with their uuids, and saved-metric links; returns the links as they are afterwards."""
+        if body.saved_metrics_ids is not None:
+            links = self._set_links(tx, actor, row, body.saved_metrics_ids)
+        lists = {
+            "metrics": sent.get("metrics", row.metrics),
+            "metrics_secondary": sent.get("metrics_secondary", row.metrics_secondary),
+        }
+        changed = [name for name in lists if name in sent and lists[name] is not None]
+        if changed:
+            untouched = metrics.uuids(m for name in lists if name not in changed for m in lists[name] or ())
+            taken = [*untouched, *(link.query.get("uuid", "") for link in links)]
+            assigned = metrics.assign_uuids([lists[name] or [] for name in changed], taken)
+            for name, fresh in zip(changed, assigned, strict=True):
+                self._check_actions(tx.connection, actor.project, fresh)
+                values[name] = [_unstamped(metric) for metric in fresh]
+        for name in lists:
+            if name in sent and sent[name] is None:
+                values[name] = None
+        return links
+
+    def _patch_orders(
+        self,
+        row: ExperimentRow,
+        sent: Mapping[str, Any],
+        values: dict[str, Any],
+        before: Sequence[SavedMetricLink],
+        after: Sequence[SavedMetricLink],
+    ) -> None:
+        """Keep the orders complete after a change of metrics or links (spec experiments-api 3.10)."""
+        links_sent = sent.get("saved_metrics_ids") is not None
+        for kind, inline, column in _ORDERS:
+            if not (inline in values or column in sent or links_sent):
+                continue
+            stored = getattr(row, inline)
+            was = [*metrics.uuids(stored), *_saved_uuids(before, kind)]
+            is_now = [*metrics.uuids(values.get(inline, stored)), *_saved_uuids(after, kind)]
+            order = sent.get(column, getattr(row, column))
+            if inline in values or links_sent:
+                order = ordering.changed(order, was, is_now)
+            ordering.check(order, is_now, kind)
+            values[column] = order
+
+    # -- shared parts ----------------------------------------------------------------------------------------------
+
+    def _holdout(
+        self, connection: Connection, project: Project, holdout_id: int | None
+    ) -> store.HoldoutRow | None:
+        if holdout_id is None:
+            return None
+        row = store.holdout(connection, project.id, holdout_id)
+        if row is None:
+            raise does_not_exist(holdout_id, "holdout_id")
+        return row
+
+    def _uuids_to_be_linked(
+        self, connection: Connection, project: Project, wanted: Sequence[Mapping[str, Any]] | None
+    ) -> list[str]:
+        rows = store.saved_metrics(connection, project.id, (item["id"] for item in wanted or ()))
+        return [row.query["uuid"] for row in rows.values() if "uuid" in row.query]
+
+    def _check_actions(
+        self, connection: Connection, project: Project, found: Sequence[Mapping[str, Any]]
+    ) -> None:
+        wanted = metrics.action_ids(found)
+        missing = sorted(wanted - store.action_names(connection, project.id, wanted).keys())
+        if missing:
+            ids = ", ".join(str(action_id) for action_id in missing)
+            raise validation_error(
+                f"Action(s) with ID {ids} not found or deleted. "
+                "Each ActionsNode must reference an existing action belonging to this project."
+            )
+
+    def _set_links(
+        self, tx: Transaction, actor: Actor, row: ExperimentRow, wanted: Sequence[Mapping[str, Any]]
+    ) -> list[SavedMetricLink]:
+        """Make the saved metrics of an experiment exactly ``wanted`` (spec experiments-api 3.9). Raises 400."""
+        ids = [item["id"] for item in wanted]
+        known = store.saved_metrics(tx.connection, actor.project.id, ids)
+        if len(known) != len(ids):
+            raise validation_error(
+                "Saved metric does not exist or does not belong to this project", "saved_metrics_ids"
+            )
+        present = {
+            link.saved_metric_id: link for link in store.links(tx.connection, [row.id]).get(row.id, [])
+        }
+        store.delete_links(tx.connection, (link.id for key, link in present.items() if key not in ids))
+        for item in wanted:
+            metadata = item.get("metadata") or {}
+            link = present.get(item["id"])
+            if link is None:
+                store.insert_link(tx.connection, row.id, item["id"], metadata, actor.now)
+            elif link.metadata != metadata:
+                store.update_link(tx.connection, link.id, metadata)
+        return store.links(tx.connection, [row.id]).get(row.id, [])
+
+
+def _restores(body: ExperimentPatch) -> bool:
+    return "deleted" in body.model_fields_set and not body.deleted
+
+
+def _stored_status(start: datetime | None, end: datetime | None) -> str:
+    if start is None:
+        return "draft"
+    return "running" if end is None else "stopped"
+
+
+def _check_dates(start: datetime | None, end: datetime | None) -> None:
+    if start is not None and end is not None and start >= end:
+        raise validation_error("End date must be after start date")
+
+
+def _check_immutable(
+    row: ExperimentRow, flag: FlagRow, body: ExperimentPatch, sent: Mapping[str, Any]
+) -> None:
+    """Keys that raise instead of being ignored (spec experiments-api 5.3)."""
+    refused = []
+    if "feature_flag_key" in sent and body.feature_flag_key != flag.key:
+        refused.append("get_feature_flag_key")  # the name that clients know from the wire
+    if "type" in sent and body.type != row.type:
+        refused.append("type")
+    if refused:
+        raise validation_error(f"Can't update keys: {', '.join(sorted(refused))} on Experiment")
+    if isinstance(sent.get("filters"), Mapping) and sent["filters"].get("properties"):
+        raise validation_error("Experiments do not support global filter properties")
+
+
+def _check_legacy(row: ExperimentRow, links: Sequence[SavedMetricLink], sent: Mapping[str, Any]) -> None:
+    stored = [*(row.metrics or ()), *(row.metrics_secondary or ()), *(link.query for link in links)]
+    if not any(metrics.is_legacy(metric) for metric in stored):
+        return
+    if refused := sorted(sent.keys() - _LEGACY_FIELDS - _OPTIONS):
+        raise validation_error(
+            "This experiment uses legacy metric formats and can only have its name, description, or end_date "
+            f"updated. Cannot update: {', '.join(refused)}"
+        )
+    if sent.get("end_date") is not None:
+        _check_dates(row.start_date, sent["end_date"])
+
+
+def _split_parameters(body: ExperimentPatch) -> tuple[flag_config.FlagConfig, dict[str, Any] | None]:
+    """The flag's part of a request, wherever it stands, and the experiment's own parameters."""
+    own: dict[str, Any] | None = None
+    config = flag_config.FlagConfig()
+    if body.parameters is not None:
+        config, own = flag_config.from_parameters(body.parameters)
+    direct = flag_config.from_flag_object(body.feature_flag)
+    if direct:
+        fields = {name: getattr(direct, name) for name in direct.sent}
+        config = replace(config, sent=config.sent | direct.sent, **fields)
+    return config, own
+
+
+def _running_time(
+    body: ExperimentPatch, parameters: dict[str, Any] | None, sent: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The calculator's values in both of their places (spec experiments-api 3.4)."""
+    if "running_time_calculation" in sent:
+        found = dict(body.running_time_calculation)
+        return found, criteria.with_running_time(parameters, found)
+    return criteria.running_time_of(parameters), parameters
+
+
+def _excluded(
+    body: ExperimentPatch,
+    parameters: Mapping[str, Any] | None,
+    keys: Sequence[str],
+    stats_config: Mapping[str, Any] | None,
+) -> list[str]:
+    baseline = (stats_config or {}).get("baseline_variant_key")
+    if baseline is None:
+        baseline = flag_config.CONTROL if flag_config.CONTROL in keys else next(iter(keys), "")
+    if "excluded_variants" in body.model_fields_set:
+        return flag_config.check_excluded(body.excluded_variants, keys, baseline)
+    given = (parameters or {}).get("excluded_variants")
+    return flag_config.check_excluded(given, keys, baseline, attr="parameters")
+
+
+def _created_orders(
+    body: ExperimentCreate,
+    sent: Mapping[str, Any],
+    found: Mapping[str, Sequence[Mapping[str, Any]]],
+    links: Sequence[SavedMetricLink],
+) -> dict[str, Any]:
+    return {
+        column: ordering.created(
+            getattr(body, column),
+            metrics.uuids(found[inline]) if inline in sent else None,
+            _saved_uuids(links, kind),
+        )
+        for kind, inline, column in _ORDERS
+    }
+
+
+def _saved_uuids(links: Sequence[SavedMetricLink], kind: str) -> list[str]:
+    """The uuids of the linked saved metrics of a kind, primary or secondary."""
+    return [
+        link.query["uuid"]
+        for link in links
+        if link.is_primary == (kind == "primary") and "uuid" in link.query
+    ]
+
+
+def _unstamped(metric: Mapping[str, Any]) -> dict[str, Any]:
+    """A metric as it is stored: its fingerprint follows from the rest, so it is made when it is read."""
+    if metrics.is_legacy(metric):
+        return dict(metric)
+    return {key: value for key, value in metric.items() if key != "fingerprint"}
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as the activity log keeps it."""
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,123 @@
+"""The experiments room behind the real application, with real flags and accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.service import AccountService
+from hoglab.experiments.extras import ExperimentExtras
+from hoglab.experiments.holdouts import HoldoutService
+from hoglab.experiments.lifecycle import Lifecycle
+from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.routes import experiments_router, holdouts_router, saved_metrics_router
+from hoglab.experiments.saved_metrics import SavedMetricService
+from hoglab.experiments.service import ExperimentService
+from hoglab.flags.evaluation import FlagEvaluator
+from hoglab.flags.registry import FlagRegistry
+from hoglab.flags.routes import router as flags_router
+from hoglab.flags.service import FlagService
+from hoglab.http.app import HttpSettings, build_app
+from hoglab.storage.database import Database
+
+KEY = "phx_" + "k" * 43
+TOKEN = "phc_testtokentesttoken"
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+class Lab:
+    """A server with one project; ``now`` can be moved."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = NOW
+        self.database = Database.open(path / "hoglab.db")
+        self.accounts = AccountService(self.database)
+        self.flags = FlagService(self.database, experiments=linked_experiments)
+        registry = FlagRegistry(self.database, experiments=linked_experiments)
+        self._evaluator = FlagEvaluator(self.database, registry, self.accounts.project_by_token)
+        self.service = ExperimentService(self.database, self.flags)
+        self.seen_flag_properties = False
+        extras = ExperimentExtras(self.service, flag_property_seen=lambda *_: self.seen_flag_properties)
+        self._app = build_app(
+            [
+                experiments_router(
+                    self.service,
+                    Lifecycle(self.service),
+                    extras,
+                    project_by_id=self.accounts.project,
+                    eligible_flags=lambda _call: {"results": [], "count": 0},
+                ),
+                holdouts_router(HoldoutService(self.service)),
+                saved_metrics_router(SavedMetricService(self.service)),
+                flags_router(self.database, self.flags, self._evaluator),
+            ],
+            {},
+            self.accounts,
+            HttpSettings(access_log=False),
+            now=lambda: self.now,
+        )
+        self._runner = asyncio.Runner()
+        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        self._client = httpx.AsyncClient(
+            transport=transport,
+            base_url="http://test/api/projects/1",
+            headers={"Authorization": f"Bearer {KEY}"},
+        )
+
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        if body is not None:
+            options["json"] = body
+        return self._runner.run(self._client.request(method, path, **options))
+
+    def ok(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
+        answer = self.call(method, path, body)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    def refused(self, method: str, path: str, body: Any = None, *, status: int = 400) -> dict[str, Any]:
+        answer = self.call(method, path, body)
+        assert answer.status_code == status, answer.text
+        error: dict[str, Any] = answer.json()
+        return error
+
+    def create(self, key: str = "button-colour", **fields: Any) -> dict[str, Any]:
+        body = {"name": "Button colour", "feature_flag_key": key, **fields}
+        created: dict[str, Any] = self.ok("POST", "/experiments/", body, status=201)
+        return created
+
+    def flag(self, flag_id: int) -> dict[str, Any]:
+        flag: dict[str, Any] = self.ok("GET", f"/feature_flags/{flag_id}/")
+        return flag
+
+    def close(self) -> None:
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+        self._evaluator.close()
+        self._app.close()
+        self.database.dispose()
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory after its first start, made once."""
+    path = tmp_path_factory.mktemp("prepared")
+    database = Database.open(path / "hoglab.db")
+    bootstrap(database, AccountService(database), api_key=KEY, project_token=TOKEN)
+    database.dispose()
+    return path / "hoglab.db"
+
+
+@pytest.fixture
+def lab(prepared: Path, tmp_path: Path) -> Iterator[Lab]:
+    shutil.copy(prepared, tmp_path / "hoglab.db")
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()

@@ -1,0 +1,79 @@
+"""The fingerprint of metrics (spec experiment-results 6)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
+from hoglab.statistics import resolve_config
+
+VECTORS = json.loads((Path(__file__).parent / "fingerprints.json").read_text())
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _calculation(vector: dict[str, Any]) -> Calculation:
+    if vector["version"] == 1:
+        inputs = vector["inputs"]
+        config = {"method": inputs.get("method", "bayesian")}
+        return Calculation(
+            start_date=_moment(inputs["start"]),
+            feature_flag_key="flag",
+            variants=["control", "test"],
+            statistics=resolve_config(config),
+            stats_config=config,
+            exposure_criteria=inputs.get("exp"),
+            only_count_matured_users=inputs.get("mat", False),
+            excluded_variants=inputs.get("exc", []),
+        )
+    settings = vector["settings"]
+    stats = settings["stats"]
+    method = stats["method"]
+    config = {
+        "method": method,
+        method: {
+            **{k: v for k, v in stats.items() if k != "method"},
+            "difference_type": stats["difference_type"].upper(),
+        },
+        "cuped": settings.get("cuped", {}),
+    }
+    return Calculation(
+        start_date=_moment(settings["start_date"]),
+        feature_flag_key=settings["feature_flag_key"],
+        variants=settings["variants"],
+        statistics=resolve_config(config),
+        stats_config=config,
+        exposure_criteria=settings.get("exposure_criteria"),
+        excluded_variants=settings.get("excluded", []),
+        timezone=settings.get("timezone", "UTC"),
+    )
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"v{v['version']} {v['case']}")
+def test_vectors(vector: dict[str, Any]) -> None:
+    compute = fingerprint_v1 if vector["version"] == 1 else fingerprint
+    assert compute(vector["metric"], _calculation(vector)) == vector["sha256"]
+
+
+def test_labels_do_not_count_and_settings_do() -> None:
+    """Spec experiments-api 10, trap 17."""
+    metric = {
+        "kind": "ExperimentMetric",
+        "metric_type": "mean",
+        "source": {"kind": "EventsNode", "event": "buy"},
+    }
+    base = _calculation(next(v for v in VECTORS if v["version"] == 2))
+    expected = fingerprint(metric, base)
+    assert fingerprint({**metric, "uuid": "x", "name": "Orders", "fingerprint": "y"}, base) == expected
+    assert fingerprint({**metric, "breakdownFilter": {"breakdowns": []}}, base) == expected
+    assert fingerprint({**metric, "goal": "decrease"}, base) != expected
+    assert fingerprint({**metric, "upper_bound_percentile": 1.0}, base) == fingerprint(
+        {**metric, "upper_bound_percentile": 1}, base
+    )
