@@ -161,6 +161,11 @@ class Ingestion:
         A crash may leave them one batch apart; that batch is then processed again.
         """
         stored = self._store.position()
+        last = self._log.stats().last_offset
+        if last < stored:
+            # Its offsets would look like events that are stored already, and be lost.
+            _logger.warning("the event log is younger than the event store", log=last, store=stored)
+            self._log.skip_to(stored)
         self._dispatched = stored if self._dispatcher is None else self._dispatcher.position()
         self._position = min(stored, self._dispatched)
         self._owe(self._people.overrides_after(stored))
@@ -199,10 +204,9 @@ class Ingestion:
         )
         # A batch must not reach over what the store holds: it is stored as a whole or not at all.
         stored = self._store.position()
-        if self._position < stored:
-            records = [record for record in records if record.offset <= stored]
+        held = [record for record in records if record.offset <= stored]
         if records:
-            self._ingest(records)
+            self._ingest(held or records)
 
     def _rest(self) -> None:
         """There is nothing to do: settle what was written."""
@@ -276,10 +280,12 @@ class Ingestion:
                 return
 
     def _engines_work(self) -> bool:
-        """Whether persons and the store can be written; if not, no record is to blame for a failure."""
+        """Whether persons, store and dispatcher take anything; if not, no record is to blame for a failure."""
         try:
             self._people.apply([], log_offset=self._position)
-            self._store.append(EventBatch(()), log_offset=self._store.position())
+            self._store.check()
+            if self._dispatcher is not None:
+                self._dispatcher.dispatch((), log_offset=self._dispatched)
         except Exception:
             return False
         return True

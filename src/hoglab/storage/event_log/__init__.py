@@ -67,6 +67,13 @@ class EventLog(Protocol):
         """Mark everything up to and including ``offset`` as finished by this consumer."""
         ...
 
+    def skip_to(self, offset: int) -> None:
+        """Give out only offsets above ``offset`` from now on; nothing changes when that is so already.
+
+        For a log that was lost or replaced beside stores that remember offsets of the old one.
+        """
+        ...
+
     def trim(self, up_to: int) -> int:
         """Delete records up to and including ``up_to``; returns how many bytes became free."""
         ...

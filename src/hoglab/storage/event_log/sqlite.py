@@ -67,6 +67,11 @@ RETRY_CLOSED_S = 5
 
 _INSERT = 'INSERT INTO event_log_record ("offset", appended_at, payload) VALUES (?, ?, ?)'
 _LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_record'"
+_SKIP = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'event_log_record'"
+_SKIP_FIRST = (
+    "INSERT INTO sqlite_sequence (name, seq) SELECT 'event_log_record', ? "
+    "WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'event_log_record')"
+)
 _SIZES = (
     'SELECT max("offset"), sum(length(payload)), max(appended_at) FROM event_log_record '
     'GROUP BY "offset" / 64 ORDER BY 1'
@@ -316,6 +321,17 @@ class SqliteEventLog:
         with self._reading, explained(str(self._path)):
             lowest = self._reader.execute(_LOWEST).fetchone()[0]
         return None if lowest is None else int(lowest)
+
+    def skip_to(self, offset: int) -> None:
+        """Give out only offsets above ``offset`` from now on; nothing changes when that is so already.
+
+        For a log that was lost or replaced beside stores that remember offsets of the old one.
+        """
+        with explained(str(self._path)), self._turns.turn():
+            self._keeper.execute(_SKIP, (offset,))
+            self._keeper.execute(_SKIP_FIRST, (offset,))
+            with self._work:
+                self._last_offset = max(self._last_offset, offset)
 
     # -- deleting -----------------------------------------------------------------------------------
 
