@@ -129,20 +129,23 @@ class DuckDbEventStore:
             "memory_limit": memory,
             "threads": threads or os.cpu_count() or 1,
             "temp_directory": f"{path}.tmp",
-            "max_temp_directory_size": f"{max_spill_bytes // MIB}MiB",
             "checkpoint_threshold": f"{CHECKPOINT_BYTES // MIB}MiB",
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
         }
+        self._max_spill_bytes = max_spill_bytes
         self._query_timeout_s = query_timeout_s
         self._min_free_disk_bytes = min_free_disk_bytes
         self._deadlines = Deadlines()
         self._writing = threading.Lock()
         self._closed = False
-        self._file = DuckDbFile(path, self._config)
+        self._file = self._open()
         self._position, self._next_seq = self._file.load()
+
+    def _open(self) -> DuckDbFile:
+        return DuckDbFile(self._path, self._config, max_spill_bytes=self._max_spill_bytes)
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class DuckDbEventStore:
         if self._file.broken:
             _log.warning("event_store_reopened", path=str(self._path))
             self._file.close()
-            self._file = DuckDbFile(self._path, self._config)
+            self._file = self._open()
             self._position, self._next_seq = self._file.load()
 
     def checkpoint(self) -> None:
@@ -276,7 +279,7 @@ class DuckDbEventStore:
         given = None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
         with file.cursor() as cursor:
             try:
-                yield from cursor.execute(sql, given).to_arrow_reader(batch_rows)
+                yield from cursor.sql(sql, params=given).to_arrow_reader(batch_rows)
             except duckdb.Error as error:
                 raise file.explain(error) from error
 

@@ -26,14 +26,19 @@ IDLE_CURSORS = 8
 class DuckDbFile:
     """Broken for good after an error that the engine calls fatal: close it and open another."""
 
-    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, config: Mapping[str, Any], *, max_spill_bytes: int) -> None:
         """Raises `EventStoreUnavailableError`."""
         self._path = path
         try:
             self.connection = duckdb.connect(str(path), config=dict(config))
         except duckdb.Error as error:
             raise EventStoreUnavailableError(_why_not_opened(path, error)) from error
-        for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+        for setting in (
+            f"max_temp_directory_size = '{max_spill_bytes // 1024}KiB'",  # not heeded in the configuration
+            "TimeZone = 'UTC'",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
             self.connection.execute(f"SET {setting}")
         self.broken = False
         self._closed = False

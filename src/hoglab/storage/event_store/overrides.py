@@ -73,14 +73,14 @@ def _merge(
     touched: dict[Person, None],
 ) -> None:
     project, old = override.project_id, override.old_person_id
+    if old == override.person_id:
+        return
     new = became.get((project, override.person_id), override.person_id)
     if new == old:  # the person that took over is itself taken over: it is alive again
         new = override.person_id
         old_people[project, old].discard(new)
         became.pop((project, new))
         touched[project, new] = None
-    if new == old:
-        return
     for moved in [old, *old_people.pop((project, old), ())]:
         previous = became.get((project, moved))
         if previous is not None:
