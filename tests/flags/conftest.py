@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from hoglab.accounts.bootstrap import bootstrap
@@ -30,7 +32,7 @@ from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.identity import Project
 from hoglab.people.service import PersonService
-from hoglab.storage.database import Database
+from hoglab.storage.database import Database, tables
 
 NOW = datetime(2026, 3, 31, 15, 30, tzinfo=UTC)
 
@@ -156,7 +158,6 @@ class Server:
     def __init__(self, path: Path) -> None:
         self.database = Database.open(path / "hoglab.db")
         self.accounts = AccountService(self.database)
-        bootstrap(self.database, self.accounts, api_key=self.key, project_token=self.token)
         self.linked: dict[int, list[LinkedExperiment]] = {}
         self.people = PersonService(self.database)
         self.service = FlagService(self.database, experiments=self._experiments)
@@ -194,6 +195,40 @@ class Server:
         with self.database.write() as tx:
             tx.changed("experiments", 1)
 
+    def experiment(
+        self, experiment_id: int, name: str = "Test", *, is_running: bool = False, deleted: bool = False
+    ) -> LinkedExperiment:
+        return LinkedExperiment(experiment_id, name, is_running, deleted)
+
+    def cohort(
+        self, tree: Any = None, *, members: Collection[str] | None = None, name: str = "A cohort"
+    ) -> int:
+        """Add a cohort by its property tree, or a static one by the distinct ids of its members."""
+        with self.database.write() as tx:
+            cohort_id: int = tx.execute(
+                sa.insert(tables.cohort)
+                .values(
+                    project_id=1,
+                    name=name,
+                    filters={"properties": tree} if tree is not None else None,
+                    groups=[],
+                    is_static=members is not None,
+                    created_at=NOW,
+                )
+                .returning(tables.cohort.c.id)
+            ).scalar_one()
+            for member in members or ():
+                person_id = sa.select(tables.person_distinct_id.c.person_id).where(
+                    tables.person_distinct_id.c.distinct_id == member
+                )
+                tx.execute(
+                    sa.insert(tables.cohort_person).values(
+                        cohort_id=cohort_id, person_id=person_id.scalar_subquery()
+                    )
+                )
+            tx.changed("cohorts", 1)
+        return cohort_id
+
     def create(self, key: str, filters: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         body = {"key": key, "filters": {"groups": [{}]} if filters is None else filters, **more}
         answer = self.client.post("/api/projects/1/feature_flags/", json=body)
@@ -210,7 +245,7 @@ class Server:
 
     def event(self, event: str, distinct_id: str, **properties: Any) -> None:
         """Let an event do to the stored people what ingestion makes it do."""
-        self.people.apply([Event(1, uuid4(), event, distinct_id, properties, NOW)], log_offset=1)
+        self.people.apply([Event(1, uuid4(), event, distinct_id, NOW, properties)], log_offset=1)
 
     def close(self) -> None:
         self.client.close()
@@ -221,8 +256,19 @@ class Server:
         self.database.dispose()
 
 
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a database that was started for the first time."""
+    path = tmp_path_factory.mktemp("flags") / "hoglab.db"
+    database = Database.open(path)
+    bootstrap(database, AccountService(database), api_key=Server.key, project_token=Server.token)
+    database.dispose()
+    return path
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path, prepared: Path) -> Iterator[Server]:
+    shutil.copy(prepared, tmp_path / "hoglab.db")
     server = Server(tmp_path)
     yield server
     server.close()

@@ -92,7 +92,7 @@ class FlagEvaluator:
         if not sticky and not selection.may_read_storage(request, flags.group_names):
             return evaluate(selection.stages, Subject(request, flags.group_names))
         work = asyncio.get_running_loop().run_in_executor(
-            self.threads, self._evaluate_with_storage, project.id, loaded, selection, request
+            self.threads, self.evaluate_with_storage, project.id, loaded, selection, request
         )
         try:
             return await asyncio.wait_for(work, LOOKUP_TIMEOUT_S)
@@ -100,7 +100,7 @@ class FlagEvaluator:
             _log.warning("flag_lookup_timed_out", project_id=project.id)
             return evaluate(selection.stages, Subject(request, flags.group_names, LateFacts()))
 
-    def _evaluate_with_storage(
+    def evaluate_with_storage(
         self, project_id: int, loaded: LoadedProject, selection: Selection, request: FlagRequest
     ) -> tuple[list[Outcome], bool]:
         with DatabaseFacts(self._database, project_id) as facts:

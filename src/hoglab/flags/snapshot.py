@@ -153,8 +153,8 @@ class ProjectFlags:
             # Only names that exist are kept, so that what is remembered cannot grow with what clients send.
             choice = replace(
                 choice,
-                keys=None if choice.keys is None else choice.keys & self._by_key.keys(),
-                contexts=None if choice.contexts is None else choice.contexts & self._contexts,
+                keys=None if choice.keys is None else choice.keys.intersection(self._by_key),
+                contexts=None if choice.contexts is None else choice.contexts.intersection(self._contexts),
             )
         known = self._selections.get(choice)
         if known is None:

@@ -1,0 +1,202 @@
+"""Flags that need what storage knows: properties, cohorts, bucketing ids (spec: sdk-wire 3.5, 3.9, 3.12)."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import sqlalchemy as sa
+
+from hoglab.flags import evaluation
+from hoglab.flags.snapshot import Choice
+from hoglab.flags.subject import FlagRequest
+from hoglab.storage.database.tables import flag_hash_key_override as overrides
+
+PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}
+HALVES = {
+    "variants": [{"key": "control", "rollout_percentage": 50}, {"key": "test", "rollout_percentage": 50}]
+}
+KEY = "checkout-experiment"  # user-1 and user-2 hash into control, user-3 into test
+
+
+def stored(server) -> list[tuple[str, str]]:
+    with server.database.read() as connection:
+        rows = connection.execute(sa.select(overrides.c.feature_flag_key, overrides.c.hash_key))
+        return sorted((key, hash_key) for key, hash_key in rows)
+
+
+def variant(server, distinct_id, **body):
+    return server.flags(distinct_id, **body)["flags"][KEY]["variant"]
+
+
+def test_stored_person_properties(server):
+    server.create("f", {"groups": [{"properties": [PRO]}]})
+    server.event("$set", "u", **{"$set": {"plan": "pro"}})
+    assert server.flags("u")["flags"]["f"]["enabled"] is True
+    assert server.flags("u", person_properties={"plan": "free"})["flags"]["f"]["enabled"] is False
+    assert server.flags("nobody")["flags"]["f"]["enabled"] is False
+    only = "/flags/?v=2&only_use_override_person_properties=true"
+    assert server.flags("u", path=only)["flags"]["f"]["enabled"] is False
+    server.event("$set", "u", **{"$set": {"plan": "free"}})
+    assert server.flags("u")["flags"]["f"]["enabled"] is False
+
+
+def test_stored_group_properties(server):
+    big = {"key": "size", "type": "group", "group_type_index": 0, "value": "10", "operator": "gt"}
+    server.create("f", {"groups": [{"properties": [big]}], "aggregation_group_type_index": 0})
+    assert server.flags(groups={"company": "acme"})["flags"]["f"]["reason"]["code"] == "no_group_type"
+    group = {"$group_type": "company", "$group_key": "acme", "$group_set": {"size": 20}}
+    server.event("$groupidentify", "u", **group)
+    assert server.flags(groups={"company": "acme"})["flags"]["f"]["enabled"] is True
+    smaller = {"company": {"size": 3}}
+    assert (
+        server.flags(groups={"company": "acme"}, group_properties=smaller)["flags"]["f"]["enabled"] is False
+    )
+
+
+def test_static_and_dynamic_cohorts(server):
+    server.event("$set", "in", **{"$set": {"plan": "pro"}})
+    server.event("$set", "out", **{"$set": {"plan": "free"}})
+    static = server.cohort(members={"in"})
+    dynamic = server.cohort({"type": "AND", "values": [PRO]})
+    for key, cohort_id in (("static", static), ("dynamic", dynamic)):
+        leaf = {"key": "id", "type": "cohort", "value": cohort_id, "operator": "in"}
+        server.create(key, {"groups": [{"properties": [leaf]}]})
+    for distinct_id, expected in (("in", True), ("out", False), ("nobody", False)):
+        answer = server.flags(distinct_id)
+        assert {key: record["enabled"] for key, record in answer["flags"].items()} == {
+            "static": expected,
+            "dynamic": expected,
+        }
+        assert answer["errorsWhileComputingFlags"] is False
+
+
+def test_a_changed_cohort_is_seen_by_the_next_request(server):
+    cohort_id = server.cohort({"type": "AND", "values": [PRO]})
+    leaf = {"key": "id", "type": "cohort", "value": cohort_id, "operator": "in"}
+    server.create("f", {"groups": [{"properties": [leaf]}]})
+    person = {"person_properties": {"plan": "pro"}}
+    assert server.flags(**person)["flags"]["f"]["enabled"] is True
+    with server.database.write() as tx:
+        tx.connection.exec_driver_sql("UPDATE cohort SET deleted = 1")
+        tx.changed("cohorts", 1)
+    answer = server.flags(**person)
+    assert answer["flags"]["f"]["failed"] is True
+    assert answer["errorsWhileComputingFlags"] is True
+
+
+def test_continuity_over_login(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    server.create("other", ensure_experience_continuity=True)
+    server.create("plain")
+    # Anonymous, then identified: the variant stays although user-3 alone would be in test.
+    assert variant(server, "user-1") == "control"
+    server.event("$set", "user-3")
+    assert variant(server, "user-3", **{"$anon_distinct_id": "user-1"}) == "control"
+    assert stored(server) == [(KEY, "user-1"), ("other", "user-1")]
+    assert variant(server, "user-3") == "control"
+    # Another device: the stored id wins over the new anonymous one.
+    assert variant(server, "user-3", **{"$anon_distinct_id": "bob@example.com"}) == "control"
+    assert len(stored(server)) == 2
+
+
+def test_continuity_without_a_person_stores_nothing(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    assert variant(server, "user-3", **{"$anon_distinct_id": "user-1"}) == "control"
+    assert stored(server) == []
+    assert variant(server, "user-3") == "test"
+
+
+def test_continuity_of_two_persons_prefers_the_known_one(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    server.event("$set", "user-1")
+    variant(server, "user-1", **{"$anon_distinct_id": "user-2"})
+    server.event("$set", "user-3")
+    variant(server, "user-3", **{"$anon_distinct_id": "bob@example.com"})
+    assert variant(server, "user-3", **{"$anon_distinct_id": "user-1"}) == "test"
+    assert variant(server, "user-1", **{"$anon_distinct_id": "user-3"}) == "control"
+
+
+def test_a_failure_to_store_fails_continuity_flags_alone(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    server.create("plain")
+    server.event("$set", "user-3")
+    with server.database.write() as tx:
+        tx.connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON flag_hash_key_override BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    answer = server.flags("user-3", **{"$anon_distinct_id": "user-1"})
+    assert answer["errorsWhileComputingFlags"] is True
+    assert answer["flags"][KEY]["failed"] is True
+    assert answer["flags"][KEY]["reason"]["code"] == "database_error"
+    assert answer["flags"]["plain"]["enabled"] is True
+
+
+def test_concurrent_logins_store_one_bucketing_id(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    server.event("$set", "user-3")
+    loaded = server.registry.load(server.project)
+    selection = loaded.flags.selection(Choice())
+    started = threading.Barrier(8)
+
+    def login(number: int) -> bool | str:
+        request = FlagRequest("user-3", anon_distinct_id=f"user-{number}")
+        started.wait()
+        outcomes, failed = server.evaluator.evaluate_with_storage(1, loaded, selection, request)
+        assert not failed
+        return outcomes[0].value
+
+    with ThreadPoolExecutor(8) as pool:
+        values = set(pool.map(login, range(8)))
+    assert len(values) == 1
+    assert len(stored(server)) == 1
+
+
+def test_storage_out_of_reach(server):
+    server.create("stored", {"groups": [{"properties": [PRO]}]})
+    server.create("plain")
+    server.flags()
+    with server.database.write() as tx:
+        tx.connection.exec_driver_sql("ALTER TABLE person RENAME TO gone")
+    answer = server.flags()
+    assert answer["errorsWhileComputingFlags"] is True
+    assert answer["flags"]["stored"]["reason"]["code"] == "database_error"
+    assert answer["flags"]["plain"]["enabled"] is True
+    assert server.flags(person_properties={"plan": "pro"})["flags"]["stored"]["enabled"] is True
+
+
+def test_slow_storage_is_not_waited_for(server, monkeypatch):
+    monkeypatch.setattr(evaluation, "LOOKUP_TIMEOUT_S", 0.05)
+    server.create("stored", {"groups": [{"properties": [PRO]}]})
+    server.create("plain")
+    server.flags(person_properties={"plan": "pro"})
+    release = threading.Event()
+    for _ in range(evaluation.LOOKUP_THREADS):
+        server.evaluator.threads.submit(release.wait)
+    try:
+        answer = server.flags()
+        assert answer["flags"]["stored"]["reason"]["code"] == "timeout"
+        assert answer["flags"]["stored"]["failed"] is True
+        assert answer["flags"]["plain"]["enabled"] is True
+        assert answer["errorsWhileComputingFlags"] is True
+    finally:
+        release.set()
+
+
+def test_zone_of_the_project_counts(server):
+    server.create(
+        "f",
+        {
+            "groups": [
+                {
+                    "properties": [
+                        {"key": "at", "type": "person", "value": "2024-07-01", "operator": "is_date_exact"}
+                    ]
+                }
+            ]
+        },
+    )
+    moment = {"person_properties": {"at": "2024-06-30T22:00:00Z"}}
+    assert server.flags(**moment)["flags"]["f"]["enabled"] is False
+    server.accounts.update_project(1, {"timezone": "Europe/Berlin"})
+    assert server.flags(**moment)["flags"]["f"]["enabled"] is True
