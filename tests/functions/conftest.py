@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,12 @@ from hoglab.accounts.service import AccountService
 from hoglab.functions import routes, template_routes
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
+from hoglab.hog.program import ensure_stack
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.identity import Project
 from hoglab.storage.database import Database
+
+ensure_stack()  # before Hypothesis looks at the limit, as compiling Hog would do in the middle of a test
 
 
 @dataclass
@@ -85,8 +89,20 @@ class Api:
         return error
 
 
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FirstStart]:
+    """A database with an organization, a project and a key, to be copied by each test."""
+    path = tmp_path_factory.mktemp("prepared") / "hoglab.db"
+    database = Database.open(path)
+    made = bootstrap(database, AccountService(database))
+    assert made is not None
+    database.dispose()
+    return path, made
+
+
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path, prepared: tuple[Path, FirstStart]) -> Iterator[Database]:
+    shutil.copy(prepared[0], tmp_path / "hoglab.db")
     database = Database.open(tmp_path / "hoglab.db")
     yield database
     database.dispose()
@@ -98,10 +114,8 @@ def accounts(database: Database) -> AccountService:
 
 
 @pytest.fixture
-def first(database: Database, accounts: AccountService) -> FirstStart:
-    made = bootstrap(database, accounts)
-    assert made is not None
-    return made
+def first(prepared: tuple[Path, FirstStart]) -> FirstStart:
+    return prepared[1]
 
 
 @pytest.fixture

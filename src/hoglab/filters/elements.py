@@ -67,7 +67,7 @@ class Element:
 
 _ELEMENT = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+', re.DOTALL)
 _ATTRIBUTES_START = re.compile(r':(?=[A-Za-z0-9_-]*=")')
-_ATTRIBUTE = re.compile(r'([^="]*)="((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ATTRIBUTE = re.compile(r'([^=";]*)="((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 
 def parse_chain(chain: str) -> list[Element]:
@@ -117,7 +117,10 @@ def parse_selector(selector: str) -> tuple[SelectorPart, ...]:
     Raises `FilterError` for text outside the grammar of spec hog-runtime 2.7: tags, ``*``, classes, ids,
     exact attributes, ``:nth-child(n)``, ``>`` and blanks.
     """
-    tokens = _SELECTOR_TOKEN.findall(selector.replace("> *", "").strip())
+    text = selector.replace("> *", "").strip()
+    if _SELECTOR_TOKEN.sub("", text).strip():
+        raise FilterError(f"Invalid selector: {selector}", "")
+    tokens = _SELECTOR_TOKEN.findall(text)
     parts: list[SelectorPart] = []
     child_of_previous = False
     for word in tokens:
@@ -202,7 +205,7 @@ def only_id(parts: tuple[SelectorPart, ...]) -> str | None:
 
 
 _VALUE = r'"(?:[^"\\]|\\.)*"'
-_PAIRS = rf'(?:[^="]*={_VALUE})*'
+_PAIRS = rf'(?:[^=";]*={_VALUE})*'
 _ANY_ELEMENT = rf'(?:[^;"]|{_VALUE})+'
 _ANY_CLASSES = r'(?:\.[^;".]*)*'
 
