@@ -4,7 +4,7 @@ from functools import partial
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import Context
-from hoglab.hog.rt.printing import is_truthy, to_string
+from hoglab.hog.rt.printing import is_truthy, repr_value, to_string
 from hoglab.hog.rt.values import HogError, Value
 from hoglab.hog.stdlib.registry import function
 
@@ -25,7 +25,7 @@ def _print(ctx: Context, *values: Value) -> None:
     room = ctx.limits.print_chars
     parts: list[str] = []
     for value in values:
-        text = to_string(value)
+        text = value if value.__class__ is str else repr_value(value)
         parts.append(text[: room + 1])  # enough for the line to be recognised as too long
         room -= len(text) + 1
         if room < 0:
