@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,9 +38,17 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database to copy: migrating one takes longer than most tests."""
+    path = tmp_path_factory.mktemp("database") / "hoglab.db"
+    Database.open(path).dispose()
+    return path
+
+
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database.open(tmp_path / "hoglab.db")
+def database(tmp_path: Path, migrated: Path) -> Iterator[Database]:
+    database = Database.open(shutil.copy(migrated, tmp_path / "hoglab.db"))
     yield database
     database.dispose()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +50,15 @@ class WidgetQuery(WireModel):
     offset: Annotated[int, Int()] | None = None
 
 
-def widgets() -> ResourceRouter:
+@dataclass
+class Gate:
+    """What slow handlers wait for."""
+
+    entered: threading.Event = field(default_factory=threading.Event)
+    open: threading.Event = field(default_factory=threading.Event)
+
+
+def widgets(gate: Gate) -> ResourceRouter:
     router = ResourceRouter("/widgets", tag="widgets", scopes=("widget:read", "widget:write"))
 
     @router.get("/", query=WidgetQuery, summary="List widgets")
@@ -117,6 +126,11 @@ def widgets() -> ResourceRouter:
     def echo(call: Call) -> Any:
         return json_response(call.raw_json)
 
+    @router.get("/slow", scope=ANY_KEY, heavy=True)
+    def slow(call: Call) -> dict[str, Any]:
+        gate.entered.set()
+        return {"opened": gate.open.wait(10)}
+
     @router.post("/trouble", scope=ANY_KEY)
     def trouble(call: Call) -> Any:
         raise RuntimeError("the phx_0123456789abcdef0123456789abcdef boiler burst")
@@ -145,6 +159,7 @@ class Client:
     app: HoglabApp
     key: str | None
     runner: asyncio.Runner
+    gate: Gate
 
     def request(self, method: str, url: str, **options: Any) -> httpx.Response:
         headers = dict(options.pop("headers", {}))
@@ -165,12 +180,20 @@ class Client:
         return self.request("POST", url, **options)
 
     def with_key(self, key: str | None) -> Client:
-        return Client(self.app, key, self.runner)
+        return Client(self.app, key, self.runner, self.gate)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database to copy: migrating one takes longer than most tests."""
+    path = tmp_path_factory.mktemp("database") / "hoglab.db"
+    Database.open(path).dispose()
+    return path
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database.open(tmp_path / "hoglab.db")
+def database(tmp_path: Path, migrated: Path) -> Iterator[Database]:
+    database = Database.open(shutil.copy(migrated, tmp_path / "hoglab.db"))
     yield database
     database.dispose()
 
@@ -203,12 +226,13 @@ def make_client(accounts: AccountService, first: FirstStart) -> Iterator[Callabl
     with asyncio.Runner() as runner:
 
         def make(settings: HttpSettings | None = None, **options: Any) -> Client:
-            routers = [widgets(), outside()]
+            gate = Gate()
+            routers = [widgets(gate), outside()]
             app = build_app(
                 routers, options.pop("hot_routes", {}), accounts, settings or HttpSettings(), **options
             )
             apps.append(app)
-            return Client(app, first.api_key, runner)
+            return Client(app, first.api_key, runner, gate)
 
         yield make
         for app in apps:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 import structlog
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from hoglab.http import errors
-from hoglab.http.app import HttpSettings
+from hoglab.http.app import MAX_LOGGED, HttpSettings
 from hoglab.http.body import ClientGoneError, read_body
 from hoglab.http.errors import ApiError, BareError
 from hoglab.http.logs import configure_logging, redact_keys, redact_query
@@ -430,3 +431,30 @@ class TestEncoding:
         ]
         assert shown["hedgehog_config"] is None
         assert user_object(None) is None
+
+
+class TestThreads:
+    def test_slow_handlers_keep_no_quick_one_waiting(self, make_client: Any) -> None:
+        """With all slow threads busy, keys are checked and quick handlers answer."""
+        client = make_client(HttpSettings(handler_threads=1, heavy_threads=1))
+        gate = client.gate
+
+        async def go() -> None:
+            headers = {"Authorization": f"Bearer {client.key}"}
+            transport = httpx.ASGITransport(client.app)
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://test", headers=headers
+            ) as http:
+                slow = asyncio.gather(*(http.get(WIDGETS + "slow/") for _ in range(3)))
+                await asyncio.to_thread(gate.entered.wait, 10)
+                assert (await http.get(WIDGETS + "3/")).status_code == 200
+                assert not slow.done()
+                gate.open.set()
+                assert [answer.status_code for answer in await slow] == [200] * 3
+
+        client.runner.run(go())
+
+    def test_log_lines_are_not_too_long(self, client: Any, log: io.StringIO) -> None:
+        client.get("/" + "a" * 5000, params={"q": "b" * 5000})
+        [line] = lines(log, "request")
+        assert len(line["path"]) == len(line["query"]) == MAX_LOGGED

@@ -21,7 +21,7 @@ from hoglab.http.dates import utc_now
 from hoglab.http.docs_page import docs_app
 from hoglab.http.health import Readiness, probes
 from hoglab.http.logs import log_request, redact_keys, redact_query
-from hoglab.http.management import HANDLER_THREADS, RECORD_KEY, ManagementApi, Record
+from hoglab.http.management import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
 from hoglab.http.metrics import observe
 from hoglab.http.openapi import Document, schema_app
 from hoglab.http.responses import error_response
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Authenticator
     from hoglab.http.routing import ResourceRouter
 
-REQUEST_ID_HEADER = "X-Request-Id"
+MAX_LOGGED = 500
+"""Characters of a path, and of a query, that go into a line of the log."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _log = structlog.get_logger("hoglab.http")
@@ -54,6 +55,7 @@ class HttpSettings:
     """Largest body of a management request. The hot endpoints have limits of their own."""
     body_timeout_s: float = BODY_TIMEOUT_S
     handler_threads: int = HANDLER_THREADS
+    heavy_threads: int = HEAVY_THREADS
 
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -97,6 +99,7 @@ def build_app(
         body_timeout_s=settings.body_timeout_s,
         public_url=settings.public_url,
         threads=settings.handler_threads,
+        heavy_threads=settings.heavy_threads,
         now=now,
     )
     document = Document(management.table, extra_paths or {})
@@ -155,7 +158,7 @@ class HoglabApp:
         return len(left)
 
     def close(self) -> None:
-        """Free the handlers' threads."""
+        """Take no more requests for the management API."""
         self.management.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,8 +223,8 @@ class HoglabApp:
             _log,
             quiet=target.quiet,
             method=scope["method"],
-            path=redact_keys(scope["path"]),
-            query=redact_query(scope["query_string"]) or None,
+            path=redact_keys(scope["path"][:MAX_LOGGED]),
+            query=redact_query(scope["query_string"])[:MAX_LOGGED] or None,
             status=status,
             duration_ms=round(seconds * 1000, 2),
             client=client[0] if client else None,

@@ -55,6 +55,8 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(threshold, logging.WARNING))
+    # It warns of each malformed form, which is the client's affair and is answered with a 400.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 def redact_query(query_string: bytes) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 HANDLER_THREADS = 16
 """How many handlers run at the same time."""
+HEAVY_THREADS = 4
+"""How many slow handlers (queries over events, say) run at the same time, beside the others."""
 
 RECORD_KEY = "hoglab.record"
 """Where the scope keeps what the access log and the metrics want to know of a request."""
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -94,6 +94,7 @@ class ManagementApi:
         body_timeout_s: float = BODY_TIMEOUT_S,
         public_url: str | None = None,
         threads: int = HANDLER_THREADS,
+        heavy_threads: int = HEAVY_THREADS,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.table = RoutingTable(operation for router in routers for operation in router.operations)
@@ -104,10 +105,12 @@ class ManagementApi:
         self._public_url = public_url
         self._now = now
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="hoglab-http")
+        self._heavy_threads = ThreadPoolExecutor(heavy_threads, thread_name_prefix="hoglab-heavy")
 
     def close(self) -> None:
-        """Let running handlers end and free their threads."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Take no more work. Handlers that are still running are not waited for."""
+        for pool in (self._threads, self._heavy_threads):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def serve(
         self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive, send: Send
@@ -159,7 +162,8 @@ class ManagementApi:
             raise errors.not_authenticated()
         remembered = self._authenticator.recall(key)
         if isinstance(remembered, Unknown):
-            principal = await self._in_thread(self._authenticator.authenticate, key)
+            # Not in the handlers' threads: when all of these are busy, keys can be checked all the same.
+            principal = await asyncio.to_thread(self._authenticator.authenticate, key)
         else:
             principal = remembered
         if principal is None:
@@ -202,7 +206,7 @@ class ManagementApi:
         if content_type.media_type == MULTIPART:
             return await decode_multipart(arrived.raw, text or "")
         if len(arrived.raw) > _INLINE_BYTES:
-            return await self._in_thread(decode, arrived.raw, content_type)
+            return await asyncio.to_thread(decode, arrived.raw, content_type)
         return decode(arrived.raw, content_type)
 
     async def _handled(
@@ -220,12 +224,9 @@ class ManagementApi:
         def run() -> Response:
             return _encoded(handler(call, **values), operation)
 
-        return await self._in_thread(run)
-
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        context = contextvars.copy_context()
-        work = partial(context.run, function, *arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        pool = self._heavy_threads if operation.heavy else self._threads
+        work = partial(contextvars.copy_context().run, run)
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
 _INLINE_BYTES = 64 * 1024

@@ -117,6 +117,8 @@ class Operation:
     limited_keys: bool = True
     """Whether keys that are limited to some projects or organizations are let in."""
     is_async: bool = False
+    heavy: bool = False
+    """Whether the handler runs in the pool of slow ones."""
 
     @property
     def is_alias(self) -> bool:
@@ -143,6 +145,8 @@ class Options(TypedDict, total=False):
     """Statuses to document beyond those that follow from the operation itself."""
     limited_keys: bool
     """Whether keys limited to some projects or organizations are let in; default: inside projects only."""
+    heavy: bool
+    """Whether the handler may take seconds: it then runs in a pool where it keeps no quick one waiting."""
 
 
 class ResourceRouter:
@@ -202,6 +206,7 @@ class ResourceRouter:
                     errors=tuple(options.get("errors", ())),
                     limited_keys=options.get("limited_keys", self._project_scoped),
                     is_async=inspect.iscoroutinefunction(handler),
+                    heavy=options.get("heavy", False),
                 )
             )
 
