@@ -202,7 +202,8 @@ class _Writer:
 
     def scalar(self, value: Value, cls: type, depth: int) -> None:
         if cls is str:
-            self.put(_quoted(value))
+            self.extent.add_text(len(value) + 2)
+            self.out.append(_quoted(value))
         elif value is None:
             self.put("null")
         elif cls is bool:

@@ -68,8 +68,10 @@ class Extent:
         self.above.discard(id(container))
 
     def add_text(self, length: int) -> None:
-        """Notes text made."""
+        """Notes text about to be made."""
         self.text += length
+        if length > LONG:
+            charge(length >> 6)
         if self.text > self.max_text:
             raise HogRuntimeError(f"Text of a value is longer than {self.max_text} characters")
 
@@ -140,9 +142,11 @@ class _Printer:
         if cls is list or cls is HogTuple or cls is dict or cls is HogError:
             self.container(value, cls, depth)
             return
-        text = quote(value) if cls is str else _scalar_text(value, cls)
-        self.extent.add_text(len(text))
-        self.out.append(text)
+        if cls is str:
+            self.extent.add_text(len(value) + 2)
+            self.out.append(quote(value))
+        else:
+            self.out.append(_scalar_text(value, cls))
 
     def container(self, value: Value, cls: type, depth: int) -> None:
         parts = 2 if cls is HogError else len(value)
@@ -260,11 +264,14 @@ def _join(items: list[Value], separator: str, extent: Extent, depth: int) -> str
     extent.add_text(len(separator) * len(items))
     texts = []
     for item in items:
-        if item.__class__ is list or item.__class__ is HogTuple:
-            text = _join(item, ",", extent, depth + 1)
+        if item.__class__ is str:
+            extent.add_text(len(item))
+            texts.append(item)
+        elif item.__class__ is list or item.__class__ is HogTuple:
+            texts.append(_join(item, ",", extent, depth + 1))
+        elif item is not None:
+            texts.append(js_string(item))
         else:
-            text = "" if item is None else js_string(item)
-        extent.add_text(len(text))
-        texts.append(text)
+            texts.append("")
     extent.leave(items)
     return separator.join(texts)

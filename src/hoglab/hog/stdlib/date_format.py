@@ -113,7 +113,11 @@ def _format_datetime(ctx: Context, moment: Value, pattern: Value, zone: Value = 
     ctx.grow(10 * len(text))
     if len(text) > LONG:
         ctx.charge(len(text))
-    return _formatted(local_time(found.seconds, name), text)
+    try:
+        wall_clock = local_time(found.seconds, name)
+    except OverflowError:
+        raise HogRuntimeError("The moment lies outside the calendar") from None
+    return _formatted(wall_clock, text)
 
 
 def _formatted(wall_clock: dt.datetime, pattern: str) -> str:

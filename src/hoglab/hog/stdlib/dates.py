@@ -15,7 +15,7 @@ from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.coerce import to_number
 from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.dates import date_of, date_seconds, in_range, instant, local_time, read_instant, time_zone
-from hoglab.hog.rt.numbers import tidy
+from hoglab.hog.rt.numbers import tidy, to_double
 from hoglab.hog.rt.printing import js_string
 from hoglab.hog.rt.values import HogDate, HogDateTime, Value
 from hoglab.hog.stdlib.registry import expect_string, function
@@ -52,7 +52,12 @@ def _moment(value: Value, zone: str = "UTC") -> HogDateTime | None:
 
 def _wall_clock(value: Value) -> dt.datetime | None:
     moment = _moment(value)
-    return None if moment is None else local_time(moment.seconds, moment.zone)
+    if moment is None:
+        return None
+    try:
+        return local_time(moment.seconds, moment.zone)
+    except OverflowError:  # in its zone the moment lies before the year 1 or after 9999
+        return None
 
 
 def _expect_moment(value: Value) -> HogDateTime | None:
@@ -203,7 +208,7 @@ def _from_unix(seconds: Value) -> HogDateTime | None:
     examples=(("fromUnixTimestampMilli(1500)", "DateTime(1.5, 'UTC')"),),
 )
 def _from_unix_milli(milliseconds: Value) -> HogDateTime | None:
-    seconds = tidy(float(to_number(milliseconds)) / 1000)
+    seconds = tidy(to_double(to_number(milliseconds)) / 1000)
     return HogDateTime(seconds) if in_range(seconds) else None
 
 
@@ -509,15 +514,16 @@ _DIFF_S: Final = {"second": 1, "minute": 60, "hour": 3600, "day": DAY_S}
 def _date_diff(unit: Value, start: Value, end: Value) -> int | None:
     if unit.__class__ is not str or not (unit in _DIFF_S or unit == "week" or unit in _UNIT_MONTHS):
         raise HogRuntimeError(f"Unsupported unit for dateDiff: {js_string(unit)[:50]}")
+    if unit in _UNIT_MONTHS:
+        a = _wall_clock(start)
+        b = _wall_clock(end)
+        if a is None or b is None:
+            return None
+        return b.year - a.year if unit == "year" else (b.year - a.year) * 12 + b.month - a.month
     first = _moment(start)
     last = _moment(end)
     if first is None or last is None:
         return None
-    if unit in _UNIT_MONTHS:
-        a = local_time(first.seconds, first.zone)
-        b = local_time(last.seconds, last.zone)
-        years = b.year - a.year
-        return years if unit == "year" else years * 12 + b.month - a.month
     milliseconds = round((last.seconds - first.seconds) * 1000)
     if unit == "week":
         return milliseconds // (1000 * DAY_S) // 7

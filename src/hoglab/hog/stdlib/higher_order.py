@@ -11,7 +11,7 @@ from typing import Final
 from hoglab.hog.errors import HogThrow
 from hoglab.hog.rt.access import values
 from hoglab.hog.rt.coerce import eq
-from hoglab.hog.rt.context import Context
+from hoglab.hog.rt.context import LONG, Context, charge
 from hoglab.hog.rt.printing import is_truthy, js_string
 from hoglab.hog.rt.values import HogError, HogTuple, Value
 from hoglab.hog.stdlib.arrays import account
@@ -148,6 +148,8 @@ def _in_cohort(name: str, cohort: Value, cohorts: Value) -> bool:
             HogError("Error", f"{name}() requires cohort membership to be loaded for this evaluation")
         )
     members = cohorts if cohorts.__class__ is list or cohorts.__class__ is HogTuple else values(cohorts)
+    if len(members) > LONG:
+        charge(len(members))
     return any(eq(cohort, member) for member in members)
 
 

@@ -131,13 +131,13 @@ def _substring(ctx: Context, text: Value, start: Value, length: Value = None) ->
         return ""
     first = to_number(start)
     count: int | float = math.inf if length is None else to_number(length)
-    if not first >= 1 or not count >= 0 or first == math.inf:
+    if not first >= 1 or not count >= 0:
         return ""
     wide = has_wide(text)
     source = units(text) if wide else text
-    begin = first - 1
-    end = min(len(source), begin + count)
-    part = source[math.floor(begin) : math.floor(end)]
+    size = len(source)
+    begin = min(first - 1, size)
+    part = source[math.floor(begin) : math.floor(begin + min(count, size))]
     return built(ctx, joined(part) if wide else part)
 
 
@@ -276,7 +276,7 @@ def _split(ctx: Context, separator: Value, text: Value, max_parts: Value = None)
     source = expect_string("splitByString", text)
     between = js_string(separator)
     most = _part_limit(max_parts)
-    parts = min(source.count(between) + 1 if between else len(source), most)
+    parts = min(source.count(between) + 1 if between else utf16_length(source), most)
     ctx.grow(len(source) + 64 * parts)
     if len(source) > LONG:
         ctx.charge(len(source) >> 5)

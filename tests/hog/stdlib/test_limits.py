@@ -1,0 +1,224 @@
+"""Nothing in the library can hang the machine or fill its memory.  spec: hog-perf 3.1 rule 3, 3.2."""
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hoglab.hog.errors import HogLimit, HogRuntimeError
+from hoglab.hog.rt.context import Context, Limits, activate
+from hoglab.hog.rt.values import HogFunction
+from hoglab.hog.stdlib import LIBRARY, Function
+
+MIB = 1 << 20
+FUNCTIONS = sorted({f.name: f for f in LIBRARY.values()}.values(), key=lambda f: f.name)
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def bomb(levels: int) -> Any:
+    """Few objects that stand for 2^levels parts."""
+    value: Any = []
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+def invoke(name: str, *args: Any, ctx: Context | None = None) -> Any:
+    ctx = ctx or Context()
+    former = activate(ctx)
+    try:
+        return LIBRARY[name].invoke(ctx, args)
+    finally:
+        activate(former)
+
+
+BIG = "ab" * (4 * MIB)
+
+# Calls whose result would be larger than the memory limit: refused before anything is built.
+EXPLOSIONS: list[tuple[str, tuple[Any, ...]]] = [
+    ("range", (1e9,)),
+    ("range", (-(2**53), 2**53)),
+    ("range", (float("inf"),)),
+    ("range", (0.5, 1e12)),
+    ("replaceAll", (BIG, "a", "x" * 100)),
+    ("replaceAll", (BIG, "", "x" * 100)),
+    ("splitByString", ("", BIG)),
+    ("splitByString", ("a", BIG)),
+    ("arrayStringConcat", (["x"] * 1000, BIG)),
+    ("encodeURLComponent", ("é" * (24 * MIB),)),
+    ("base64Encode", ("a" * (40 * MIB),)),
+    ("concat", tuple([BIG] * 9)),
+    ("formatDateTime", (None, "%M" * (4 * MIB))),
+    ("jsonStringify", ([BIG] * 10,)),
+    ("toString", ([BIG] * 10,)),
+    ("jsonParse", ("[" + "[]," * MIB + "0]",)),
+    ("print", ()),
+]
+
+
+@pytest.mark.parametrize(("name", "args"), EXPLOSIONS, ids=[name for name, _ in EXPLOSIONS])
+def test_explosions_are_refused_before_they_happen(name: str, args: tuple[Any, ...]) -> None:
+    if name == "formatDateTime":
+        args = (invoke("toDateTime", 0), args[1])
+    if name == "print":
+        ctx = Context()
+        invoke("print", *[BIG] * 20, ctx=ctx)
+        assert [len(line) for line in ctx.lines] == [10_000]
+        return
+    tracemalloc.start()
+    try:
+        with pytest.raises((HogLimit, HogRuntimeError), match=r"Memory limit|longer than|more than"):
+            invoke(name, *args)
+        # at worst a few copies of what the limit allows
+        assert tracemalloc.get_traced_memory()[1] < 256 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+# Arguments that are hostile in some way; every function meets each of them in each place.
+def hostile() -> list[Any]:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    mapping: dict[Any, Any] = {}
+    mapping["self"] = mapping
+    return [
+        bomb(60),
+        nested(10_000),
+        cycle,
+        mapping,
+        "a" * (2 * MIB),
+        "[" * 100_000,
+        "9" * 100_000,
+        "\ud83d",
+        10**400,
+        float("nan"),
+        float("-inf"),
+        HogFunction("deep", 1, 1, lambda x: [x]),
+        list(range(100_000)),
+    ]
+
+
+HOSTILE = hostile()
+
+
+@pytest.mark.parametrize("declared", FUNCTIONS, ids=lambda f: f.name)
+def test_hostile_arguments_give_a_value_or_a_clear_failure_in_time(declared: Function) -> None:
+    if declared.is_async:
+        return
+    places = max(1, declared.min_args)
+    for place in range(places):
+        for filler in ("a", [1]):
+            for bad in HOSTILE:
+                args = [filler] * places
+                args[place] = bad
+                message = ""
+                started = time.thread_time()
+                try:
+                    invoke(declared.name, *args, ctx=Context(Limits(time_s=0.02)))
+                except (HogRuntimeError, HogLimit) as failure:
+                    message = failure.message
+                spent_s = time.thread_time() - started
+                assert spent_s < 0.5, (place, filler, type(bad), spent_s)
+                assert len(message) < 500
+
+
+# Work on long arguments is charged: a loop of such calls ends by the step limit.
+CHARGED: list[tuple[str, tuple[Any, ...]]] = [
+    ("upper", (BIG,)),
+    ("lower", (BIG,)),
+    ("reverse", (BIG,)),
+    ("trim", (BIG,)),
+    ("substring", (BIG, 1)),
+    ("replaceAll", (BIG, "a", "b")),
+    ("replaceOne", (BIG, "x", "b")),
+    ("position", (BIG, "x")),
+    ("positionCaseInsensitive", (BIG, "x")),
+    ("match", (BIG, "x")),
+    ("extractRegex", (BIG, "x")),
+    ("like", (BIG, "%x%")),
+    ("ilike", (BIG, "%x%")),
+    ("multiSearchAnyCaseInsensitive", (BIG, ["x"])),
+    ("splitByString", ("x", BIG)),
+    ("encodeURLComponent", (BIG,)),
+    ("decodeURLComponent", (BIG,)),
+    ("base64Encode", (BIG,)),
+    ("base64Decode", (BIG,)),
+    ("md5Hex", (BIG,)),
+    ("sha256HmacChainHex", (["k", BIG],)),
+    ("jsonParse", (f'"{BIG}"',)),
+    ("isValidJSON", (BIG,)),
+    ("jsonStringify", ([0] * MIB,)),
+    ("toString", ([0] * (MIB // 4),)),
+    ("concat", ([0] * (MIB // 4),)),
+    ("keys", ([0] * MIB,)),
+    ("values", ([0] * MIB,)),
+    ("has", ([0] * MIB, "a")),
+    ("in", ("a", [0] * MIB)),
+    ("indexOf", ([0] * MIB, 1)),
+    ("arrayPushBack", ([0] * MIB, 1)),
+    ("arrayPopFront", ([0] * MIB,)),
+    ("arrayReverse", ([0] * MIB,)),
+    ("arraySort", ([0] * MIB,)),
+    ("arrayStringConcat", ([0] * (MIB // 4),)),
+    ("range", (MIB,)),
+    ("arrayMap", (HogFunction("f", 1, 1, lambda x: x), [0] * MIB)),
+    ("arrayFilter", (HogFunction("f", 1, 1, lambda x: x), [0] * MIB)),
+    ("arrayExists", (HogFunction("f", 1, 1, lambda x: x), [0] * MIB)),
+    ("arrayCount", (HogFunction("f", 1, 1, lambda x: x), [0] * MIB)),
+    ("arrayReduce", (HogFunction("f", 2, 2, lambda _, x: x), [0] * MIB, 0)),
+    ("inCohort", (1, [0] * MIB)),
+]
+
+
+@pytest.mark.parametrize(("name", "args"), CHARGED, ids=[name for name, _ in CHARGED])
+def test_long_work_is_charged(name: str, args: tuple[Any, ...]) -> None:
+    ctx = Context(Limits(memory_bytes=1 << 40))
+    started = time.thread_time()
+    invoke(name, *args, ctx=ctx)
+    spent_s = time.thread_time() - started
+    assert ctx.steps >= 2_000
+    # A step stands for at most about a microsecond, so that the clock is read every 10 ms or so.
+    assert spent_s / ctx.steps < 5e-6
+
+
+@pytest.mark.parametrize("name", ["arrayMap", "arrayFilter", "arrayExists", "arrayCount"])
+def test_callbacks_cannot_run_for_ever(name: str) -> None:
+    ctx = Context(Limits(max_steps=25_000))
+    calls = 0
+
+    def call(_: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return False
+
+    with pytest.raises(HogLimit, match="exceeded 25000 steps"):
+        invoke(name, HogFunction("f", 1, 1, call), list(range(100_000)), ctx=ctx)
+    assert calls <= 25_000
+    assert ctx.tripped is not None
+
+
+def test_small_calls_cost_no_steps() -> None:
+    ctx = Context()
+    for name, args in [("upper", ("a",)), ("concat", ("a", 1)), ("has", ([1], 1)), ("jsonParse", ("[1]",))]:
+        invoke(name, *args, ctx=ctx)
+    assert ctx.steps == 0
+
+
+def test_memory_is_accounted_for_small_results_too() -> None:
+    ctx = Context()
+
+    def grow_without_end() -> None:
+        upper: Callable[..., Any] = LIBRARY["upper"].impl
+        for _ in range(10**7):
+            upper(ctx, "x" * 100)
+
+    with pytest.raises(HogLimit, match="Memory limit"):
+        grow_without_end()
