@@ -1,0 +1,58 @@
+"""The ``hoglab`` command.
+
+Each group of commands is a module of this room. They import what they run inside the functions, so that
+``hoglab --help`` and shell completion stay quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hoglab import __version__
+from hoglab.cli.demo import demo
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.hog import hog_app
+from hoglab.cli.keys import keys_app
+from hoglab.cli.projects import projects_app
+from hoglab.cli.serve import serve
+
+app = typer.Typer(
+    name="hoglab",
+    help="Experiments and event functions behind PostHog's API, in one process on one directory.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve)
+app.command()(demo)
+app.add_typer(keys_app, name="keys")
+app.add_typer(projects_app, name="projects")
+app.add_typer(hog_app, name="hog")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hoglab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. What an operator can mend is one line on stderr, never a traceback."""
+    try:
+        app()
+    except OperatorError as error:
+        typer.echo(f"hoglab: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,45 @@
+"""Opening the accounts of a data directory from a command, beside a server that may be running on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import load_settings
+
+if TYPE_CHECKING:
+    from hoglab.accounts.service import AccountService
+
+
+@contextmanager
+def opened_accounts(data: Path | None) -> Iterator[AccountService]:
+    """The accounts of a directory. An empty directory gets its first project, as at a server's first start.
+
+    Needs no lock: ``hoglab.db`` may be shared, and a running server notices changes. Raises `OperatorError`.
+    """
+    from hoglab.accounts.bootstrap import bootstrap
+    from hoglab.accounts.errors import AccountError
+    from hoglab.accounts.service import AccountService
+    from hoglab.storage.database import Database, DatabaseError
+    from hoglab.storage.directory import DataDirectory, DirectoryError
+
+    settings = load_settings(data=data)
+    try:
+        with DataDirectory.open(settings.data, exclusive=False) as directory:
+            database = Database.open(directory.metadata_path)
+            try:
+                accounts = AccountService(database)
+                bootstrap(
+                    database,
+                    accounts,
+                    api_key=settings.bootstrap_api_key,
+                    project_token=settings.bootstrap_project_token,
+                )
+                yield accounts
+            finally:
+                database.dispose()
+    except (DirectoryError, DatabaseError, AccountError) as error:
+        raise OperatorError(str(error)) from error

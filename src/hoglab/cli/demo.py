@@ -1,0 +1,58 @@
+"""``hoglab demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+
+
+def demo(
+    users: Annotated[int, typer.Option("--users", min=100, help="How many users to simulate.")] = 20_000,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of the demo's server.")] = 8000,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="A new directory to keep the demo's data in (default: a temporary one).",
+            show_default=False,
+            envvar="HOGLAB_DATA",
+        ),
+    ] = None,
+    leave: Annotated[
+        bool,
+        typer.Option(
+            "--exit",
+            help="Stop after the results; the status is 0 only if the true effect lies inside its intervals "
+            "and every delivery arrived.",
+        ),
+    ] = False,
+) -> None:
+    """Show the main job on simulated users: flags, events, results, deliveries.
+
+    Starts a server, creates an experiment and a hog function over the API, sends simulated users through the
+    PostHog Python SDK, and compares what the server reports with the truth of the simulation. Then it goes on
+    serving, until Ctrl-C.
+    """
+    from rich.console import Console
+
+    try:
+        from hoglab.demo import DemoError, DemoOptions, run_demo
+    except ModuleNotFoundError as error:
+        raise OperatorError(
+            f"the demo needs the package {error.name}: install hoglab with its extra, hoglab[demo]"
+        ) from error
+
+    options = DemoOptions(users=users, port=port, data=data, exit=leave)
+    try:
+        holds = run_demo(options, Console())
+    except DemoError as error:
+        raise OperatorError(str(error)) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if leave and not holds:
+        raise typer.Exit(1)

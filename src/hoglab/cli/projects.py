@@ -1,0 +1,48 @@
+"""``hoglab projects``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.options import DataOption
+
+projects_app = typer.Typer(help="Projects.", no_args_is_help=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@projects_app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Name of the new project.")],
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Make a project and print its id and token."""
+    with opened_accounts(data) as accounts:
+        organization = accounts.projects()[0].organization_id
+        project = accounts.create_project(organization, name)
+    if as_json:
+        typer.echo(json.dumps({"id": project.id, "name": project.name, "api_token": project.api_token}))
+    else:
+        typer.echo(f"project {project.id}, token {project.api_token}")
+
+
+@projects_app.command("list")
+def list_projects(as_json: JsonOption = False, data: DataOption = None) -> None:
+    """List the projects with their tokens."""
+    from rich.console import Console
+    from rich.table import Table
+
+    with opened_accounts(data) as accounts:
+        projects = accounts.projects()
+    if as_json:
+        typer.echo(json.dumps([{"id": p.id, "name": p.name, "api_token": p.api_token} for p in projects]))
+        return
+    table = Table("Id", "Name", "Token", "Time zone")
+    for project in projects:
+        table.add_row(str(project.id), project.name, project.api_token, project.timezone)
+    Console().print(table)

@@ -1,0 +1,115 @@
+"""``hoglab serve``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import DataOption, load_settings
+
+if TYPE_CHECKING:
+    from hoglab.accounts.bootstrap import FirstStart
+    from hoglab.app import Hoglab
+    from hoglab.http.server import Address
+    from hoglab.settings import Settings
+
+FIRST_START = """\
+hoglab made a new project. This key is shown only once; keep it:
+
+  personal API key   {key}
+  project token      {token}
+
+Send an event:
+
+  curl {url}/capture/ -H 'Content-Type: application/json' \\
+    -d '{{"api_key": "{token}", "event": "hello", "distinct_id": "me"}}'
+
+See it arrive:
+
+  curl -H 'Authorization: Bearer {key}' {url}/api/projects/{project}/events/
+
+In Python, with the PostHog SDK (pip install posthog):
+
+  from posthog import Posthog
+  posthog = Posthog("{token}", host="{url}")
+  posthog.capture("hello", distinct_id="me")
+"""
+
+
+def serve(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on (default: 127.0.0.1).", show_default=False),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port (default: 8000); 0 takes a free one.",
+            show_default=False,
+        ),
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Serve everything from one directory, until SIGTERM or Ctrl-C."""
+    import uvloop
+
+    from hoglab.http.logs import configure_logging
+
+    settings = load_settings(host=host, port=port, data=data)
+    configure_logging(settings.log_level, settings.log_format)
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    from hoglab.http.server import ListenError, claim, stop_on_signals
+    from hoglab.http.server import serve as serve_http
+
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    try:
+        claim(settings.host, settings.port)  # before the directory is touched
+    except ListenError as error:
+        raise OperatorError(str(error)) from error
+    hoglab = _open(settings)
+    try:
+        hoglab.start()
+        await serve_http(
+            hoglab.http,
+            host=settings.host,
+            port=settings.port,
+            stop=stop,
+            ready=lambda address: _announce(address, hoglab.first_start),
+        )
+    except ListenError as error:
+        raise OperatorError(str(error)) from error
+    finally:
+        await asyncio.to_thread(hoglab.stop)
+
+
+def _open(settings: Settings) -> Hoglab:
+    from hoglab.accounts.errors import AccountError
+    from hoglab.app import Hoglab
+    from hoglab.functions.secrets import SecretsError
+    from hoglab.storage.database import DatabaseError
+    from hoglab.storage.directory import DirectoryError
+    from hoglab.storage.event_store import EventStoreUnavailableError
+
+    try:
+        return Hoglab.open(settings)
+    except (DirectoryError, DatabaseError, EventStoreUnavailableError, AccountError, SecretsError) as error:
+        raise OperatorError(str(error)) from error
+
+
+def _announce(address: Address, first: FirstStart | None) -> None:
+    if first is not None:
+        text = FIRST_START.format(
+            key=first.api_key, token=first.project_token, url=address.url, project=first.project_id
+        )
+        typer.echo(text)
+    typer.echo(f"hoglab is serving on {address.url}", err=True)
