@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 class EventStoreUnavailableError(Exception):
-    """The store can take or answer nothing now (disk full, file in use or damaged, closed); nothing of what
-    was asked has been done. The text is one line. Trying again later is sensible."""
+    """The store can take or answer nothing now (disk full, file in use or damaged, closed).
+
+    The text is one line. The same call may be tried again later: a batch is stored as a whole or not at
+    all, and once in any case.
+    """
 
 
 class QueryTimeoutError(Exception):
@@ -101,7 +104,7 @@ class EventStore(Protocol):
         An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the uuids
         that are new. A row whose ``log_offset`` is not above `position` is not written again: its uuid is
         in the answer when it was stored for that log record the first time. Raises
-        `EventStoreUnavailableError` when nothing was written.
+        `EventStoreUnavailableError`.
         """
         ...
 

@@ -157,8 +157,7 @@ class DuckDbEventStore:
         log record. So a batch may overlap with what was stored before a crash. Rows of one batch with the
         same (project, uuid) are stored once. JSON that the engine cannot parse is mended (`as_json`).
 
-        Raises `EventStoreUnavailableError` when nothing could be written (disk full, file damaged); the
-        same batch can be tried again later.
+        Raises `EventStoreUnavailableError` (disk full, file damaged): the same batch can be tried again.
         """
         with self._writing:
             self._make_usable()
