@@ -326,6 +326,27 @@ class TestProjects:
         assert len(accounts.projects()) == 1
 
 
+class TestUsersAndOrganizations:
+    def test_an_address_is_one_user(self, accounts: AccountService, owner: int) -> None:
+        with pytest.raises(AccountError, match="already a user owner@localhost"):
+            accounts.create_user("owner@localhost")
+
+    def test_joining_again_changes_the_level(self, accounts: AccountService, first: Any, owner: int) -> None:
+        organization = accounts.create_organization("Second")
+        accounts.join(organization, owner)
+        accounts.join(organization, owner, Level.ADMIN)
+        principal = accounts.authenticate(first.api_key)
+        assert principal is not None
+        assert principal.levels[organization] == Level.ADMIN
+        assert accounts.leave(organization, owner)
+        assert not accounts.leave(organization, owner)
+
+    def test_where_projects_are_made_by_default(self, accounts: AccountService, first: Any) -> None:
+        assert accounts.first_organization_id() == accounts.projects()[0].organization_id
+        with pytest.raises(AccountError, match="blank"):
+            accounts.create_organization(" ")
+
+
 class TestUsage:
     def test_written_later_and_once(
         self, database: Database, accounts: AccountService, owner: int, clock: Any

@@ -104,12 +104,13 @@ class TestLog:
         try:
             secret = "phx_inside_a_variable"
             structlog.get_logger().debug("hidden")
-            structlog.get_logger().error("shown", exc_info=RuntimeError("burst"))
+            structlog.get_logger().error("shown", exc_info=RuntimeError("burst phx_0123456789"))
         finally:
             structlog.reset_defaults()
         assert "shown" in stream.getvalue()
         assert "burst" in stream.getvalue()
         assert "hidden" not in stream.getvalue()
+        assert "phx_0" not in stream.getvalue()
         assert secret not in stream.getvalue()
 
     @pytest.mark.parametrize(
@@ -144,6 +145,8 @@ class TestFailures:
         [line] = lines(log, "unhandled_exception")
         assert "boiler burst" in line["exception"]
         assert "in trouble" in line["exception"]
+        assert "phx_***" in line["exception"]
+        assert "phx_0" not in log.getvalue()
         assert line["request_id"] == response.headers["X-Request-Id"]
         assert line["route"] == "/api/projects/{project_id}/widgets/trouble"
         assert [each["level"] for each in lines(log, "request")] == ["error"]

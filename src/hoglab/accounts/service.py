@@ -232,7 +232,7 @@ class AccountService:
     def create_user(
         self, email: str, *, first_name: str = "", last_name: str = "", current_project_id: int | None = None
     ) -> User:
-        """Make a user who is no member of anything yet."""
+        """Make a user who is no member of anything yet. Raises `AccountError`."""
         with self._database.write() as tx:
             return self.insert_user(tx, email, first_name, last_name, current_project_id)
 
@@ -240,6 +240,8 @@ class AccountService:
         self, tx: Transaction, email: str, first_name: str, last_name: str, current_project_id: int | None
     ) -> User:
         """The same as `create_user`, inside a transaction of the caller."""
+        if store.user_by_email(tx.connection, email) is not None:
+            raise AccountError(f"There is already a user {email}.", "email")
         values = {
             "uuid": str(uuid4()),
             "distinct_id": new_distinct_id(),
@@ -252,8 +254,9 @@ class AccountService:
         return store.insert_user(tx.connection, values)
 
     def join(self, organization_id: str, user_id: int, level: Level = Level.MEMBER) -> None:
-        """Make a user a member of an organization."""
+        """Make a user a member of an organization, or change the level of a member."""
         with self._database.write() as tx:
+            store.delete_membership(tx.connection, organization_id, user_id)
             store.insert_membership(tx.connection, organization_id, user_id, level, self.now())
             tx.changed("keys", EVERYWHERE)
 
@@ -281,6 +284,12 @@ class AccountService:
         if found is None:
             raise AccountError("there is no user yet")
         return found
+
+    def first_organization_id(self) -> str:
+        """Where projects are made on the command line. Raises `AccountError` when there is none."""
+        with self._database.read() as connection:
+            found = store.levels(connection, self.owner_id())
+        return next(iter(found))
 
     # Personal API keys
 

@@ -60,6 +60,11 @@ def user_by_id(connection: Connection, user_id: int) -> User | None:
     return None if row is None else User(*row)
 
 
+def user_by_email(connection: Connection, email: str) -> User | None:
+    row = connection.execute(select(*_USER_COLUMNS).where(user.c.email == email)).one_or_none()
+    return None if row is None else User(*row)
+
+
 def users(connection: Connection, ids: Iterable[int | None]) -> dict[int, User]:
     """Users of some ids, by id: for lists of objects that show who made them."""
     wanted = {user_id for user_id in ids if user_id is not None}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+import orjson
 import structlog
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ _KEY = re.compile(r"\b(ph[xs]_)[A-Za-z0-9_-]{8,}")
 def configure_logging(level: Level = "info", form: Format = "console", stream: TextIO | None = None) -> None:
     """Send the log lines of this program, and those of libraries, to ``stream`` (standard error).
 
-    Tracebacks are shown without the values of variables, which may be secrets.
+    Tracebacks are shown without the values of variables, which may be secrets; keys in messages are blotted out.
     """
     threshold = getattr(logging, level.upper())
     stream = stream or sys.stderr
@@ -33,12 +35,18 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
     ]
     renderer: list[Processor]
     if form == "json":
-        renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        renderer = [
+            structlog.processors.format_exc_info,
+            _without_keys,
+            structlog.processors.JSONRenderer(serializer=_json_line),
+        ]
     else:
         renderer = [
+            structlog.processors.format_exc_info,
+            _without_keys,
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
+            ),
         ]
     structlog.configure(
         processors=[*shared, *renderer],
@@ -57,6 +65,18 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
     root.setLevel(max(threshold, logging.WARNING))
     # It warns of each malformed form, which is the client's affair and is answered with a 400.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
+
+
+def _without_keys(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Exceptions quote what they failed on, and that may be a key."""
+    for name in ("event", "exception"):
+        if isinstance(event.get(name), str):
+            event[name] = redact_keys(event[name])
+    return event
+
+
+def _json_line(event: Any, **_options: Any) -> str:
+    return orjson.dumps(event, default=repr).decode()
 
 
 def redact_query(query_string: bytes) -> str:
