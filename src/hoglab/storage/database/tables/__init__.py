@@ -22,7 +22,12 @@ from hoglab.storage.database.tables.experiments import (
 )
 from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override
 from hoglab.storage.database.tables.functions import action, hog_function
-from hoglab.storage.database.tables.ingestion import dead_letter, ingestion_warning, person_override
+from hoglab.storage.database.tables.ingestion import (
+    dead_letter,
+    ingestion_progress,
+    ingestion_warning,
+    person_override,
+)
 from hoglab.storage.database.tables.people import (
     cohort,
     cohort_person,
@@ -60,6 +65,7 @@ __all__ = [
     "group",
     "group_type",
     "hog_function",
+    "ingestion_progress",
     "ingestion_warning",
     "invocation",
     "invocation_result",

@@ -20,6 +20,14 @@ person_override = Table(
     Index("ix_person_override_offset", "log_offset"),
 )
 
+# How far a stage of ingestion came in the event log, written in the stage's own transaction.
+ingestion_progress = Table(
+    "ingestion_progress",
+    metadata,
+    Column("stage", String(32), primary_key=True),  # people
+    Column("log_offset", BigInteger, nullable=False),
+)
+
 ingestion_warning = Table(
     "ingestion_warning",
     metadata,
