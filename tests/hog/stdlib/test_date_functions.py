@@ -118,7 +118,6 @@ def test_timestamps_survive(seconds: int, zone: str) -> None:
         ("toTimeZone", ("2024-01-01", "UTC"), "Expected a DateTime"),
         ("toTimeZone", (HogDateTime(0), None), "Function toTimeZone expects a string, got null"),
         ("toStartOfDay", (5,), "Expected a DateTime"),
-        ("fromUnixTimestamp", ("5",), "Function fromUnixTimestamp expects a number"),
         ("formatDateTime", ("2024-01-01", "%F"), "Expected a DateTime"),
         ("formatDateTime", (HogDateTime(0), ""), "formatDateTime requires at least 2 arguments"),
         ("toDateTime", ("2024-01-01", "Nope"), "Unknown time zone: Nope"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hoglab import hog
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.printing import repr_value
@@ -227,6 +228,15 @@ def test_the_implementation_takes_what_is_declared(declared: Function) -> None:
 def test_example(declared: Function, source: str, printed: str, evaluate: Callable[[str], Any]) -> None:
     assert repr_value(evaluate(source)) == printed
     assert f"{declared.name}(" in source
+
+
+@pytest.mark.parametrize(
+    ("source", "printed"), [row[1:] for row in EXAMPLES], ids=[source for _, source, _ in EXAMPLES]
+)
+def test_example_as_a_program(source: str, printed: str) -> None:
+    result = hog.run(f"return {source}")
+    assert result.error is None
+    assert repr_value(result.value) == printed
 
 
 @pytest.mark.parametrize(("name", "arity"), ARITIES.items())

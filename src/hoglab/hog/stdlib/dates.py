@@ -15,7 +15,7 @@ from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.coerce import to_number
 from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.dates import date_of, date_seconds, in_range, instant, local_time, read_instant, time_zone
-from hoglab.hog.rt.numbers import tidy, to_double
+from hoglab.hog.rt.numbers import number_from_text, tidy, to_double
 from hoglab.hog.rt.printing import js_string
 from hoglab.hog.rt.values import HogDate, HogDateTime, Value
 from hoglab.hog.stdlib.registry import expect_string, function
@@ -191,12 +191,17 @@ def _to_unix_milli(value: Value, zone: Value = None) -> int | float | None:
     "fromUnixTimestamp",
     "seconds: number",
     returns="datetime|null",
-    doc="The datetime in UTC of a Unix time in seconds; null when it is beyond the calendar.",
+    doc="The datetime in UTC of a Unix time in seconds; null when there is none.",
     examples=(("fromUnixTimestamp(1.5)", "DateTime(1.5, 'UTC')"),),
 )
 def _from_unix(seconds: Value) -> HogDateTime | None:
-    if seconds.__class__ is not int and seconds.__class__ is not float:
-        raise HogRuntimeError("Function fromUnixTimestamp expects a number")
+    cls = seconds.__class__
+    if cls is str:
+        seconds = number_from_text(seconds)
+    elif cls is HogDate:
+        seconds = date_seconds(seconds)
+    elif cls is not int and cls is not float:
+        return None
     return HogDateTime(seconds) if in_range(seconds) else None
 
 
