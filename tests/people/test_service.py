@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from hoglab.storage.database.tables import (
     feature_flag,
     flag_hash_key_override,
     group,
+    ingestion_progress,
     ingestion_warning,
     person,
     person_distinct_id,
@@ -40,6 +42,7 @@ class Event:
     properties: dict[str, Any] = field(default_factory=dict)
     timestamp: datetime = NOW
     project_id: int = 1
+    log_offset: int = 0
     uuid: UUID = field(default_factory=uuid4)
 
 
@@ -53,6 +56,12 @@ def merge(other: str, into: str) -> Event:
 
 def personless(event: str, distinct_id: str, at: datetime = NOW, **properties: Any) -> Event:
     return Event(event, distinct_id, {"$process_person_profile": False, **properties}, at)
+
+
+def apply(service: PersonService, offset: int, *events: Event) -> Applied:
+    for event in events:
+        event.log_offset = offset
+    return service.apply(list(events), log_offset=offset)
 
 
 class People:
@@ -69,6 +78,8 @@ class People:
         results = []
         for batch in batches:
             self.offset += 1
+            for event in batch:
+                event.log_offset = self.offset
             results.append(self.service.apply(batch, log_offset=self.offset))
         return Applied(
             [each for result in results for each in result.attributions],
@@ -390,9 +401,9 @@ def test_groups_that_grow_too_large_stay_as_they_are(people: People) -> None:
 def test_old_warnings_are_forgotten(database: Database) -> None:
     clock = [NOW - timedelta(days=31)]
     service = PersonService(database, now=lambda: clock[0])
-    service.apply([identify("null", "a")], log_offset=1)
+    apply(service, 1, identify("null", "a"))
     clock[0] = NOW
-    service.apply([identify("null", "b")], log_offset=2)
+    apply(service, 2, identify("null", "b"))
     assert service.forget_old_warnings() == 1
     with database.read() as connection:
         assert len(list(connection.execute(sa.select(ingestion_warning)))) == 1
@@ -400,11 +411,42 @@ def test_old_warnings_are_forgotten(database: Database) -> None:
 
 def test_only_overrides_of_later_records_are_given_again(database: Database) -> None:
     service = PersonService(database, now=lambda: NOW)
-    service.apply([Event("e", "a"), Event("e", "b"), merge("a", "b")], log_offset=5)
-    service.apply([Event("e", "c"), merge("b", "c")], log_offset=9)
+    apply(service, 5, Event("e", "a"), Event("e", "b"), merge("a", "b"))
+    apply(service, 9, Event("e", "c"), merge("b", "c"))
     a, b, c = (derived_person_id(1, each) for each in "abc")
     assert set(service.overrides_after(5)) == {PersonOverride(1, a, c), PersonOverride(1, b, c)}
     assert service.overrides_after(9) == []
+
+
+def test_a_batch_that_was_applied_is_only_attributed_again(people: People) -> None:
+    events = [
+        Event("e", "a", {"$set": {"x": 1}}),
+        Event("e", "b", {"$set": {"x": 0}}),
+        identify("b", "a"),
+        personless("$identify", "c"),
+        personless("e", "c"),
+        Event("e", "null", {"$process_person_profile": 1}),
+        Event("$groupidentify", "g", {"$group_type": "t", "$group_key": "k", "$set": {"x": 1}}),
+        Event("e", "a", {"$groups": {"t": "k"}}),
+    ]
+    first = people.send(*copy.deepcopy(events))
+    people.offset = 0
+    again = people.send(*copy.deepcopy(events))
+    assert [each and each.person.mode for each in again.attributions] == [
+        each and each.person.mode for each in first.attributions
+    ]
+    assert [each and each.groups for each in again.attributions] == [
+        each and each.groups for each in first.attributions
+    ]
+    assert again.attributions[1].person.person_id == people.uuid("a")  # type: ignore[union-attr]
+    assert people.properties("a") == {"x": 1}
+    assert again.overrides == []
+    assert len(people.warnings()) == 2
+    with people.database.write() as tx:
+        tx.execute(sa.delete(person))
+    people.offset = 0
+    people.send(*copy.deepcopy(events))
+    assert people.properties("a") == {"x": 1}  # made anew, as it was deleted meanwhile
 
 
 # --- how batches are cut does not matter, nor that one is applied again after a crash
@@ -451,11 +493,13 @@ def test_batches_may_be_cut_anywhere_and_applied_again(
     results = []
     for cut, repeat in ((1, 1), (size, 1), (max(len(script), 1), 1), (size, 2)):
         with database.write() as tx:
-            for table in (person_override, ingestion_warning, person):
+            for table in (person_override, ingestion_warning, ingestion_progress, person):
                 tx.execute(sa.delete(table))
         for offset, start in enumerate(range(0, len(script), cut)):
             for _ in range(repeat):
-                events = [made(step, start + index) for index, step in enumerate(script[start : start + cut])]
-                service.apply(events, log_offset=offset + 1)
+                part = script[start : start + cut]
+                events = [made(step, start + index) for index, step in enumerate(part)]
+                applied = apply(service, offset + 1, *events)
+                assert None not in applied.attributions
         results.append(outcome(database, service))
     assert results[0] == results[1] == results[2] == results[3]

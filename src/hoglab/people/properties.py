@@ -73,7 +73,6 @@ _SERVER_LIBRARIES = frozenset(
 )
 
 _MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in (*_DEVICE, *_CAMPAIGN)}
-_MIRRORED_KEYS = _MIRRORED.keys()
 
 _VOLATILE = frozenset(
     (
@@ -113,14 +112,16 @@ def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
 
     What the event itself sets wins. Changes ``properties``. Servers' operating systems are left out.
     """
-    found = _MIRRORED_KEYS & properties.keys()
-    if not found or event in UNMIRRORED_EVENTS:
+    if event in UNMIRRORED_EVENTS:
         return
-    if properties.get("$lib") in _SERVER_LIBRARIES or properties.get("$is_server") is True:
-        found -= _HOST_OS
-    values = {name: properties[name] for name in sorted(found) if properties[name] is not None}
+    mirrored = _MIRRORED
+    values = {name: value for name, value in properties.items() if name in mirrored and value is not None}
     if not values:
         return
+    if properties.get("$lib") in _SERVER_LIBRARIES or properties.get("$is_server") is True:
+        values = {name: value for name, value in values.items() if name not in _HOST_OS}
+        if not values:
+            return
     given_set, given_once = _object(properties.get("$set")), _object(properties.get("$set_once"))
     properties["$set"] = {**values, **given_set}
     properties["$set_once"] = {

@@ -63,7 +63,8 @@ class PersonService:
 
         One transaction with a handful of statements for each project in the batch. The events' properties
         are changed in place: mirrored initial properties, ``$group_N``, removal of person updates that do
-        not count. Applying a batch again gives the same persons. ``log_offset`` marks the merges; further
+        not count. ``log_offset`` is that of the last event. Events up to `position` were applied before (and
+        something after that went wrong): they are attributed, but change no person again. Further
         ``warnings`` are written along.
         """
         by_project: dict[int, list[int]] = {}
@@ -73,14 +74,17 @@ class PersonService:
         overrides: list[PersonOverride] = []
         with self._database.write(durable=True) as tx:
             raised = list(warnings)
+            applied = store.load_position(tx.connection)
             for project_id, positions in by_project.items():
                 ours = [events[position] for position in positions]
-                results, moved = self._apply_project(tx, project_id, ours, log_offset, raised)
+                results, moved = self._apply_project(tx, project_id, ours, (applied, log_offset), raised)
                 overrides += moved
                 for position, result in zip(positions, results, strict=True):
                     attributions[position] = result
             if raised:
                 store.save_warnings(tx.connection, raised, self._now())
+            if log_offset > applied:
+                store.save_position(tx.connection, log_offset)
         return Applied(attributions, overrides)
 
     def _apply_project(
@@ -88,15 +92,17 @@ class PersonService:
         tx: Transaction,
         project_id: int,
         events: Sequence[PersonEvent],
-        log_offset: int,
+        offsets: tuple[int, int],  # applied before, and of this batch
         warnings: list[IngestionWarning],
     ) -> tuple[list[Attribution | None], list[PersonOverride]]:
         connection = tx.connection
+        applied, log_offset = offsets
         people = PeopleBatch(project_id, store.load_persons(connection, project_id, _names(events)))
         groups = GroupBatch(self.group_types(project_id))
         results: list[Attribution | None] = []
         for event in events:
-            person = people.process(event)
+            again = event.log_offset <= applied
+            person = people.recall(event) if again else people.process(event)
             results.append(None if person is None else Attribution(person, groups.process(event)))
         store.save_persons(connection, people)
         moved: dict[UUID, UUID] = {}
@@ -110,6 +116,11 @@ class PersonService:
         if groups.changes:
             warnings += store.save_groups(connection, project_id, groups.changes)
         return results, [PersonOverride(project_id, old, new) for old, new in moved.items()]
+
+    def position(self) -> int:
+        """The log offset up to which events were applied; 0 when none were."""
+        with self._database.read() as connection:
+            return store.load_position(connection)
 
     def overrides_after(self, log_offset: int) -> list[PersonOverride]:
         """The merges that log records after ``log_offset`` caused: what a crash may have kept from the

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy import BindParameter, Connection, bindparam
+from sqlalchemy import BindParameter, Connection, Dialect, bindparam
 
 from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonState
 from hoglab.people.groups import GroupChange
@@ -19,12 +19,13 @@ from hoglab.storage.database.tables import (
     flag_hash_key_override,
     group,
     group_type,
+    ingestion_progress,
     ingestion_warning,
     person,
     person_distinct_id,
     person_override,
 )
-from hoglab.storage.database.types import UtcTime
+from hoglab.storage.database.types import UtcTime, to_micros
 
 NAMES_PER_QUERY = 2_000
 WARNINGS_PER_TYPE = 100
@@ -97,7 +98,6 @@ def load_persons(
     return known
 
 
-_INSERT = sa.insert(_person)
 _UPDATE = (
     sa.update(_person)
     .where(_person.c.id == bindparam("row_id"))
@@ -109,9 +109,47 @@ _UPDATE = (
         last_seen_at=bindparam("new_last_seen_at"),
     )
 )
-_IDS = sa.select(_person.c.uuid, _person.c.id).where(
-    _person.c.project_id == bindparam("project_id"), _person.c.uuid.in_(bindparam("uuids", expanding=True))
+_LAST_ID = sa.select(sa.func.coalesce(sa.func.max(_person.c.id), 0))
+_IDS_AFTER = sa.select(_person.c.uuid, _person.c.id).where(
+    _person.c.project_id == bindparam("project_id"), _person.c.id > bindparam("before")
 )
+
+
+class _BulkInsert:
+    """Inserts many rows with little work for each: values are given in the form that the driver takes."""
+
+    def __init__(self, table: sa.FromClause, columns: Sequence[str]) -> None:
+        self._statement = sa.insert(cast("sa.Table", table))
+        self._columns = tuple(columns)
+        self._compiled: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+
+    def run(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
+        """Insert rows whose values are in the order of the columns."""
+        sql, order = self._sql(connection.dialect)
+        if order is None:
+            given: list[Any] = [dict(zip(self._columns, row, strict=True)) for row in rows]
+        elif order == tuple(range(len(self._columns))):
+            given = rows
+        else:
+            given = [tuple(row[index] for index in order) for row in rows]
+        connection.exec_driver_sql(sql, given)
+
+    def _sql(self, dialect: Dialect) -> tuple[str, tuple[int, ...] | None]:
+        """The statement, and where its placeholders take their values from; None when they are named."""
+        known = self._compiled.get(dialect.name)
+        if known is None:
+            compiled = self._statement.compile(dialect=dialect, column_keys=self._columns)
+            names = getattr(compiled, "positiontup", None)
+            order = None if names is None else tuple(self._columns.index(name) for name in names)
+            known = self._compiled[dialect.name] = (str(compiled), order)
+        return known
+
+
+_INSERT_PERSONS = _BulkInsert(
+    _person,
+    ("uuid", "project_id", "properties", "is_identified", "version", "created_at", "last_seen_at"),
+)
+_INSERT_DISTINCT_IDS = _BulkInsert(person_distinct_id, ("project_id", "distinct_id", "person_id"))
 
 
 def save_persons(connection: Connection, batch: PeopleBatch) -> None:
@@ -127,12 +165,9 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
             each.version += 1
         connection.execute(_UPDATE, [{"row_id": each.row_id, **_new_values(each)} for each in old])
     if batch.new_distinct_ids:
-        connection.execute(
-            sa.insert(person_distinct_id),
-            [
-                {"project_id": project_id, "distinct_id": name, "person_id": each.root().row_id}
-                for name, each in batch.new_distinct_ids.items()
-            ],
+        _INSERT_DISTINCT_IDS.run(
+            connection,
+            [(project_id, name, each.root().row_id) for name, each in batch.new_distinct_ids.items()],
         )
     gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.stored]
     if gone:
@@ -140,25 +175,26 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
 
 
 def _insert_persons(connection: Connection, project_id: int, persons: Sequence[PersonState]) -> None:
-    connection.execute(
-        _INSERT,
+    before = connection.execute(_LAST_ID).scalar_one()
+    _INSERT_PERSONS.run(
+        connection,
         [
-            {
-                "uuid": str(each.uuid),
-                "project_id": project_id,
-                "properties": each.json.decode(),
-                "is_identified": each.is_identified,
-                "version": each.version,
-                "created_at": each.created_at,
-                "last_seen_at": each.last_seen_at,
-            }
+            (
+                str(each.uuid),
+                project_id,
+                each.json.decode(),
+                each.is_identified,
+                each.version,
+                to_micros(each.created_at),
+                None if each.last_seen_at is None else to_micros(each.last_seen_at),
+            )
             for each in persons
         ],
     )
-    by_uuid = {str(each.uuid): each for each in persons}
-    for uuids in chunks(by_uuid):
-        for uuid, row_id in connection.execute(_IDS, {"project_id": project_id, "uuids": uuids}):
-            by_uuid[uuid].row_id = row_id
+    rows = connection.execute(_IDS_AFTER, {"project_id": project_id, "before": before})
+    ids: dict[str, int] = {uuid: row_id for uuid, row_id in rows}  # noqa: C416 - rows are not tuples for mypy
+    for each in persons:
+        each.row_id = ids[str(each.uuid)]
 
 
 def _new_values(state: PersonState) -> dict[str, Any]:
@@ -259,6 +295,28 @@ def load_overrides(connection: Connection, after_offset: int) -> list[tuple[int,
         ).where(person_override.c.log_offset > after_offset)
     )
     return [(project_id, UUID(old), UUID(new)) for project_id, old, new in rows]
+
+
+_STAGE = "people"
+
+
+def load_position(connection: Connection) -> int:
+    """The log offset up to which events were applied to persons; 0 when none were."""
+    offset = connection.execute(
+        sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == _STAGE)
+    ).scalar()
+    return offset or 0
+
+
+def save_position(connection: Connection, log_offset: int) -> None:
+    """Note that events up to a log offset were applied to persons."""
+    moved = connection.execute(
+        sa.update(ingestion_progress)
+        .where(ingestion_progress.c.stage == _STAGE)
+        .values(log_offset=log_offset)
+    )
+    if moved.rowcount == 0:
+        connection.execute(sa.insert(ingestion_progress), {"stage": _STAGE, "log_offset": log_offset})
 
 
 def save_warnings(connection: Connection, warnings: Sequence[IngestionWarning], at: datetime) -> None:
