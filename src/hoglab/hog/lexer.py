@@ -75,7 +75,8 @@ _PATTERNS = {
 _TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS.items()))
 _NAME_CHAR = re.compile(r"[A-Za-z0-9_$]")
 _FSTRING_TEXT = re.compile(rf"(?:[^'\\{{]|''|{_ESCAPED}|\\\{{)+")
-_TEMPLATE_TEXT = re.compile(r"(?:[^\\{]++|\\.|\\\Z)++", re.DOTALL)
+# a backslash right before a brace always belongs to the brace, whatever stands before it
+_TEMPLATE_TEXT = re.compile(r"(?:[^\\{]++|\\\{|\\)++")
 _TAG_START = re.compile(rf"<[A-Za-z_][A-Za-z0-9_-]*(?:[>/]|[{_BLANK}]+[>/A-Za-z_$])")
 
 _ESCAPES = {
@@ -87,6 +88,10 @@ _UNESCAPE_TEMPLATE = re.compile(r"\\([bfrntav0\\{])")
 _UNESCAPE_QUOTED = {"`": re.compile(r"``|\\([^'])", re.DOTALL), '"': re.compile(r"\"\"|\\([^'])", re.DOTALL)}
 
 _OPERAND_ENDS = frozenset({"name", "quoted", "literal", "number", "string", "f-end", ")", "]", "}"})
+
+_BEFORE_OPERANDS = frozenset(
+    {"return", "throw", "and", "or", "not", "in", "like", "ilike", "else", "then", "when", "case", "between"}
+)
 
 _HINTS = {
     "!": "use `not` or `!=`",
@@ -133,6 +138,8 @@ class _Lexer:
                 continue
             if kind == "name":
                 text = found.group()
+                if text == "F" and source.startswith("'", at):
+                    raise self.error("Full template strings cannot be written in code", start, at + 1)
                 word = text.lower()
                 if word in LITERALS:
                     add(Token("literal", LITERALS[word], start, at, word))
@@ -166,6 +173,8 @@ class _Lexer:
                 self.tokens.append(Token("}}", None, start, end))
                 return self.string_text(end)
             self.modes.pop()
+        elif op == "/" and self.source.startswith("/*", start):
+            raise self.error("The comment is not closed", start, start + 2, code="unterminated-comment")
         elif op == "<" and _TAG_START.match(self.source, start) and not self.after_operand(start):
             raise self.error("HogQLX tags are not supported", start, end, code="unsupported")
         self.tokens.append(Token(op, None, start, end))
@@ -176,6 +185,8 @@ class _Lexer:
         if not self.tokens:
             return False
         last = self.tokens[-1]
+        if last.word in _BEFORE_OPERANDS:
+            return False
         return last.kind in _OPERAND_ENDS and "\n" not in self.source[last.end : start]
 
     def string_text(self, at: int) -> int:
@@ -272,8 +283,6 @@ class _Lexer:
         """Says what is wrong with the text at `at`, where no token begins."""
         source = self.source
         char = source[at]
-        if source.startswith("/*", at):
-            raise self.error("The comment is not closed", at, at + 2, code="unterminated-comment")
         if char in "'`\"":
             raise self.bad_string(at, char)
         if char == ".":

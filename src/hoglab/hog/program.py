@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from hoglab.hog.backend_python import Generated, generate
 from hoglab.hog.backend_python.inputs import Leaf, Plain, Rendered, Shape, generate_inputs
 from hoglab.hog.errors import Diagnostic, HogCompileError, HogSourceError, Position, position_at
 from hoglab.hog.parser import parse_expression, parse_program, parse_template
+from hoglab.hog.stack import ensure_stack
 from hoglab.hog.symbols import Resolution, resolve
 from hoglab.hog.templates import Path, map_texts
 
@@ -27,9 +27,6 @@ Kind = Literal["program", "expression", "template", "inputs"]
 
 CACHED_PROGRAMS = 2_048
 """How many compiled texts are kept."""
-
-STACK_FRAMES = 8_000
-"""Python frames that the deepest allowed text and the deepest allowed calls may need, with a margin."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,12 +127,6 @@ def _render(_key: str, _globals: Mapping[str, Any]) -> Any:
     raise HogCompileError("No renderer for this input was given", code="no-renderer")
 
 
-def ensure_stack() -> None:
-    """Makes room for deep texts and deep recursion. The limit of the process is raised, never lowered."""
-    if sys.getrecursionlimit() < STACK_FRAMES:
-        sys.setrecursionlimit(STACK_FRAMES)
-
-
 # --- compiling
 
 _cache: OrderedDict[tuple[str, str, Environment], Program] = OrderedDict()
@@ -165,7 +156,6 @@ def compile_program(source: str, env: Environment) -> Program:
 
     def make() -> Program:
         warnings: list[Diagnostic] = []
-        ensure_stack()
         tree = parse_program(source, warnings)
         return _resolved("program", source, env, tree, warnings)
 
@@ -178,7 +168,6 @@ def compile_expression(source: str | n.Expr, env: Environment) -> Program:
         return _resolved("expression", "", env, source, [])
 
     def make() -> Program:
-        ensure_stack()
         return _resolved("expression", source, env, parse_expression(source), [])
 
     return _cached("expression", source, env, make)
@@ -188,7 +177,6 @@ def compile_template(source: str, env: Environment) -> Program:
     """Compiles text with `{expression}` parts. Raises as `compile_program`."""
 
     def make() -> Program:
-        ensure_stack()
         return _resolved("template", source, env, parse_template(source), [])
 
     return _cached("template", source, env, make)
@@ -217,7 +205,6 @@ def compile_inputs(
     Running it gives a dict. `render(key, globals)` is called for inputs of mode `rendered`; its globals hold the
     inputs resolved so far. Raises as `compile_program`, with `path` set to the place of the faulty template.
     """
-    ensure_stack()
     leaves: list[tuple[Leaf, str, Path]] = []
     diagnostics: list[Diagnostic] = []
     lines = 0

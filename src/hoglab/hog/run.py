@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hoglab.hog.backend_python import FILE_NAME
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, Position
-from hoglab.hog.program import Program, ensure_stack
+from hoglab.hog.program import Program
 from hoglab.hog.rt.context import Context, Limits, activate, memory_text
 from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.rt.values import Value, copy_value, from_json, to_json
+from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:
     import types

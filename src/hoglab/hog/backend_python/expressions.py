@@ -308,7 +308,7 @@ class ExpressionEmitter:
             if not self.kind(args[0]) & NULL:
                 return ask(args[0])
             first, again = self.twice(ask(args[0]))
-            return choose(compare(first, ast.IsNot(), const(None)), again, ask(args[1]))
+            return choose(operators.is_null(first, wanted=False), again, ask(args[1]))
         made = ask(args[-1]) if len(args) % 2 else const(None)
         for at in range(len(args) // 2 * 2 - 2, -1, -2):
             made = choose(self.test(args[at]), ask(args[at + 1]), made)

@@ -137,7 +137,7 @@ def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
     for side, other in ((node.right, node.left), (node.left, node.right)):
         known = emitter.unit.folder.value(side)
         if known is None:
-            return compare(emitter.expr(other), ast.Is() if equal else ast.IsNot(), const(None))
+            return is_null(emitter.expr(other), equal)
         if known is UNKNOWN or known != known:
             continue
         kind = emitter.kind(other)
@@ -158,6 +158,13 @@ def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
         if not (left | right) & ~group:
             return compare(made_left, python(), made_right)
     return call(helper, made_left, made_right)
+
+
+def is_null(made: ast.expr, wanted: bool = True) -> ast.expr:
+    """`made is None`, or `made is not None`."""
+    if isinstance(made, ast.Constant):
+        return const((made.value is None) is wanted)
+    return compare(made, ast.Is() if wanted else ast.IsNot(), const(None))
 
 
 def _class_of(known: object) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from hoglab.hog.errors import Diagnostic
 from hoglab.hog.lexer import tokenize
 from hoglab.hog.parser.statements import StatementParser
 from hoglab.hog.parser.tokens import MAX_DEPTH, MAX_NODES, MAX_OPERATORS
+from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:
     from hoglab.hog import nodes
@@ -29,6 +30,7 @@ __all__ = [
 
 def parse_program(source: str, warnings: list[Diagnostic] | None = None) -> nodes.Program:
     """The tree of a whole program. `warnings` collects what parses but is probably not meant."""
+    ensure_stack()
     parser = StatementParser(source, tokenize(source))
     program = parser.program()
     if warnings is not None:
@@ -38,9 +40,11 @@ def parse_program(source: str, warnings: list[Diagnostic] | None = None) -> node
 
 def parse_expression(source: str) -> nodes.Expr:
     """The tree of a single expression that makes up the whole source."""
+    ensure_stack()
     return StatementParser(source, tokenize(source)).whole_expression()
 
 
 def parse_template(source: str) -> nodes.Expr:
     """The tree of a template: text with `{expression}` parts (spec: hog-language 1.4, 6.13)."""
+    ensure_stack()
     return StatementParser(source, tokenize(source, template=True)).whole_template()

@@ -388,7 +388,8 @@ class ExpressionParser(TokenReader):
             if isinstance(value, float):
                 return Constant(token.start, self.last_end, -value if token.kind == "-" else value)
         if token.kind == "+":
-            raise self.error("`+` cannot stand before an expression", token, hint="leave it out")
+            hint = self.hint_for(token) or "leave it out"
+            raise self.error("`+` cannot stand before an expression", token, hint=hint)
         operand = self.expression(UNARY)
         zero = Constant(token.start, token.start, 0)
         return ArithmeticOperation(token.start, operand.end, "-", zero, operand)
@@ -404,6 +405,7 @@ class ExpressionParser(TokenReader):
             raise self.error("Empty parentheses", hint="an empty tuple is `tuple()`, a lambda is `() -> ...`")
         first = self.bracketed_expression()
         if self.accept(")"):
+            self.plain_calls.discard(first)
             return first
         self.expect(",", "or `)` in the parentheses")
         rest = self.items(")", "after the elements of the tuple")

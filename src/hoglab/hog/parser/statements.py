@@ -217,6 +217,8 @@ class StatementParser(ExpressionParser):
             return self.continue_call(token, args)
         then = self.body()
         other = None
+        if self.token.kind == ";" and isinstance(then, VariableAssignment) and self.peek().word == "else":
+            self.advance()  # an assignment has no semicolon of its own, except here
         if self.at_word("else"):
             self.advance()
             other = self.body()

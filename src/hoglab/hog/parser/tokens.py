@@ -143,14 +143,17 @@ class TokenReader:
 
     def hint_for(self, token: Token) -> str | None:
         """What a newcomer most likely meant, judged by the text around the unexpected token."""
-        before = self.tokens[max(0, self.tokens.index(token) - 1)] if token in self.tokens else token
+        at = self.tokens.index(token) if token in self.tokens else 0
+        before, earlier = self.tokens[max(0, at - 1)], self.tokens[max(0, at - 2)]
         text, previous = self.text(token), self.text(before)
+        for first, second in ((token, before), (before, earlier)):
+            if first is not second and first.kind == second.kind and first.kind in ("+", "-"):
+                sign = first.kind
+                return f"there is no `{sign}{sign}`; write `x := x {sign} 1`"
         if text == "=" and before.kind in ("+", "-", "*", "/", "%", "||"):
             return f"there is no `{previous}=`; write `x := x {previous} ...`"
         if text == "=":
             return "use `:=` to assign; `=` compares"
-        if text in ("+", "-") and previous == text:
-            return f"there is no `{text}{text}`; write `x := x {text} 1`"
         if token.kind == "reserved" and token.word in ("fun", "fn"):
             return "functions need a name; for a function without one write `x -> ...`"
         return None
