@@ -76,7 +76,12 @@ class ChildServer:
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill(signal.SIGKILL)
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal and wait for the end of the process; `start` starts it again on the same data."""
+        if self._process is not None:
+            self._process.send_signal(number)
             self._process.wait()
 
     def wait(self) -> int:

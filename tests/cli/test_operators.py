@@ -1,0 +1,283 @@
+"""The contract with operators: start, stop, health, clear errors (every command really run)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.conftest import StartServer, free_port
+
+from hoglab import __version__
+
+HOGLAB = [sys.executable, "-m", "hoglab"]
+TIMEOUT_S = 60
+
+
+def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HOGLAB, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def assert_one_clear_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("hoglab: ")
+    for part in parts:
+        assert part in line
+
+
+def test_first_start_prints_credentials_once_and_they_work(tmp_path: Path) -> None:
+    port = free_port()
+    command = [*HOGLAB, "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
+
+    def start_and_stop(check: bool) -> str:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        try:
+            line = next(line for line in process.stderr if "is serving on" in line)
+            assert f"http://127.0.0.1:{port}" in line
+            if check:
+                for path in ("/_health", "/_readiness", "/metrics"):
+                    assert httpx.get(f"http://127.0.0.1:{port}{path}").status_code == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
+            printed, _ = process.communicate(timeout=10)  # the contract: exits within ten seconds
+        assert process.returncode == 0
+        return printed
+
+    first = start_and_stop(check=True)
+    (key,) = set(re.findall(r"phx_\w+", first))
+    (token,) = set(re.findall(r"phc_\w+", first))
+    assert "curl" in first
+    assert "from posthog import Posthog" in first
+    assert start_and_stop(check=False) == ""
+    found = b"".join(path.read_bytes() for path in (tmp_path / "data").iterdir() if path.is_file())
+    assert key.encode() not in found
+    assert token.encode() in found
+
+
+def test_bootstrap_credentials_come_from_the_environment(start_server: StartServer) -> None:
+    server = start_server()
+    answer = httpx.get(
+        f"{server.url}/api/projects/@current/", headers={"Authorization": f"Bearer {server.api_key}"}
+    )
+    assert answer.json()["api_token"] == server.project_token
+
+
+@pytest.mark.parametrize("name", ["HOGLAB_BOOTSTRAP_API_KEY", "HOGLAB_BOOTSTRAP_PROJECT_TOKEN"])
+def test_unusable_bootstrap_credentials(tmp_path: Path, name: str) -> None:
+    done = hoglab("serve", "--data", str(tmp_path / "d"), "--port", str(free_port()), **{name: "short"})
+    assert_one_clear_line(done)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield int(holder.getsockname()[1])
+
+
+def test_port_taken(tmp_path: Path, taken_port: int) -> None:
+    done = hoglab("serve", "--data", str(tmp_path / "d"), "--port", str(taken_port))
+    assert_one_clear_line(done, str(taken_port), "taken")
+    assert not (tmp_path / "d").exists()
+
+
+def test_directory_locked_by_another_process(start_server: StartServer) -> None:
+    server = start_server()
+    done = hoglab("serve", "--data", str(server.data), "--port", str(free_port()))
+    assert_one_clear_line(done, str(server.data), "in use")
+
+
+def test_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    done = hoglab("serve", "--data", str(tmp_path / "file"), "--port", str(free_port()))
+    assert_one_clear_line(done, str(tmp_path / "file"))
+
+
+def test_newer_schema_than_the_program(start_server: StartServer) -> None:
+    server = start_server()
+    server.stop()
+    with sqlite3.connect(server.data / "hoglab.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    done = hoglab("serve", "--data", str(server.data), "--port", str(free_port()))
+    assert_one_clear_line(done, "newer")
+
+
+def test_a_setting_that_makes_no_sense(tmp_path: Path) -> None:
+    done = hoglab("serve", "--data", str(tmp_path), HOGLAB_PORT="many")
+    assert_one_clear_line(done, "HOGLAB_PORT")
+
+
+def test_a_second_start_finds_everything(start_server: StartServer) -> None:
+    server = start_server()
+    headers = {"Authorization": f"Bearer {server.api_key}"}
+    created = httpx.post(
+        f"{server.url}/api/projects/1/experiments/",
+        json={"name": "n", "feature_flag_key": "k"},
+        headers=headers,
+    ).json()
+    server.stop()
+    again = start_server(
+        data=server.data,
+        HOGLAB_BOOTSTRAP_API_KEY="phx_" + "x" * 40,
+        HOGLAB_BOOTSTRAP_PROJECT_TOKEN="phc_xxxxxxxxxx",
+    )
+    found = httpx.get(f"{again.url}/api/projects/1/experiments/{created['id']}/", headers=headers)
+    assert found.json() == created
+
+
+def test_requests_under_way_are_finished_on_sigterm(start_server: StartServer) -> None:
+    server = start_server()
+    answers: list[int] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        with httpx.Client(base_url=server.url, timeout=10) as client:
+            while not stop.is_set():
+                try:
+                    answers.append(
+                        client.post(
+                            "/capture/",
+                            json={"api_key": server.project_token, "event": "e", "distinct_id": "d"},
+                        ).status_code
+                    )
+                except httpx.ConnectError:
+                    return
+                except httpx.TransportError as error:  # an idle kept-alive connection may be closed under us
+                    answers.append(0 if not isinstance(error, httpx.RemoteProtocolError) else 200)
+                    return
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(answers) < 50:
+        pass
+    server.stop()
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+    assert set(answers) == {200}
+
+
+# -- keys and projects -------------------------------------------------------------------------------------------------
+
+
+def test_keys_made_and_revoked_beside_a_running_server(start_server: StartServer) -> None:
+    server = start_server()
+    data = ("--data", str(server.data))
+    done = hoglab("keys", "create", "--scopes", "experiment:read", "--project", "1", "--label", "ci", *data)
+    assert done.returncode == 0
+    key = done.stdout.strip()
+    assert re.fullmatch(r"phx_\w{40,}", key)
+    headers = {"Authorization": f"Bearer {key}"}
+    url = f"{server.url}/api/projects/1/experiments/"
+    assert httpx.get(url, headers=headers).status_code == 200
+    assert httpx.post(url, headers=headers, json={}).status_code == 403
+
+    listed = hoglab("keys", "list", *data, COLUMNS="200").stdout
+    (line,) = [line for line in listed.splitlines() if "ci" in line]
+    assert key not in listed
+    (key_id,) = re.findall(r"[0-9a-f-]{36}", line)
+    assert hoglab("keys", "revoke", key_id, *data).returncode == 0
+    deadline = threading.Event()
+    for _ in range(100):
+        if httpx.get(url, headers=headers).status_code == 401:
+            break
+        deadline.wait(0.1)
+    else:
+        pytest.fail("the revoked key still works")
+    assert_one_clear_line(hoglab("keys", "revoke", key_id, *data), key_id)
+
+
+def test_key_mistakes(tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "d"))
+    assert_one_clear_line(
+        hoglab("keys", "create", "--label", "x", "--scopes", "everything", *data), "everything"
+    )
+    assert_one_clear_line(hoglab("keys", "create", "--label", "x", "--project", "7", *data), "7")
+
+
+def test_projects(start_server: StartServer) -> None:
+    server = start_server()
+    done = hoglab("projects", "create", "Shop", "--json", "--data", str(server.data))
+    project = json.loads(done.stdout)
+    headers = {"Authorization": f"Bearer {server.api_key}"}
+    for _ in range(100):
+        answer = httpx.get(f"{server.url}/api/projects/{project['id']}/", headers=headers)
+        if answer.status_code == 200:
+            break
+        threading.Event().wait(0.1)
+    assert answer.json()["api_token"] == project["api_token"]
+
+    made = httpx.post(
+        f"{server.url}/api/organizations/@current/projects/", json={"name": "Blog"}, headers=headers
+    )
+    assert made.status_code == 201
+    assert {"id", "api_token"} <= made.json().keys()
+    assert "Blog" in hoglab("projects", "list", "--data", str(server.data)).stdout
+
+
+# -- the language ------------------------------------------------------------------------------------------------------
+
+
+def test_hog_run(tmp_path: Path) -> None:
+    program = tmp_path / "program.hog"
+    program.write_text("print('hello', who)\nreturn {'n': length(who)}")
+    (tmp_path / "globals.json").write_text('{"who": "Ada"}')
+    done = hoglab("hog", "run", str(program), "--globals", str(tmp_path / "globals.json"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, 'hello Ada\n{"n": 3}\n', "")
+
+    program.write_text("let x := 1")
+    assert hoglab("hog", "run", str(program)).stdout == ""
+
+    program.write_text("let a := 1\nthrow Error('no')")
+    done = hoglab("hog", "run", str(program))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Error('no')" in done.stderr
+    assert "line 2" in done.stderr
+
+    done = hoglab("hog", "run", "--json", str(program))
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert found.keys() == {"result", "printed", "error", "steps", "duration_us"}
+    assert (found["error"]["message"], found["error"]["line"]) == ("Error('no')", 2)
+
+
+def test_hog_check(tmp_path: Path) -> None:
+    program = tmp_path / "program.hog"
+    program.write_text("let x = 1")
+    done = hoglab("hog", "check", str(program))
+    assert done.returncode == 1
+    assert f"{program}:1:7: error:" in done.stdout
+    assert "hint: use `:=`" in done.stdout
+    program.write_text("let x := 1\nreturn x")
+    assert hoglab("hog", "check", str(program)).returncode == 0
+    assert_one_clear_line(hoglab("hog", "check", str(tmp_path / "missing.hog")), "missing.hog")
+
+
+def test_version_and_help() -> None:
+    assert hoglab("--version").stdout == f"hoglab {__version__}\n"
+    helped = hoglab("--help").stdout
+    for command in ("serve", "demo", "keys", "projects", "hog"):
+        assert command in helped

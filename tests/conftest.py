@@ -1,0 +1,54 @@
+"""What every suite shares: servers started for real, and no silent skips where the whole check runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hoglab.demo.server import ChildServer
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Where ``HOGLAB_TESTS_FORBID_SKIPS`` is set, a skipped test is a failed one: something is missing."""
+    report = yield
+    if report.skipped and os.environ.get("HOGLAB_TESTS_FORBID_SKIPS") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped where nothing may be: {report.longrepr}"
+    return report
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing listens on."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+StartServer = Callable[..., ChildServer]
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Start ``hoglab serve`` as a process of its own; every one is stopped at the end of the test."""
+    started: list[ChildServer] = []
+
+    def start(*, data: Path | None = None, **environment: str) -> ChildServer:
+        server = ChildServer(
+            data=data or tmp_path / "data",
+            host="127.0.0.1",
+            port=free_port(),
+            environment={"HOGLAB_ACCESS_LOG": "false", **environment},
+        )
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
