@@ -339,3 +339,22 @@ def test_stopping_is_quick_and_starting_is_not_needed(house: Any) -> None:
     assert house.ingestion.is_alive()
     assert house.ingestion.stop(5)
     assert not house.ingestion.is_alive()
+
+
+def test_accepting_goes_first_while_requests_outpace_ingestion(house: Any, dispatcher: Recorder) -> None:
+    house.limits = IngestionLimits(
+        batch_records=1, busy_factor=2, busy_share=0.001, max_pause_s=3600, idle_s=0.05
+    )
+    house.restart()
+    for number in range(10):
+        house.send(event("e", number=number + 1))
+    house.ingestion.start()
+    for number in range(10, 20):
+        house.send(event("e", number=number + 1))
+    house.wait(lambda: len(dispatcher.seen) > 0)
+    assert house.ingestion.stop(5)  # it pauses, but not deaf
+    assert len(dispatcher.seen) < 20
+    house.limits = IngestionLimits(batch_records=1, busy_factor=0, busy_share=0.001, busy_until_bytes=1)
+    house.restart()
+    house.run()  # too much waits for any pause
+    assert len(house.rows()) == 20

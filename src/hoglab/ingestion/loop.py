@@ -96,6 +96,12 @@ class IngestionLimits:
     max_retry_s: float = 10.0
     idle_s: float = 0.5
     room_poll_s: float = 0.05
+    # While requests come in this many times faster than they are ingested, a pace that cannot be kept up
+    # with, most of the time is left to accepting them, until so much waits that catching up matters more.
+    busy_factor: float = 3.0
+    busy_share: float = 0.15
+    busy_until_bytes: int = 512 * MIB
+    max_pause_s: float = 4.0
 
 
 class Ingestion:
@@ -125,6 +131,7 @@ class Ingestion:
         self._thread: threading.Thread | None = None
         self._position = 0
         self._dispatched = 0
+        self._seen = 0  # newest offset when the last batch was done
         # Merges that persons know of and the store does not yet, by project and old person id.
         self._owed: dict[tuple[int, UUID], PersonOverride] = {}
         self._dirty = False  # whether something was stored since the last checkpoint
@@ -161,7 +168,7 @@ class Ingestion:
         A crash may leave them one batch apart; that batch is then processed again.
         """
         stored = self._store.position()
-        last = self._log.stats().last_offset
+        last = self._log.last_offset()
         known = max(stored, self._people.position())
         if last < known:
             # Its next offsets would look like events that are stored or applied already, and be lost.
@@ -171,6 +178,7 @@ class Ingestion:
             self._log.skip_to(known)
         self._dispatched = stored if self._dispatcher is None else self._dispatcher.position()
         self._position = min(stored, self._dispatched)
+        self._seen = self._log.last_offset()
         self._owe(self._people.overrides_after(stored))
 
     def _owe(self, overrides: Sequence[PersonOverride]) -> None:
@@ -209,7 +217,20 @@ class Ingestion:
         stored = self._store.position()
         held = [record for record in records if record.offset <= stored]
         if records:
+            started_at, before = time.monotonic(), self._position
             self._ingest(held or records)
+            self._yield(time.monotonic() - started_at, self._position - before)
+
+    def _yield(self, seconds: float, done: int) -> None:
+        """After work on ``done`` records, leave time to those who accept requests if they outpace us."""
+        last = self._log.last_offset()
+        arrived, self._seen = last - self._seen, last
+        if (
+            arrived > done * self._limits.busy_factor
+            and self._log.pending_bytes() < self._limits.busy_until_bytes
+        ):
+            pause_s = seconds * (1 / self._limits.busy_share - 1)
+            self._stopping.wait(min(pause_s, self._limits.max_pause_s))
 
     def _rest(self) -> None:
         """There is nothing to do: settle what was written."""

@@ -398,6 +398,11 @@ class SqliteEventLog:
         with self._work:
             return LogStats(first or 0, self._last_offset, records, size or 0)
 
+    def last_offset(self) -> int:
+        """The newest offset that was given out, 0 at first; cheap."""
+        with self._work:
+            return self._last_offset
+
     def pending_bytes(self) -> int:
         """Bytes of records that some consumer has not finished; cheap enough for every request."""
         with self._work:

@@ -1,0 +1,46 @@
+"""The event endpoints, the log, ingestion and the store as one process, to be killed by its test.
+
+Run with a data directory; prints the port once it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from hoglab.accounts.service import AccountService
+from hoglab.capture import Capture, capture_routes
+from hoglab.http.app import build_app
+from hoglab.http.server import serve, stop_on_signals
+from hoglab.ingestion import Ingestion, IngestionLimits, Parking
+from hoglab.people import PersonService
+from hoglab.storage.database import Database
+from hoglab.storage.database.tables import queue_metadata
+from hoglab.storage.event_log.sqlite import SqliteEventLog
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+
+
+async def main(folder: Path) -> None:
+    database = Database.open(folder / "hoglab.db")
+    accounts = AccountService(database)
+    log = SqliteEventLog(folder / "queue.db")
+    parking = Parking(Database.open(folder / "queue.db", queue_metadata))
+    store = DuckDbEventStore(folder / "events.duckdb")
+    ingestion = Ingestion(
+        log,
+        store,
+        PersonService(database),
+        accounts.project,
+        parking,
+        limits=IngestionLimits(batch_events=200),  # many small batches: many places to be killed at
+    )
+    ingestion.start()
+    app = build_app([], capture_routes(Capture(log, accounts.project_by_token)), accounts)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await serve(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
