@@ -7,7 +7,7 @@ an invocation is claimed under a lock token, and every later change must present
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +81,44 @@ class InvocationOutcome:
     priority: int | None = None
 
 
+ResultStatus = Literal["running", "succeeded", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationResult:
+    """How a run went so far (spec: hog-runtime 4.10). Of two results of an invocation, the one with the
+    larger ``version`` (microseconds, strictly increasing in a process) stays."""
+
+    invocation_id: str
+    project_id: int
+    function_id: str
+    status: ResultStatus
+    attempts: int
+    version: int
+    is_retry: bool = False
+    parent_run_id: str | None = None
+    scheduled_at: datetime | None = None
+    first_scheduled_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    duration_ms: int | None = None
+    error_kind: str = ""
+    error_message: str | None = None
+    event_uuid: str | None = None
+    distinct_id: str | None = None
+    person_id: str | None = None
+    invocation_globals: bytes | None = None
+
+
+class Sweep(NamedTuple):
+    """What the janitor did. ``poisoned`` invocations lost their worker too often: they are claimed for the
+    caller, who must `InvocationQueue.finish` them as failed, with result, log and metric. Until then each
+    sweep after the heartbeat limit hands them out again."""
+
+    reset: int
+    poisoned: list[ClaimedInvocation]
+
+
 @dataclass(frozen=True, slots=True)
 class QueueStats:
     available: int
@@ -99,9 +137,14 @@ class InvocationQueue(Protocol):
         log_offset: int | None = None,
         metrics: Sequence[AppMetric] = (),
         logs: Sequence[LogEntry] = (),
+        results: Sequence[InvocationResult] = (),
     ) -> int:
-        """Add invocations, metrics, logs and (when ``consumer`` is given) the consumer's log position in one
-        transaction. Known ids are skipped. Returns how many invocations were new."""
+        """Add invocations, metrics, logs, results and (when ``consumer`` is given) the consumer's log
+        position in one transaction. Known ids are skipped. Returns how many invocations were new."""
+        ...
+
+    def position(self, consumer: str) -> int:
+        """The log position that a consumer reached through `enqueue`, 0 when it never did."""
         ...
 
     def claim(
@@ -116,22 +159,28 @@ class InvocationQueue(Protocol):
         *,
         logs: Sequence[LogEntry] = (),
         metrics: Sequence[AppMetric] = (),
+        results: Sequence[InvocationResult] = (),
     ) -> frozenset[str]:
-        """Apply the outcomes of turns with their logs and metrics in one transaction. An outcome whose lock
-        token is no longer valid changes nothing. Returns the ids that were applied."""
+        """Apply the outcomes of turns with logs, metrics and results in one transaction. An outcome whose
+        lock token is no longer valid changes nothing (what else is given is written all the same). Returns
+        the ids that were applied."""
         ...
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
         """Renew the locks (id -> token); returns the ids that are still held."""
         ...
 
-    def sweep(self) -> tuple[int, int]:
-        """The janitor: reset invocations without a heartbeat (failing those reset too often) and delete
-        finished ones past their grace. Returns (reset, poisoned)."""
+    def sweep(self) -> Sweep:
+        """The janitor, to be called every few seconds: reset invocations without a heartbeat, hand out those
+        that were reset too often, delete finished ones past their grace and what is past its retention."""
         ...
 
     def release_all(self) -> int:
-        """At start in embedded mode, where no other worker can exist: make every running invocation due."""
+        """At start in embedded mode, where no other worker can exist: make every running invocation due.
+
+        It counts as a reset, so an invocation that brings the process down does not do so for ever: after
+        too many the next `sweep` hands it out as poisoned. Returns how many were released.
+        """
         ...
 
     def write_logs(self, logs: Sequence[LogEntry]) -> None: ...
@@ -144,6 +193,10 @@ class InvocationQueue(Protocol):
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until something was enqueued or released, at most ``timeout_s``; whether it was."""
+        ...
+
+    def backlog(self) -> int:
+        """How many invocations are not finished; costs nothing."""
         ...
 
     def stats(self) -> QueueStats: ...

@@ -60,6 +60,9 @@ invocation = Table(
         "queue",
         "priority",
         "scheduled_at",
+        # Functions that may not run now are passed over, and rows counted, without looking into the table.
+        "function_id",
+        "status",
         sqlite_where=text("status = 'available'"),
         postgresql_where=text("status = 'available'"),
     ),
@@ -101,6 +104,7 @@ invocation_result = Table(
     Column("invocation_globals", LargeBinary),
     Column("version", BigInteger, nullable=False),
     Index("ix_invocation_result_function", "project_id", "function_id", "scheduled_at"),
+    Index("ix_invocation_result_version", "version"),
 )
 
 log_entry = Table(

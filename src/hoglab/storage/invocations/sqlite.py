@@ -1,0 +1,452 @@
+"""The invocation queue in SQLite tables of ``queue.db``.
+
+Workers claim and finish in batches, each in one transaction of a few statements. Claims, heartbeats and
+outcomes do not wait for the disk: after a power cut the turns of the last moment are run again, which
+at-least-once delivery allows. What was enqueued waits for the disk, unless it comes from the event log, which
+has it already. To read logs, metrics and results, open ``queue.db`` as a `Database` with ``queue_metadata``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from hoglab.storage.database import Database, tables
+from hoglab.storage.database.errors import explained
+from hoglab.storage.database.locks import write_lock
+from hoglab.storage.database.sqlite import connect
+from hoglab.storage.database.types import from_micros, to_micros
+from hoglab.storage.invocations import ClaimedInvocation, QueueStats, Sweep
+from hoglab.storage.invocations.traces import Traces, delete_expired
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from hoglab.storage.invocations import (
+        AppMetric,
+        InvocationOutcome,
+        InvocationResult,
+        LogEntry,
+        NewInvocation,
+    )
+
+# Spec: hog-runtime 4.9.
+HEARTBEAT_EVERY_S = 10.0
+"""How often a worker should renew its locks."""
+HEARTBEAT_LIMIT_S = 30.0
+"""Without a heartbeat for this long, the worker is taken for dead."""
+MAX_RESETS = 3
+"""An invocation that lost its worker more often is a poison pill. A finished turn starts the count anew."""
+RESET_BACKOFF_S = 60.0
+MAX_RESET_BACKOFF_S = 600.0
+"""A reset invocation waits a random time up to the first, doubled with each reset, never above the second."""
+FINISHED_GRACE_S = 10.0
+"""How long a finished invocation stays, at least. It stays until every consumer of the event log is past
+the record that caused it, too, so that a record that is read again does not start it again."""
+
+SWEEP_ROWS = 500
+"""Most rows of one kind that one transaction of the janitor touches."""
+RETENTION_EVERY = timedelta(minutes=1)
+"""How often logs, metrics and results past their retention are looked for."""
+
+_INSERT = (
+    "INSERT INTO invocation (id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, "
+    "status, log_offset, state, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'available', ?, ?, ?) "
+    "ON CONFLICT (id) DO NOTHING"
+)
+_ADVANCE = (
+    'INSERT INTO consumer_position (consumer, "offset", updated_at) VALUES (?, ?, ?) '
+    'ON CONFLICT (consumer) DO UPDATE SET "offset" = max("offset", excluded."offset"), '
+    "updated_at = excluded.updated_at"
+)
+_POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
+_LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
+_NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND queue > ?"
+_NEXT_PRIORITY = (
+    "SELECT min(priority) FROM invocation WHERE status = 'available' AND queue = ? AND priority > ?"
+)
+_FIRST_SCHEDULED = (
+    "SELECT min(scheduled_at) FROM invocation WHERE status = 'available' AND queue = ? AND priority = ?"
+)
+_CLAIMED = (
+    "RETURNING id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, reset_count, state, "
+    "lock_token, created_at"
+)
+_CLAIM = (  # noqa: S608, constants only
+    "UPDATE invocation SET status = 'running', lock_token = ?, heartbeat_at = ? WHERE rowid IN ("
+    "SELECT rowid FROM invocation WHERE status = 'available' AND queue = ? AND priority = ? "
+    "AND scheduled_at <= ? AND function_id NOT IN (SELECT value FROM json_each(?)) "
+    "ORDER BY scheduled_at LIMIT ?) "
+) + _CLAIMED
+_HELD = (
+    "SELECT invocation.id, invocation.lock_token FROM json_each(?) AS asked JOIN invocation "
+    "ON invocation.id = asked.key AND invocation.lock_token = asked.value WHERE status = 'running'"
+)
+_FINISH = (
+    "UPDATE invocation SET status = ?, finished_at = ?, state = x'', lock_token = NULL, heartbeat_at = NULL "
+    "WHERE id = ?"
+)
+_SUSPEND = (
+    "UPDATE invocation SET status = 'available', scheduled_at = ?, priority = coalesce(?, priority), "
+    "state = coalesce(?, state), reset_count = 0, lock_token = NULL, heartbeat_at = NULL WHERE id = ?"
+)
+_BEAT = "UPDATE invocation SET heartbeat_at = ? WHERE id = ?"
+_STALLED = (
+    "SELECT id, reset_count FROM invocation WHERE status = 'running' AND heartbeat_at < ? "
+    "AND reset_count < ? ORDER BY heartbeat_at LIMIT ?"
+)
+_RESET = (
+    "UPDATE invocation SET status = 'available', scheduled_at = ?, reset_count = ?, lock_token = NULL, "
+    "heartbeat_at = NULL WHERE id = ?"
+)
+_POISONED = (  # noqa: S608
+    "UPDATE invocation SET lock_token = ?, heartbeat_at = ? WHERE rowid IN (SELECT rowid FROM invocation "
+    "WHERE status = 'running' AND heartbeat_at < ? AND reset_count >= ? LIMIT ?) "
+) + _CLAIMED
+_DELETE_FINISHED = (
+    "DELETE FROM invocation WHERE rowid IN (SELECT rowid FROM invocation "
+    "WHERE finished_at IS NOT NULL AND finished_at < ? AND coalesce(log_offset, 0) <= ? "
+    "ORDER BY finished_at LIMIT ?)"
+)
+_RELEASE = (
+    "UPDATE invocation SET status = 'available', scheduled_at = ?, reset_count = reset_count + 1, "
+    "lock_token = NULL, heartbeat_at = NULL WHERE status = 'running' AND reset_count < ?"
+)
+_ABANDON = "UPDATE invocation SET heartbeat_at = 0 WHERE status = 'running'"
+_COUNT_AVAILABLE = "SELECT count(*) FROM invocation WHERE status = 'available'"
+_COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
+_FOREVER = 1 << 62
+
+
+class SqliteInvocationQueue:
+    """See `InvocationQueue`. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Open the queue in a file, creating it when it is missing.
+
+        ``jitter`` gives numbers between 0 and 1 for back-off. Raises the errors of `Database.open`.
+        """
+        Database.open(path, tables.queue_metadata).dispose()  # brings the schema up to date
+        self._name = str(path)
+        self._now = now
+        self._jitter = jitter
+        self._turns = write_lock(path)
+        self._durable = connect(path, tables.queue_metadata)
+        self._relaxed = connect(path, tables.queue_metadata, durable=False)
+        self._reader = connect(path, tables.queue_metadata, read_only=True)
+        self._reading = threading.Lock()
+        self._traces = Traces()
+        self._retention_at = datetime.min.replace(tzinfo=UTC)
+
+        self._changed = threading.Condition()  # guards the two counts
+        self._arrivals = 0  # how often work may have become available
+        self._backlog = int(self._value(_COUNT_AVAILABLE) + self._value(_COUNT_RUNNING))
+        self._local = threading.local()  # arrivals that this thread has looked for already
+
+    # -- adding -------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        invocations: Sequence[NewInvocation],
+        *,
+        consumer: str | None = None,
+        log_offset: int | None = None,
+        metrics: Sequence[AppMetric] = (),
+        logs: Sequence[LogEntry] = (),
+        results: Sequence[InvocationResult] = (),
+    ) -> int:
+        """Add everything in one transaction; returns how many invocations were new."""
+        if (consumer is None) != (log_offset is None):
+            raise ValueError("a consumer and its log offset go together")
+        now = to_micros(self._now())
+        rows = [
+            (
+                each.id,
+                each.project_id,
+                each.function_id,
+                each.parent_run_id,
+                each.queue,
+                each.priority,
+                now if each.scheduled_at is None else to_micros(each.scheduled_at),
+                each.log_offset,
+                each.state,
+                now,
+            )
+            for each in invocations
+        ]
+        with self._transaction(durable=consumer is None) as connection:
+            new = connection.executemany(_INSERT, rows).rowcount if rows else 0
+            if consumer is not None:
+                connection.execute(_ADVANCE, (consumer, log_offset, now))
+            self._traces.write(connection, logs, metrics, results)
+        self._note(arrivals=new, backlog=new)
+        return new
+
+    def position(self, consumer: str) -> int:
+        """The log position that a consumer reached, 0 when it never did."""
+        return int(self._value(_POSITION, consumer) or 0)
+
+    # -- working ------------------------------------------------------------------------------------
+
+    def claim(
+        self, *, queue: str = "hog", limit: int = 100, exclude_functions: Sequence[str] = ()
+    ) -> list[ClaimedInvocation]:
+        """Lock up to ``limit`` due invocations: priority ascending, then scheduled time ascending."""
+        self._local.seen = self._arrivals
+        now = to_micros(self._now())
+        token = str(uuid4())
+        excluded = json.dumps(list(exclude_functions))
+        claimed: list[ClaimedInvocation] = []
+        priorities = self._priorities(queue)
+        if not priorities:
+            return claimed
+        with self._transaction() as connection:
+            for priority in priorities:
+                room = limit - len(claimed)
+                if room <= 0:
+                    break
+                parameters = (token, now, queue, priority, now, excluded, room)
+                rows = connection.execute(_CLAIM, parameters).fetchall()
+                claimed += sorted(map(_claimed, rows), key=lambda each: each.scheduled_at)
+        return claimed
+
+    def finish(
+        self,
+        outcomes: Sequence[InvocationOutcome],
+        *,
+        logs: Sequence[LogEntry] = (),
+        metrics: Sequence[AppMetric] = (),
+        results: Sequence[InvocationResult] = (),
+    ) -> frozenset[str]:
+        """Apply the outcomes whose lock tokens are valid; returns their ids."""
+        now = to_micros(self._now())
+        with self._transaction() as connection:
+            held = _held(connection, {each.id: each.lock_token for each in outcomes})
+            applied = [each for each in outcomes if each.id in held]
+            suspended = [each for each in applied if each.status == "available"]
+            final = [each for each in applied if each.status != "available"]
+            connection.executemany(_FINISH, [(each.status, now, each.id) for each in final])
+            connection.executemany(
+                _SUSPEND,
+                [
+                    (
+                        now if each.scheduled_at is None else to_micros(each.scheduled_at),
+                        each.priority,
+                        each.state,
+                        each.id,
+                    )
+                    for each in suspended
+                ],
+            )
+            self._traces.write(connection, logs, metrics, results)
+        self._note(arrivals=len(suspended), backlog=-len(final))
+        return frozenset(held)
+
+    def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
+        """Renew locks (id -> token), about every `HEARTBEAT_EVERY_S`; returns the ids that are still held."""
+        now = to_micros(self._now())
+        with self._transaction() as connection:
+            held = _held(connection, lock_tokens)
+            connection.executemany(_BEAT, [(now, each) for each in held])
+        return frozenset(held)
+
+    # -- the janitor --------------------------------------------------------------------------------
+
+    def sweep(self) -> Sweep:
+        """Reset what lost its worker, hand out poison pills, delete what is over."""
+        now = self._now()
+        reset = self._reset_stalled(now)
+        poisoned = self._claim_poisoned(now)
+        self._delete_finished(now)
+        if now - self._retention_at >= RETENTION_EVERY:
+            self._retention_at = now
+            while self._delete_expired(now):
+                pass
+        return Sweep(reset, poisoned)
+
+    def _reset_stalled(self, now: datetime) -> int:
+        limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
+        reset = 0
+        while True:
+            with self._transaction() as connection:
+                rows = connection.execute(_STALLED, (limit, MAX_RESETS, SWEEP_ROWS)).fetchall()
+                connection.executemany(
+                    _RESET,
+                    [(to_micros(now + self._backoff(count)), count + 1, each) for each, count in rows],
+                )
+            reset += len(rows)
+            if len(rows) < SWEEP_ROWS:
+                break
+        self._note(arrivals=reset)
+        return reset
+
+    def _backoff(self, resets: int) -> timedelta:
+        most_s: float = min(RESET_BACKOFF_S * 2.0**resets, MAX_RESET_BACKOFF_S)
+        return timedelta(seconds=most_s * self._jitter())
+
+    def _claim_poisoned(self, now: datetime) -> list[ClaimedInvocation]:
+        limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
+        parameters = (str(uuid4()), to_micros(now), limit, MAX_RESETS, SWEEP_ROWS)
+        with self._transaction() as connection:
+            return list(map(_claimed, connection.execute(_POISONED, parameters).fetchall()))
+
+    def _delete_finished(self, now: datetime) -> None:
+        before = to_micros(now - timedelta(seconds=FINISHED_GRACE_S))
+        deleted = SWEEP_ROWS
+        while deleted >= SWEEP_ROWS:
+            with self._transaction() as connection:
+                lowest = connection.execute(_LOWEST_POSITION).fetchone()[0]
+                passed = _FOREVER if lowest is None else lowest
+                deleted = connection.execute(_DELETE_FINISHED, (before, passed, SWEEP_ROWS)).rowcount
+
+    def _delete_expired(self, now: datetime) -> bool:
+        with self._transaction() as connection:
+            return delete_expired(connection, to_micros(now), SWEEP_ROWS) > 0
+
+    def release_all(self) -> int:
+        """Make every running invocation due; those released too often wait for the next `sweep` instead."""
+        with self._transaction() as connection:
+            released = connection.execute(_RELEASE, (to_micros(self._now()), MAX_RESETS)).rowcount
+            connection.execute(_ABANDON)
+        self._note(arrivals=released)
+        return released
+
+    # -- what runs leave behind ---------------------------------------------------------------------
+
+    def write_logs(self, logs: Sequence[LogEntry]) -> None:
+        """Add log lines outside of any turn."""
+        with self._transaction() as connection:
+            self._traces.write(connection, logs, (), ())
+
+    def write_metrics(self, metrics: Sequence[AppMetric]) -> None:
+        """Count metrics outside of any turn."""
+        with self._transaction() as connection:
+            self._traces.write(connection, (), metrics, ())
+
+    # -- watching -----------------------------------------------------------------------------------
+
+    def next_due(self) -> datetime | None:
+        """When the next available invocation is due, None when there is none."""
+        first = self._first_scheduled()
+        return None if first is None else from_micros(first)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until work may have come since this thread's last `claim`, at most ``timeout_s``."""
+        seen = getattr(self._local, "seen", self._arrivals)
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._arrivals != seen, timeout_s)
+            self._local.seen = self._arrivals
+        return came
+
+    def backlog(self) -> int:
+        """How many invocations are not finished; costs nothing."""
+        return self._backlog
+
+    def stats(self) -> QueueStats:
+        """Counts, and since when the oldest due invocation waits."""
+        first = self.next_due()
+        due = first is not None and first <= self._now()
+        available, running = self._value(_COUNT_AVAILABLE), self._value(_COUNT_RUNNING)
+        return QueueStats(available, running, first if due else None)
+
+    def _first_scheduled(self) -> int | None:
+        lanes = [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
+        moments = [self._value(_FIRST_SCHEDULED, *lane) for lane in lanes]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _queues(self) -> list[str]:
+        """Which queues have available invocations: one index probe for each."""
+        queues: list[str] = []
+        while (queue := self._value(_NEXT_QUEUE, queues[-1] if queues else "")) is not None:
+            queues.append(queue)
+        return queues
+
+    def _priorities(self, queue: str) -> list[int]:
+        """Which priorities have available invocations, lowest first: one index probe for each."""
+        priorities: list[int] = []
+        while (
+            priority := self._value(_NEXT_PRIORITY, queue, priorities[-1] if priorities else -_FOREVER)
+        ) is not None:
+            priorities.append(priority)
+        return priorities
+
+    def close(self) -> None:
+        """Close the connections; the queue is not used afterwards."""
+        with self._turns.turn(), self._reading:
+            for connection in (self._durable, self._relaxed, self._reader):
+                connection.close()
+
+    # -- plumbing -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        connection = self._durable if durable else self._relaxed
+        with explained(self._name), self._turns.turn():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _value(self, query: str, *parameters: object) -> Any:
+        """The first column of the first row, None when there is none."""
+        with explained(self._name), self._reading:
+            row = self._reader.execute(query, parameters).fetchone()
+        return None if row is None else row[0]
+
+    def _note(self, *, arrivals: int, backlog: int = 0) -> None:
+        """After a commit: count, and wake the workers when there is something for them."""
+        with self._changed:
+            self._backlog += backlog
+            if arrivals:
+                self._arrivals += 1
+                self._changed.notify_all()
+
+
+def _held(connection: sqlite3.Connection, lock_tokens: Mapping[str, str]) -> dict[str, str]:
+    return dict(connection.execute(_HELD, (json.dumps(dict(lock_tokens)),)).fetchall()) if lock_tokens else {}
+
+
+def _claimed(row: tuple[str, int, str, str | None, str, int, int, int, bytes, str, int]) -> ClaimedInvocation:
+    (
+        id_,
+        project_id,
+        function_id,
+        parent_run_id,
+        queue,
+        priority,
+        scheduled_at,
+        resets,
+        state,
+        token,
+        created,
+    ) = row
+    return ClaimedInvocation(
+        id=id_,
+        project_id=project_id,
+        function_id=function_id,
+        parent_run_id=parent_run_id,
+        queue=queue,
+        priority=priority,
+        scheduled_at=from_micros(scheduled_at),
+        reset_count=resets,
+        state=state,
+        lock_token=token,
+        created_at=from_micros(created),
+    )

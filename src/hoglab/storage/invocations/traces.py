@@ -1,0 +1,127 @@
+"""What runs leave behind in ``queue.db``: log lines, hourly metrics and results, each for a limited time.
+
+Functions here write inside the transaction of the connection that they are given.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.storage.database.types import to_micros
+from hoglab.storage.invocations import InvocationResult
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from hoglab.storage.invocations import AppMetric, LogEntry
+
+LOG_RETENTION_DAYS = 90
+METRIC_RETENTION_DAYS = 90
+RESULT_RETENTION_DAYS = 30
+
+LOG_TICK_US = 1000
+"""Lines of one run that came at the same moment are set this far apart (spec: hog-runtime 8)."""
+
+REMEMBERED_RUNS = 10_000
+"""Runs whose last line is remembered, to keep their lines apart across transactions too."""
+
+_HOUR_US = 3_600_000_000
+_DAY_US = 24 * _HOUR_US
+
+_RESULT_FIELDS = [field.name for field in fields(InvocationResult)]
+_INSERT_LOG = (
+    "INSERT INTO log_entry (project_id, log_source, log_source_id, instance_id, timestamp, level, message) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_ADD_METRIC = (
+    "INSERT INTO app_metric (project_id, app_source, app_source_id, hour, metric_kind, metric_name, "
+    "instance_id, count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (project_id, app_source, app_source_id, hour, metric_kind, metric_name, instance_id) "
+    "DO UPDATE SET count = count + excluded.count"
+)
+_SAVE_RESULT = (  # noqa: S608, constants only
+    "INSERT INTO invocation_result ({}) VALUES ({}) ON CONFLICT (invocation_id) DO UPDATE SET {} "
+    "WHERE excluded.version > version"
+).format(
+    ", ".join(_RESULT_FIELDS),
+    ", ".join("?" for _ in _RESULT_FIELDS),
+    ", ".join(f"{name} = excluded.{name}" for name in _RESULT_FIELDS[1:]),
+)
+_EXPIRED = {
+    "log_entry": ("timestamp", LOG_RETENTION_DAYS),
+    "app_metric": ("hour", METRIC_RETENTION_DAYS),
+    "invocation_result": ("version", RESULT_RETENTION_DAYS),
+    "masking_counter": ("expires_at", 0),
+}
+"""Tables, the moment that a row's age is counted from, and how many days it is kept."""
+
+
+class Traces:
+    """Used by one transaction at a time."""
+
+    def __init__(self) -> None:
+        self._last_line: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def write(
+        self,
+        connection: sqlite3.Connection,
+        logs: Sequence[LogEntry],
+        metrics: Sequence[AppMetric],
+        results: Sequence[InvocationResult],
+    ) -> None:
+        """Lines of one run get strictly increasing moments; metrics are added up by the hour."""
+        if logs:
+            connection.executemany(_INSERT_LOG, list(map(self._line, logs)))
+        if metrics:
+            connection.executemany(_ADD_METRIC, [(*key, count) for key, count in _totals(metrics).items()])
+        if results:
+            connection.executemany(_SAVE_RESULT, list(map(_values, results)))
+
+    def _line(self, entry: LogEntry) -> tuple[Any, ...]:
+        run = (entry.log_source_id, entry.instance_id)
+        moment = to_micros(entry.timestamp)
+        last = self._last_line.pop(run, None)
+        if last is not None and moment <= last:
+            moment = last + LOG_TICK_US
+        self._last_line[run] = moment
+        if len(self._last_line) > REMEMBERED_RUNS:
+            self._last_line.popitem(last=False)
+        return (entry.project_id, entry.log_source, *run, moment, entry.level, entry.message)
+
+
+def delete_expired(connection: sqlite3.Connection, now: int, limit: int) -> int:
+    """Delete up to ``limit`` rows of each table that are past their time; returns how many went."""
+    deleted = 0
+    for table, (column, days) in _EXPIRED.items():
+        statement = (
+            f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608
+            f"(SELECT rowid FROM {table} WHERE {column} < ? ORDER BY {column} LIMIT ?)"
+        )
+        deleted += connection.execute(statement, (now - days * _DAY_US, limit)).rowcount
+    return deleted
+
+
+def _totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
+    totals: dict[tuple[Any, ...], int] = {}
+    for metric in metrics:
+        moment = to_micros(metric.timestamp)
+        key = (
+            metric.project_id,
+            metric.app_source,
+            metric.app_source_id,
+            moment - moment % _HOUR_US,
+            metric.metric_kind,
+            metric.metric_name,
+            metric.instance_id,
+        )
+        totals[key] = totals.get(key, 0) + metric.count
+    return totals
+
+
+def _values(result: InvocationResult) -> list[Any]:
+    values = [getattr(result, name) for name in _RESULT_FIELDS]
+    return [to_micros(value) if isinstance(value, datetime) else value for value in values]
