@@ -240,6 +240,8 @@ def test_unmetered() -> None:
         UNMETERED.grow(70_000_000)
     assert sum(1 for _, _ in zip(range(100_000), UNMETERED.ticks, strict=False)) == 100_000
     assert UNMETERED.tripped is None
+    UNMETERED.print("nobody reads this")
+    assert UNMETERED.lines == []
 
 
 # Clock and randomness

@@ -288,8 +288,31 @@ def test_any_text_is_a_like_pattern(text: str, pattern: str) -> None:
 def test_long_like_patterns_are_refused_only_with_inner_wildcards() -> None:
     long = "a" * 20_000
     assert coerce.like(long, f"%{long}%")
-    with pytest.raises(HogRuntimeError, match="at most 10000 characters"):
+    with pytest.raises(HogRuntimeError, match="at most 5000 characters"):
         coerce.like(long, "a_" * 10_000)
+
+
+def test_case_folding_of_texts_without_and_with_wildcards() -> None:
+    """Without inner wildcards both sides are lowered, which the long s does not follow; RE2 folds it."""
+    assert coerce.ilike("ſ", "ſ")
+    assert not coerce.ilike("ſa", "%S%")
+    assert coerce.ilike("ſa", "S_")
+    assert coerce.ilike("\u212a", "k")  # the Kelvin sign is the same letter either way
+    assert coerce.ilike("\u212aa", "k_")
+
+
+def test_compiling_patterns_is_charged_once() -> None:
+    ctx = Context()
+    former = activate(ctx)
+    try:
+        coerce.regex("abc", "some new pattern")
+        first = ctx.steps
+        coerce.regex("abc", "some new pattern")
+        coerce.like("abc", "another_new%pattern")
+        coerce.like("abc", "another_new%pattern")
+    finally:
+        activate(former)
+    assert (first, ctx.steps) == (10_000, 20_000)
 
 
 def test_operators_charge_long_operands_to_the_active_context() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt import regex
+from hoglab.hog.rt.context import Context, activate
 from hoglab.hog.rt.regex import MAX_PATTERN_BYTES, build_matcher, compile_regex
 
 
@@ -93,6 +94,31 @@ def test_no_pattern_takes_more_than_linear_time() -> None:
     assert not compile_regex("(a+)+$").search("a" * 100_000 + "b")
     assert not compile_regex("(a|aa)*c").search("a" * 100_000)
     assert time.thread_time() - started < 1
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_awkward_patterns_are_not_let_loose_on_long_texts(direct: bool) -> None:
+    """A pattern of thousands of states, each of which may be met at each byte of the text."""
+    awkward = build_matcher("(?:[ab]{1,100}a){9}c", False, direct=direct)
+    assert not awkward.search("ab" * 2_000)
+    for use in (awkward.search, awkward.groups, awkward.extract):
+        with pytest.raises(HogRuntimeError, match=r"Text of 1000000 bytes is too long .* \(at most 138504\)"):
+            use("ab" * 500_000)
+    assert not build_matcher("x+y", False, direct=direct).search("ab" * 2_000_000)
+
+
+def test_searching_long_texts_is_charged_by_the_size_of_the_pattern() -> None:
+    def steps(pattern: str) -> int:
+        matcher = compile_regex(pattern)
+        ctx = Context()
+        former = activate(ctx)
+        try:
+            matcher.search("ab" * 10_000)
+        finally:
+            activate(former)
+        return ctx.steps
+
+    assert 10 < steps("x+y") < 1_000 < 10_000 < steps("(?:[ab]{1,100}a){9}c")
 
 
 def test_patterns_come_from_a_cache() -> None:

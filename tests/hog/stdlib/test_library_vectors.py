@@ -15,6 +15,8 @@ import pytest
 from hoglab import hog
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.printing import repr_value
+from hoglab.hog.rt.values import HogDate, HogDateTime, HogError, HogTuple
+from hoglab.hog.stdlib import LIBRARY
 
 VECTORS: list[tuple[str, str | None]] = json.loads(
     Path(__file__).with_name("library_vectors.json").read_text()
@@ -45,6 +47,33 @@ def test_calls_agree_with_the_official_machine(name: str, evaluate: Callable[[st
         if (mine := outcome(evaluate, source)) != official
     ]
     assert different == []
+
+
+CLASSES: dict[str, tuple[type, ...]] = {
+    "any": (object,),
+    "array": (list,),
+    "boolean": (bool,),
+    "date": (HogDate,),
+    "datetime": (HogDateTime,),
+    "error": (HogError,),
+    "float": (float,),
+    "integer": (int,),
+    "null": (type(None),),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+    "tuple": (HogTuple,),
+}
+
+
+@pytest.mark.parametrize("name", BY_FUNCTION)
+def test_results_are_of_the_declared_kinds(name: str, evaluate: Callable[[str], Any]) -> None:
+    """The compiler infers kinds from the declarations, so that a wrong one would make wrong code."""
+    classes = [cls for kind in LIBRARY[name].returns for cls in CLASSES[kind]]
+    for source, official in BY_FUNCTION[name]:
+        if official is not None:
+            value = evaluate(source)
+            assert type(value) in classes or object in classes, source
 
 
 @pytest.mark.parametrize("name", BY_FUNCTION)

@@ -23,7 +23,7 @@ from hoglab.hog.rt.numbers import (
     to_double,
 )
 from hoglab.hog.rt.printing import concat_text, is_truthy, js_string, repr_value, to_string
-from hoglab.hog.rt.regex import Matcher, build_matcher, compile_regex
+from hoglab.hog.rt.regex import CACHE_SIZE, Matcher, build_matcher, compile_regex
 from hoglab.hog.rt.values import HogDate, HogDateTime, HogTuple, Value
 
 __all__ = [
@@ -390,10 +390,8 @@ def ilike(value: Value, pattern: Value) -> bool:
     return wanted.search(text)  # type: ignore[union-attr]
 
 
-MAX_LIKE_PATTERN: Final = 10_000
+MAX_LIKE_PATTERN: Final = 5_000
 """Longest like pattern with wildcards inside, in characters."""
-
-_LIKE_PROGRAM_BYTES: Final = 8 << 20
 
 
 def like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
@@ -406,7 +404,7 @@ def like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
     return _like_matcher(pattern, ignore_case)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=CACHE_SIZE)
 def _like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
     core = pattern.strip("%")
     if "%" not in core and "_" not in core:
@@ -414,7 +412,7 @@ def _like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
     if len(core) > MAX_LIKE_PATTERN:
         raise HogRuntimeError(f"A like pattern with wildcards may have at most {MAX_LIKE_PATTERN} characters")
     translated = "".join(_LIKE_PARTS.get(character) or _escaped(character) for character in core)
-    return build_matcher(translated, ignore_case, _LIKE_PROGRAM_BYTES)
+    return build_matcher(translated, ignore_case)
 
 
 _LIKE_PARTS: Final = {"%": ".*", "_": "."}
@@ -445,8 +443,6 @@ def iregex(value: Value, pattern: Value) -> bool:
 def _search(text: Value, pattern: Value, ignore_case: bool) -> bool:
     if text.__class__ is not str:
         text = js_string(text)
-    if len(text) > LONG:
-        charge(len(text) >> 5)
     return compile_regex(pattern if pattern.__class__ is str else js_string(pattern), ignore_case).search(
         text
     )

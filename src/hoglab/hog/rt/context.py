@@ -398,6 +398,9 @@ class _Unmetered(Context):
         self.charge = _free
         self.grow = _one_value_at_most
 
+    def print(self, line: str) -> None:
+        """Drops the line: what is shared keeps nothing."""
+
 
 def _no_time() -> float:
     return 0.0

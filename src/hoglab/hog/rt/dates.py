@@ -14,6 +14,7 @@ from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.values import FIRST_INSTANT, LAST_INSTANT, HogDate, HogDateTime
 
 UTC: Final = dt.UTC
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _DAY_S: Final = 86_400
 
@@ -67,8 +68,10 @@ def local_time(seconds: float, zone: str = "UTC") -> dt.datetime:
     """
     if not in_range(seconds):
         raise OverflowError("instant outside the years 1 to 9999")
-    whole, millis = divmod(_milliseconds(seconds), 1000)
-    moment = dt.datetime(1970, 1, 1, tzinfo=UTC) + dt.timedelta(seconds=whole, milliseconds=millis)
+    if isinstance(seconds, int):
+        moment = _EPOCH + dt.timedelta(seconds=seconds)
+    else:
+        moment = _EPOCH + dt.timedelta(milliseconds=_milliseconds(seconds))
     return moment if zone == "UTC" else moment.astimezone(time_zone(zone))
 
 

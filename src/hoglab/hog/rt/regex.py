@@ -7,12 +7,13 @@ self-test at import decides whether it is used, and the public interface does th
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol
 
 import re2
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.context import LONG, charge
 
 MAX_PATTERN_BYTES: Final = 1_000
 """Longest pattern a program may use."""
@@ -20,7 +21,17 @@ MAX_PATTERN_BYTES: Final = 1_000
 MAX_PROGRAM_BYTES: Final = 1 << 20
 """Memory RE2 may use for one compiled pattern; larger programs are refused."""
 
-CACHE_SIZE: Final = 512
+CACHE_SIZE: Final = 128
+"""Patterns kept compiled; each may hold up to `MAX_PROGRAM_BYTES`."""
+
+MAX_WORK: Final = 250_000_000
+"""Largest product of a text's length and a pattern's program size.
+
+An awkward pattern makes RE2 step through all states of its program for each byte, at about 4 ns each, and
+nothing can interrupt it: this is about a second."""
+
+COMPILE_STEPS: Final = 10_000
+"""Steps charged for compiling a pattern while a program runs; an awkward one can take milliseconds."""
 
 
 class Matcher(Protocol):
@@ -29,7 +40,11 @@ class Matcher(Protocol):
     pattern: str
 
     def search(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in the text."""
+        """Whether the pattern matches anywhere in the text.
+
+        Raises:
+            HogRuntimeError: the text is too long for the pattern (see `MAX_WORK`).
+        """
 
     def extract(self, text: str) -> str | None:
         """The first group of the first match if the pattern has one and it took part, else the match, else
@@ -48,20 +63,38 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
+def _admit(length: int, program_size: int) -> None:
+    """Charges a search in a long text, and refuses one that might take too long."""
+    work = length * program_size
+    if work > MAX_WORK:
+        most = MAX_WORK // program_size
+        raise HogRuntimeError(
+            f"Text of {length} bytes is too long for this regular expression (at most {most})"
+        )
+    charge(work >> 11)
+
+
 class _PublicMatcher:
     """A matcher over the documented interface of google-re2."""
 
-    __slots__ = ("_compiled", "pattern")
+    __slots__ = ("_compiled", "_size", "pattern")
 
     def __init__(self, pattern: str, compiled: Any) -> None:
         self.pattern = pattern
         self._compiled = compiled
+        self._size: int = compiled.programsize
 
     def search(self, text: str) -> bool:
-        return self._compiled.search(_encode(text)) is not None
+        return self._find(text) is not None
+
+    def _find(self, text: str) -> Any:
+        data = _encode(text)
+        if len(data) > LONG:
+            _admit(len(data), self._size)
+        return self._compiled.search(data)
 
     def groups(self, text: str) -> tuple[str | None, ...] | None:
-        found = self._compiled.search(_encode(text))
+        found = self._find(text)
         if found is None:
             return None
         parts = (found[0], *found.groups())
@@ -74,21 +107,30 @@ class _PublicMatcher:
 class _DirectMatcher:
     """A matcher that calls the compiled RE2 program itself."""
 
-    __slots__ = ("_anchor", "_match", "_match_groups", "pattern")
+    __slots__ = ("_anchor", "_compile", "_match", "_match_groups", "_size", "pattern")
 
-    def __init__(self, pattern: str, compiled: Any, without_groups: Any) -> None:
+    def __init__(self, pattern: str, without_groups: Any, compile_with_groups: Callable[[], Any]) -> None:
         self.pattern = pattern
         self._anchor = re2._Anchor.UNANCHORED  # noqa: SLF001
+        self._size: int = without_groups.programsize
         self._match: Callable[..., list[tuple[int, int]]] = without_groups._regexp.Match  # noqa: SLF001
-        self._match_groups: Callable[..., list[tuple[int, int]]] = compiled._regexp.Match  # noqa: SLF001
+        self._match_groups: Callable[..., list[tuple[int, int]]] | None = None
+        self._compile = compile_with_groups
 
     def search(self, text: str) -> bool:
         data = text.encode("utf-8", "surrogatepass")
+        if len(data) > LONG:
+            _admit(len(data), self._size)
         return self._match(self._anchor, data, 0, len(data))[0][0] >= 0
 
     def groups(self, text: str) -> tuple[str | None, ...] | None:
+        match = self._match_groups
+        if match is None:  # few patterns are asked for their groups, and capturing is slower
+            match = self._match_groups = self._compile()._regexp.Match  # noqa: SLF001
         data = _encode(text)
-        spans = self._match_groups(self._anchor, data, 0, len(data))
+        if len(data) > LONG:
+            _admit(len(data), self._size)
+        spans = match(self._anchor, data, 0, len(data))
         if spans[0][0] < 0:
             return None
         return tuple(None if start < 0 else _decode(data[start:end]) for start, end in spans)
@@ -105,21 +147,35 @@ def _first_group(groups: tuple[str | None, ...] | None) -> str | None:
     return groups[0]
 
 
-def _options(ignore_case: bool, never_capture: bool, max_mem: int) -> Any:
+def _compiled(pattern: str, ignore_case: bool, never_capture: bool, max_mem: int) -> Any:
     options = re2.Options()
     options.max_mem = max_mem
     options.log_errors = False
     options.case_sensitive = not ignore_case
     options.never_capture = never_capture
-    return options
+    try:
+        return re2.compile(_encode(pattern), options)
+    except re2.error as refused:
+        reason = refused.args[0] if refused.args else refused
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise HogRuntimeError(f"Invalid regular expression: {text}") from None
+
+
+def build_matcher(
+    pattern: str, ignore_case: bool, max_mem: int = MAX_PROGRAM_BYTES, direct: bool | None = None
+) -> Matcher:
+    """Compiles a pattern without looking at its length.  Raises HogRuntimeError when RE2 refuses it."""
+    charge(COMPILE_STEPS)
+    capturing = partial(_compiled, pattern, ignore_case, False, max_mem)
+    if DIRECT if direct is None else direct:
+        return _DirectMatcher(pattern, _compiled(pattern, ignore_case, True, max_mem), capturing)
+    return _PublicMatcher(pattern, capturing())
 
 
 def _direct_calls_work() -> bool:
     """Whether the private binding of google-re2 answers as expected in the installed version."""
     try:
-        compiled = re2.compile(b"b(.)", _options(False, False, MAX_PROGRAM_BYTES))
-        bare = re2.compile(b"b(.)", _options(False, True, MAX_PROGRAM_BYTES))
-        matcher = _DirectMatcher("b(.)", compiled, bare)
+        matcher = build_matcher("b(.)", False, direct=True)
         return (
             matcher.search("abc")
             and not matcher.search("cab")
@@ -132,22 +188,6 @@ def _direct_calls_work() -> bool:
 
 DIRECT: Final = _direct_calls_work()
 """Whether matchers use the fast private binding."""
-
-
-def build_matcher(
-    pattern: str, ignore_case: bool, max_mem: int = MAX_PROGRAM_BYTES, direct: bool = DIRECT
-) -> Matcher:
-    """Compiles a pattern without looking at its length.  Raises HogRuntimeError when RE2 refuses it."""
-    data = _encode(pattern)
-    try:
-        compiled = re2.compile(data, _options(ignore_case, False, max_mem))
-        if not direct:
-            return _PublicMatcher(pattern, compiled)
-        return _DirectMatcher(pattern, compiled, re2.compile(data, _options(ignore_case, True, max_mem)))
-    except re2.error as refused:
-        reason = refused.args[0] if refused.args else refused
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise HogRuntimeError(f"Invalid regular expression: {text}") from None
 
 
 @lru_cache(maxsize=CACHE_SIZE)

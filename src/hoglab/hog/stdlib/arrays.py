@@ -1,7 +1,7 @@
 """Library functions for arrays, tuples and dicts.  None changes its arguments.  spec: hog-language 10.4."""
 
-import math
 from functools import partial
+from typing import Final
 
 from hoglab.hog.rt.access import keys, values
 from hoglab.hog.rt.coerce import member, same, text_key
@@ -213,13 +213,23 @@ def _sorted(ctx: Context, items: Value) -> list[Value]:
     account(ctx, count)
     if count > LONG:
         ctx.charge(count * count.bit_length() >> 6)
-    if all(item.__class__ is int or item.__class__ is float for item in items):
-        return sorted(items, key=_numeric_key)
+    classes = set(map(type, items))
+    if classes <= _NUMBERS:
+        if float in classes and any(item != item for item in items):
+            return sorted(items, key=_not_a_number_last)
+        return sorted(items)
+    if classes == _TEXTS and all(map(str.isascii, items)):
+        return sorted(items)
+    ctx.grow(64 * count)
     return sorted(items, key=lambda item: text_key(js_string(item)))
 
 
-def _numeric_key(number: int | float) -> tuple[bool, int | float]:
-    return (True, math.inf) if number != number else (False, number)
+_NUMBERS: Final = frozenset({int, float})
+_TEXTS: Final = frozenset({str})
+
+
+def _not_a_number_last(number: int | float) -> tuple[bool, int | float]:
+    return (True, 0) if number != number else (False, number)
 
 
 @declare(

@@ -222,7 +222,7 @@ def _json_extract_string(json: Value, *path: Value) -> str | None:
     "JSONExtractArrayRaw",
     "json: any",
     "path...: any",
-    returns="array|null",
+    returns="array|tuple|null",
     doc="The array at the path, null when there is none.",
     examples=(
         ("""JSONExtractArrayRaw('{"a": [1, "x"]}', 'a')""", "[1, 'x']"),

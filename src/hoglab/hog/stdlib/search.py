@@ -103,8 +103,6 @@ def _extract_regex(ctx: Context, text: Value, pattern: Value) -> str:
     wanted = js_string(pattern)
     if not wanted:
         return ""
-    if len(source) > LONG:
-        ctx.charge(len(source) >> 3)
     return built(ctx, compile_regex(wanted).extract(source) or "")
 
 
