@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -81,6 +81,21 @@ def person_for(connection: Connection, project_id: int, distinct_id: str) -> Per
     """The person behind a distinct id."""
     row = connection.execute(_PERSON_FOR, {"project_id": project_id, "distinct_id": distinct_id}).first()
     return None if row is None else _view(row)
+
+
+def persons_for(
+    connection: Connection, project_id: int, distinct_ids: Collection[str]
+) -> dict[str, PersonView]:
+    """The persons behind some distinct ids; those without one are left out."""
+    found = connection.execute(
+        sa.select(person_distinct_id.c.distinct_id, *_COLUMNS)
+        .join_from(person_distinct_id, person, person.c.id == person_distinct_id.c.person_id)
+        .where(
+            person_distinct_id.c.project_id == project_id,
+            person_distinct_id.c.distinct_id.in_(list(distinct_ids)),
+        )
+    )
+    return {row[0]: _view(row[1:]) for row in found}
 
 
 def _view(row: Any) -> PersonView:

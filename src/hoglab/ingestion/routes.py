@@ -1,0 +1,188 @@
+"""Reading stored events back over the API, newest first."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import BaseModel
+
+from hoglab.http import errors
+from hoglab.http.dates import format_moment, parse_moment
+from hoglab.http.pagination import Page
+from hoglab.http.routing import ResourceRouter
+from hoglab.people.reading import PersonView, display_name, persons_for
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.http.call import Call
+    from hoglab.http.routing import UuidId
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_store import EventStore
+
+MAX_EVENTS = 1_000
+"""Most events of one page."""
+TIMEOUT_S = 15.0
+RETRY_S = 5
+
+_COLUMNS = "uuid, event, distinct_id, timestamp, captured_at, properties, elements_chain"
+
+
+class EventQuery(BaseModel):
+    """Filters of the list of events. ``after`` and ``before`` are exclusive."""
+
+    event: str | None = None
+    distinct_id: str | None = None
+    after: str | None = None
+    before: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+class EventPerson(BaseModel):
+    """The person of an event as the person is now."""
+
+    id: str
+    uuid: str
+    name: str
+    distinct_ids: list[str]
+    properties: dict[str, Any]
+    is_identified: bool
+    created_at: str
+
+
+class EventOut(BaseModel):
+    """One event. ``person`` is null when there is no person behind the distinct id."""
+
+    id: str
+    uuid: str
+    event: str
+    distinct_id: str
+    timestamp: str
+    created_at: str
+    properties: dict[str, Any]
+    person: EventPerson | None
+    elements: list[Any]
+    elements_chain: str
+
+
+class EventList(BaseModel):
+    """A page of events."""
+
+    next: str | None
+    previous: str | None
+    results: list[EventOut]
+
+
+def events_router(store: EventStore, database: Database) -> ResourceRouter:
+    """``/events``: list and read."""
+    router = ResourceRouter("/events", tag="events", scopes=("query:read", "query:write"))
+
+    @router.get("/", query=EventQuery, response=EventList, summary="List events, newest first", errors=(503,))
+    def list_events(call: Call) -> dict[str, Any]:
+        page = call.page(maximum=MAX_EVENTS)
+        where, parameters = _filters(call)
+        # One more than asked for tells whether there is a next page, without counting all.
+        sql = f"{where} ORDER BY timestamp DESC, seq DESC LIMIT $limit OFFSET $offset"
+        rows = _read(store, sql, {**parameters, "limit": page.limit + 1, "offset": page.offset})
+        events = _shown(call, database, rows[: page.limit])
+        return {**_links(call, page, has_more=len(rows) > page.limit), "results": events}
+
+    @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,))
+    def read_event(call: Call, event_id: UuidId) -> dict[str, Any]:
+        sql = "WHERE project_id = $project_id AND uuid = $uuid::UUID LIMIT 1"
+        rows = _read(store, sql, {"project_id": call.project.id, "uuid": event_id})
+        if not rows:
+            raise errors.not_found()
+        return _shown(call, database, rows)[0]
+
+    return router
+
+
+def _filters(call: Call) -> tuple[str, dict[str, Any]]:
+    clauses = ["project_id = $project_id"]
+    parameters: dict[str, Any] = {"project_id": call.project.id}
+    for name in ("event", "distinct_id"):
+        value = call.query(name)
+        if value:
+            clauses.append(f"{name} = ${name}")
+            parameters[name] = value
+    for name, comparison in (("after", ">"), ("before", "<")):
+        value = call.query(name)
+        if value:
+            clauses.append(f"timestamp {comparison} ${name}")
+            parameters[name] = _moment(value, name)
+    return "WHERE " + " AND ".join(clauses), parameters
+
+
+def _moment(text: str, name: str) -> datetime:
+    try:
+        # In a query a plus sign that was not percent-encoded arrives as a space.
+        return parse_moment(text.replace(" ", "+") if text[-6:-5] == " " else text)
+    except ValueError:
+        raise errors.validation_error("Enter a valid date and time.", name) from None
+
+
+def _read(store: EventStore, sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    try:
+        with store.reader() as reader:
+            return reader.execute(
+                f"SELECT {_COLUMNS} FROM events {sql}",  # noqa: S608 - made of our own words alone
+                parameters,
+                timeout_s=TIMEOUT_S,
+            )
+    except (QueryTimeoutError, QueryMemoryError) as error:
+        raise errors.validation_error(f"The events could not be read: {error}. Ask for fewer.") from error
+    except (EventStoreUnavailableError, QueryError) as error:
+        raise errors.unavailable("The event store cannot be read.", RETRY_S) from error
+
+
+def _links(call: Call, page: Page, *, has_more: bool) -> dict[str, str | None]:
+    before = max(0, page.offset - page.limit)
+    return {
+        "next": call.link(limit=page.limit, offset=page.offset + page.limit) if has_more else None,
+        "previous": call.link(limit=page.limit, offset=before or None) if page.offset else None,
+    }
+
+
+def _shown(call: Call, database: Database, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    with database.read() as connection:
+        persons = persons_for(connection, call.project.id, {row[2] for row in rows})
+    names = call.project.person_display_name_properties
+    return [
+        {
+            "id": str(uuid),
+            "uuid": str(uuid),
+            "event": event,
+            "distinct_id": distinct_id,
+            "timestamp": format_moment(timestamp.replace(tzinfo=UTC)),
+            "created_at": format_moment(captured_at.replace(tzinfo=UTC)),
+            "properties": orjson.loads(properties),
+            "person": _person(persons.get(distinct_id), distinct_id, names),
+            "elements": [],
+            "elements_chain": elements_chain,
+        }
+        for uuid, event, distinct_id, timestamp, captured_at, properties, elements_chain in rows
+    ]
+
+
+def _person(person: PersonView | None, distinct_id: str, names: list[str] | None) -> dict[str, Any] | None:
+    if person is None:
+        return None
+    return {
+        "id": str(person.uuid),
+        "uuid": str(person.uuid),
+        "name": display_name(person.properties, distinct_id, names),
+        "distinct_ids": [distinct_id],
+        "properties": person.properties,
+        "is_identified": person.is_identified,
+        "created_at": format_moment(person.created_at),
+    }
