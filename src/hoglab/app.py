@@ -35,6 +35,7 @@ from hoglab.functions.service import FunctionService
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.parking import Parking
+from hoglab.ingestion.routes import events_router
 from hoglab.people import PersonService
 from hoglab.people import routes as people_routes
 from hoglab.storage.database import Database, DatabaseError, tables
@@ -137,6 +138,7 @@ class Hoglab:
                     *_experiment_routers(
                         experiments, accounts, lambda call: eligible_flags(call, registry, flag_views)
                     ),
+                    events_router(store, database),
                     people_routes.persons_router(database),
                     people_routes.groups_router(database),
                     flag_routes.router(database, flags, evaluator),
