@@ -110,6 +110,16 @@ class InvocationResult:
     invocation_globals: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MaskingCount:
+    """How often one value came in the window of a function's masking (spec: hog-runtime 5)."""
+
+    function_id: str
+    hash: str
+    count: int
+    expires_at: datetime
+
+
 class Sweep(NamedTuple):
     """What the janitor did. ``poisoned`` invocations lost their worker too often: they are claimed for the
     caller, who must `InvocationQueue.finish` them as failed, with result, log and metric. Until then each
@@ -138,9 +148,15 @@ class InvocationQueue(Protocol):
         metrics: Sequence[AppMetric] = (),
         logs: Sequence[LogEntry] = (),
         results: Sequence[InvocationResult] = (),
+        masking: Sequence[MaskingCount] = (),
     ) -> int:
         """Add invocations, metrics, logs, results and (when ``consumer`` is given) the consumer's log
-        position in one transaction. Known ids are skipped. Returns how many invocations were new."""
+        position in one transaction. Known ids are skipped. ``masking`` counts take the place of those of
+        the same function and hash. Returns how many invocations were new."""
+        ...
+
+    def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
+        """The counts of (function id, hash) pairs whose windows are open."""
         ...
 
     def position(self, consumer: str) -> int:

@@ -21,7 +21,7 @@ from hoglab.storage.database.errors import explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
-from hoglab.storage.invocations import ClaimedInvocation, QueueStats, Sweep
+from hoglab.storage.invocations import ClaimedInvocation, MaskingCount, QueueStats, Sweep
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
 if TYPE_CHECKING:
@@ -66,6 +66,15 @@ _ADVANCE = (
     'ON CONFLICT (consumer) DO UPDATE SET "offset" = max("offset", excluded."offset"), '
     "updated_at = excluded.updated_at"
 )
+_COUNT_MASKED = (
+    "INSERT INTO masking_counter (function_id, hash, count, expires_at) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (function_id, hash) DO UPDATE SET count = excluded.count, expires_at = excluded.expires_at"
+)
+_MASKED = (
+    "SELECT masking_counter.function_id, masking_counter.hash, count, expires_at FROM json_each(?) AS asked "
+    "JOIN masking_counter ON masking_counter.function_id = asked.value ->> 0 "
+    "AND masking_counter.hash = asked.value ->> 1 WHERE expires_at > ?"
+)
 _POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
 _LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
 _NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND queue > ?"
@@ -87,7 +96,8 @@ _CLAIM = (  # noqa: S608, constants only
 ) + _CLAIMED
 _HELD = (
     "SELECT invocation.id, invocation.lock_token FROM json_each(?) AS asked JOIN invocation "
-    "ON invocation.id = asked.key AND invocation.lock_token = asked.value WHERE status = 'running'"
+    "ON invocation.id = json_extract(asked.value, '$[0]') "
+    "AND invocation.lock_token = json_extract(asked.value, '$[1]') WHERE status = 'running'"
 )
 _FINISH = (
     "UPDATE invocation SET status = ?, finished_at = ?, state = x'', lock_token = NULL, heartbeat_at = NULL "
@@ -167,6 +177,7 @@ class SqliteInvocationQueue:
         metrics: Sequence[AppMetric] = (),
         logs: Sequence[LogEntry] = (),
         results: Sequence[InvocationResult] = (),
+        masking: Sequence[MaskingCount] = (),
     ) -> int:
         """Add everything in one transaction; returns how many invocations were new."""
         if (consumer is None) != (log_offset is None):
@@ -191,9 +202,20 @@ class SqliteInvocationQueue:
             new = connection.executemany(_INSERT, rows).rowcount if rows else 0
             if consumer is not None:
                 connection.execute(_ADVANCE, (consumer, log_offset, now))
+            connection.executemany(
+                _COUNT_MASKED,
+                [(one.function_id, one.hash, one.count, to_micros(one.expires_at)) for one in masking],
+            )
             self._traces.write(connection, logs, metrics, results)
         self._note(arrivals=new, backlog=new)
         return new
+
+    def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
+        """The counts of (function id, hash) pairs whose windows are open."""
+        parameters = (json.dumps(keys), to_micros(self._now()))
+        with explained(self._name), self._reading:
+            rows = self._reader.execute(_MASKED, parameters).fetchall()
+        return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
     def position(self, consumer: str) -> int:
         """The log position that a consumer reached, 0 when it never did."""
@@ -234,8 +256,9 @@ class SqliteInvocationQueue:
         """Apply the outcomes whose lock tokens are valid; returns their ids."""
         now = to_micros(self._now())
         with self._transaction() as connection:
-            held = _held(connection, {each.id: each.lock_token for each in outcomes})
-            applied = [each for each in outcomes if each.id in held]
+            held = _held(connection, [(each.id, each.lock_token) for each in outcomes])
+            valid = {each.id: each for each in outcomes if held.get(each.id) == each.lock_token}
+            applied = valid.values()
             suspended = [each for each in applied if each.status == "available"]
             final = [each for each in applied if each.status != "available"]
             connection.executemany(_FINISH, [(each.status, now, each.id) for each in final])
@@ -259,7 +282,7 @@ class SqliteInvocationQueue:
         """Renew locks (id -> token), about every `HEARTBEAT_EVERY_S`; returns the ids that are still held."""
         now = to_micros(self._now())
         with self._transaction() as connection:
-            held = _held(connection, lock_tokens)
+            held = _held(connection, list(lock_tokens.items()))
             connection.executemany(_BEAT, [(now, each) for each in held])
         return frozenset(held)
 
@@ -419,8 +442,9 @@ class SqliteInvocationQueue:
                 self._changed.notify_all()
 
 
-def _held(connection: sqlite3.Connection, lock_tokens: Mapping[str, str]) -> dict[str, str]:
-    return dict(connection.execute(_HELD, (json.dumps(dict(lock_tokens)),)).fetchall()) if lock_tokens else {}
+def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Which of these (id, token) are valid, as a dictionary: an id has one valid token at most."""
+    return dict(connection.execute(_HELD, (json.dumps(locks),)).fetchall()) if locks else {}
 
 
 def _claimed(row: tuple[str, int, str, str | None, str, int, int, int, bytes, str, int]) -> ClaimedInvocation:

@@ -1,0 +1,488 @@
+"""The invocation queue: what is enqueued is run at least once, under one lock at a time, and then goes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from hoglab.storage.database import Database, DatabaseFullError, from_micros, tables
+from hoglab.storage.event_log.sqlite import SqliteEventLog
+from hoglab.storage.invocations import (
+    AppMetric,
+    ClaimedInvocation,
+    InvocationOutcome,
+    InvocationQueue,
+    InvocationResult,
+    LogEntry,
+    NewInvocation,
+)
+from hoglab.storage.invocations import sqlite as queue_module
+from hoglab.storage.invocations.sqlite import (
+    FINISHED_GRACE_S,
+    HEARTBEAT_LIMIT_S,
+    MAX_RESETS,
+    SqliteInvocationQueue,
+)
+from hoglab.storage.invocations.traces import (
+    LOG_RETENTION_DAYS,
+    METRIC_RETENTION_DAYS,
+    RESULT_RETENTION_DAYS,
+)
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+_ids = itertools.count()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = START
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def advance(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(tmp_path: Path, clock: Clock) -> Iterator[SqliteInvocationQueue]:
+    queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, jitter=lambda: 0.5)
+    yield queue
+    queue.close()
+
+
+def invocation(**fields: Any) -> NewInvocation:
+    values = {"id": f"i{next(_ids)}", "project_id": 1, "function_id": "f1", "state": b"start"}
+    return NewInvocation(**(values | fields))
+
+
+def outcome(claimed: ClaimedInvocation, status: Any = "completed", **fields: Any) -> InvocationOutcome:
+    return InvocationOutcome(claimed.id, claimed.lock_token, status, **fields)
+
+
+def claim_ids(queues: InvocationQueue, **options: Any) -> list[str]:
+    return [each.id for each in queues.claim(**options)]
+
+
+def rows_of(queue_database: Database, table: Any) -> list[Any]:
+    with queue_database.read() as connection:
+        return list(connection.execute(select(table)))
+
+
+class TestEnqueueAndClaim:
+    def test_it_is_an_invocation_queue(self, queue: SqliteInvocationQueue) -> None:
+        as_protocol: InvocationQueue = queue
+        assert as_protocol.claim() == []
+
+    def test_what_is_claimed_is_what_was_enqueued(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        new = invocation(project_id=3, parent_run_id="p", priority=2, state=b"\x00\xff")
+        assert queue.enqueue([new]) == 1
+        clock.advance(1)
+        [claimed] = queue.claim()
+        assert claimed == ClaimedInvocation(
+            id=new.id,
+            project_id=3,
+            function_id="f1",
+            parent_run_id="p",
+            queue="hog",
+            priority=2,
+            scheduled_at=START,
+            reset_count=0,
+            state=b"\x00\xff",
+            lock_token=claimed.lock_token,
+            created_at=START,
+        )
+        assert len(claimed.lock_token) == 36
+        assert queue.claim() == []
+
+    def test_a_known_id_is_skipped_in_every_state(self, queue: SqliteInvocationQueue) -> None:
+        new = invocation()
+        assert queue.enqueue([new, new]) == 1
+        assert queue.enqueue([replace(new, state=b"other")]) == 0
+        [claimed] = queue.claim()
+        assert claimed.state == b"start"
+        assert queue.enqueue([new]) == 0
+        queue.finish([outcome(claimed)])
+        assert queue.enqueue([new]) == 0
+        assert queue.claim() == []
+
+    def test_order_is_by_priority_and_then_by_time(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        def at(seconds: int) -> datetime:
+            return START + timedelta(seconds=seconds)
+
+        late = invocation(scheduled_at=at(2))
+        early = invocation(scheduled_at=at(1))
+        retry = invocation(scheduled_at=at(0), priority=1)
+        urgent = invocation(scheduled_at=at(3), priority=-1)
+        queue.enqueue([late, early, retry, urgent])
+        clock.advance(10)
+        assert claim_ids(queue, limit=3) == [urgent.id, early.id, late.id]
+        assert claim_ids(queue, limit=3) == [retry.id]
+
+    def test_nothing_is_claimed_before_its_time(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        later = invocation(scheduled_at=START + timedelta(seconds=5))
+        queue.enqueue([later])
+        assert queue.next_due() == START + timedelta(seconds=5)
+        assert claim_ids(queue) == []
+        clock.advance(5)
+        assert claim_ids(queue) == [later.id]
+        assert queue.next_due() is None
+
+    def test_queues_and_excluded_functions_are_apart(self, queue: SqliteInvocationQueue) -> None:
+        one, two = invocation(function_id="f1"), invocation(function_id="f2")
+        other = invocation(queue="hogoverflow")
+        queue.enqueue([one, two, other])
+        assert claim_ids(queue, exclude_functions=["f1", "f9"]) == [two.id]
+        assert claim_ids(queue) == [one.id]
+        assert claim_ids(queue, queue="email") == []
+        assert queue.next_due() == START
+        assert claim_ids(queue, queue="hogoverflow") == [other.id]
+
+    def test_two_workers_never_get_the_same(self, queue: SqliteInvocationQueue) -> None:
+        new = [invocation() for _ in range(600)]
+        queue.enqueue(new)
+
+        def work(_: int) -> list[str]:
+            mine: list[str] = []
+            while claimed := queue.claim(limit=7):
+                assert queue.finish([outcome(each) for each in claimed]) == {each.id for each in claimed}
+                mine += [each.id for each in claimed]
+            return mine
+
+        with ThreadPoolExecutor(4) as pool:
+            shares = list(pool.map(work, range(4)))
+        assert sorted(itertools.chain(*shares)) == sorted(each.id for each in new)
+        assert queue.backlog() == 0
+
+    def test_everything_is_written_or_nothing(
+        self, queue: SqliteInvocationQueue, queue_database: Database
+    ) -> None:
+        pages = queue._durable.execute("PRAGMA page_count").fetchone()[0]
+        queue._durable.execute(f"PRAGMA max_page_count={pages + 4}")
+        lines = [line("x" * 5000) for _ in range(50)]
+        with pytest.raises(DatabaseFullError):
+            queue.enqueue([invocation()], logs=lines)
+        queue._durable.execute("PRAGMA max_page_count=1000000")
+        assert queue.claim() == []
+        assert queue.backlog() == 0
+        assert rows_of(queue_database, tables.log_entry) == []
+        assert queue.enqueue([invocation()], logs=lines) == 1
+
+    def test_a_consumer_and_its_offset_go_together(self, queue: SqliteInvocationQueue) -> None:
+        with pytest.raises(ValueError, match="go together"):
+            queue.enqueue([], consumer="delivery")
+
+
+class TestTurns:
+    def test_a_suspended_run_comes_back_with_its_state(
+        self, queue: SqliteInvocationQueue, clock: Clock
+    ) -> None:
+        queue.enqueue([invocation()])
+        [first] = queue.claim()
+        again = START + timedelta(seconds=60)
+        queue.finish([outcome(first, "available", state=b"half", scheduled_at=again, priority=1)])
+        assert queue.claim() == []
+        clock.advance(60)
+        [second] = queue.claim()
+        assert (second.id, second.state, second.priority) == (first.id, b"half", 1)
+        assert second.lock_token != first.lock_token
+
+    def test_what_is_not_said_stays(self, queue: SqliteInvocationQueue) -> None:
+        queue.enqueue([invocation(priority=2)])
+        queue.finish([outcome(queue.claim()[0], "available")])
+        [again] = queue.claim()
+        assert (again.state, again.priority, again.scheduled_at) == (b"start", 2, START)
+
+    @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+    def test_a_finished_run_never_comes_back(
+        self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database, status: str
+    ) -> None:
+        queue.enqueue([invocation()])
+        [claimed] = queue.claim()
+        assert queue.finish([outcome(claimed, status)]) == {claimed.id}
+        [row] = rows_of(queue_database, tables.invocation)
+        assert (row.status, row.finished_at, row.state, row.lock_token) == (status, START, b"", None)
+        assert queue.finish([outcome(claimed, "available")]) == frozenset()
+        assert queue.release_all() == 0
+        assert queue.claim() == []
+
+    def test_a_lost_lock_changes_nothing(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        queue.enqueue([invocation()])
+        [slow] = queue.claim()
+        clock.advance(HEARTBEAT_LIMIT_S + 1)
+        assert queue.sweep().reset == 1
+        assert queue.heartbeat({slow.id: slow.lock_token}) == frozenset()
+        assert queue.finish([outcome(slow)]) == frozenset()
+        clock.advance(600)
+        [fresh] = queue.claim()
+        assert queue.finish([outcome(slow, "failed")]) == frozenset()
+        assert queue.finish([outcome(fresh), outcome(slow)]) == {fresh.id}
+
+    def test_traces_are_written_even_when_the_lock_was_lost(
+        self, queue: SqliteInvocationQueue, queue_database: Database
+    ) -> None:
+        lost = InvocationOutcome("unknown", "token", "completed")
+        assert queue.finish([lost], logs=[line("said")]) == frozenset()
+        assert [row.message for row in rows_of(queue_database, tables.log_entry)] == ["said"]
+
+
+class TestJanitor:
+    def test_a_beating_worker_keeps_its_work(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        queue.enqueue([invocation(), invocation()])
+        beating, silent = queue.claim()
+        for _ in range(4):
+            clock.advance(HEARTBEAT_LIMIT_S - 1)
+            assert queue.heartbeat({beating.id: beating.lock_token}) == {beating.id}
+            queue.sweep()
+        assert queue.finish([outcome(beating)]) == {beating.id}
+        assert queue.finish([outcome(silent)]) == frozenset()
+
+    def test_back_off_grows_and_too_many_resets_are_a_poison_pill(
+        self, queue: SqliteInvocationQueue, clock: Clock
+    ) -> None:
+        queue.enqueue([invocation()])
+        waits = []
+        for resets in range(MAX_RESETS):
+            [claimed] = queue.claim()
+            assert claimed.reset_count == resets
+            clock.advance(HEARTBEAT_LIMIT_S + 1)
+            assert queue.sweep() == (1, [])
+            due = queue.next_due()
+            assert due is not None
+            waits.append((due - clock()).total_seconds())
+            clock.advance(waits[-1])
+        assert waits == [30, 60, 120]  # half of 60, 120 and 240 s
+        [last] = queue.claim()
+        clock.advance(HEARTBEAT_LIMIT_S + 1)
+        reset, [poisoned] = queue.sweep()
+        assert reset == 0
+        assert (poisoned.id, poisoned.state, poisoned.reset_count) == (last.id, b"start", MAX_RESETS)
+        # Who swept has the lock, and says how it ended; if it cannot, the next one is asked.
+        assert queue.finish([outcome(last)]) == frozenset()
+        assert queue.sweep() == (0, [])
+        clock.advance(HEARTBEAT_LIMIT_S + 1)
+        reset, [poisoned] = queue.sweep()
+        assert queue.finish([outcome(poisoned, "failed")]) == {poisoned.id}
+        assert queue.backlog() == 0
+
+    def test_the_longest_back_off(self, queue: SqliteInvocationQueue) -> None:
+        assert queue._backoff(50) == timedelta(seconds=300)  # half of 600 s
+
+    def test_progress_starts_the_count_anew(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        queue.enqueue([invocation()])
+        queue.claim()
+        clock.advance(HEARTBEAT_LIMIT_S + 1)
+        queue.sweep()
+        clock.advance(600)
+        [claimed] = queue.claim()
+        assert claimed.reset_count == 1
+        queue.finish([outcome(claimed, "available")])
+        assert queue.claim()[0].reset_count == 0
+
+    def test_a_finished_run_goes_after_its_grace(
+        self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database
+    ) -> None:
+        queue.enqueue([invocation() for _ in range(3)])
+        queue.finish([outcome(each) for each in queue.claim(limit=2)])
+        clock.advance(FINISHED_GRACE_S)
+        queue.sweep()
+        assert len(rows_of(queue_database, tables.invocation)) == 3
+        clock.advance(1)
+        queue.sweep()
+        assert len(rows_of(queue_database, tables.invocation)) == 1
+
+    def test_a_finished_run_stays_while_its_log_record_may_be_read_again(
+        self, queue: SqliteInvocationQueue, clock: Clock, tmp_path: Path
+    ) -> None:
+        log = SqliteEventLog(tmp_path / "queue.db")
+        log.commit("ingestion", 4)
+        new = invocation(log_offset=5)
+        assert queue.enqueue([new], consumer="delivery", log_offset=5) == 1
+        queue.finish([outcome(each) for each in queue.claim()])
+        clock.advance(3600)
+        queue.sweep()
+        assert queue.enqueue([new], consumer="delivery", log_offset=5) == 0  # the batch came again
+        log.commit("ingestion", 5)
+        queue.sweep()
+        assert queue.enqueue([new]) == 1  # forgotten
+        log.close()
+
+    def test_sweeping_goes_over_many_in_small_steps(
+        self, queue: SqliteInvocationQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(queue_module, "SWEEP_ROWS", 3)
+        queue.enqueue([invocation() for _ in range(20)])
+        claimed = queue.claim()
+        queue.finish([outcome(each) for each in claimed[:10]])
+        clock.advance(HEARTBEAT_LIMIT_S + 1)
+        assert queue.sweep().reset == 10
+        assert queue._value("SELECT count(*) FROM invocation") == 10
+
+
+class TestRestart:
+    def test_running_ones_are_due_at_once(self, tmp_path: Path, clock: Clock) -> None:
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        queue.enqueue([invocation() for _ in range(5)])
+        claimed = queue.claim(limit=3)
+        queue.close()
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        assert queue.backlog() == 5
+        assert queue.release_all() == 3
+        again = queue.claim()
+        assert len(again) == 5
+        assert queue.finish([outcome(each) for each in claimed]) == frozenset()  # of the former process
+        queue.close()
+
+    def test_one_that_brings_the_process_down_does_so_a_few_times_only(
+        self, queue: SqliteInvocationQueue
+    ) -> None:
+        queue.enqueue([invocation()])
+        for _ in range(MAX_RESETS):
+            queue.claim()
+            assert queue.release_all() == 1
+        queue.claim()
+        assert queue.release_all() == 0
+        assert queue.claim() == []
+        assert len(queue.sweep().poisoned) == 1
+
+    def test_positions_of_consumers(self, queue: SqliteInvocationQueue, tmp_path: Path) -> None:
+        assert queue.position("delivery") == 0
+        queue.enqueue([], consumer="delivery", log_offset=7)
+        queue.enqueue([], consumer="delivery", log_offset=6)
+        assert queue.position("delivery") == 7
+        log = SqliteEventLog(tmp_path / "queue.db")
+        assert log.position("delivery") == 7
+        log.close()
+
+
+def line(message: str, **fields: Any) -> LogEntry:
+    values = {"project_id": 1, "log_source_id": "f1", "instance_id": "i", "timestamp": START, "level": "info"}
+    return LogEntry(**(values | fields), message=message)
+
+
+def metric(name: str = "triggered", count: int = 1, **fields: Any) -> AppMetric:
+    values = {"project_id": 1, "app_source_id": "f1", "metric_kind": "other", "timestamp": START}
+    return AppMetric(**(values | fields), metric_name=name, count=count)
+
+
+class TestTraces:
+    def test_lines_of_a_run_are_in_order_and_apart(
+        self, queue: SqliteInvocationQueue, queue_database: Database
+    ) -> None:
+        first = [
+            line("1"),
+            line("other", instance_id="j"),
+            line("2"),
+            line("3", timestamp=START - timedelta(hours=1)),
+        ]
+        queue.write_logs(first)
+        queue.enqueue([invocation()], logs=[line("4"), line("5", timestamp=START + timedelta(seconds=1))])
+        rows = rows_of(queue_database, tables.log_entry)
+        mine = {row.message: row.timestamp - START for row in rows if row.instance_id == "i"}
+        assert mine == {
+            "1": timedelta(0),
+            "2": timedelta(milliseconds=1),
+            "3": timedelta(milliseconds=2),
+            "4": timedelta(milliseconds=3),
+            "5": timedelta(seconds=1),
+        }
+        [other] = [row for row in rows if row.instance_id == "j"]
+        assert (other.timestamp, other.level, other.log_source) == (START, "info", "hog_function")
+
+    def test_metrics_are_added_up_by_the_hour(
+        self, queue: SqliteInvocationQueue, queue_database: Database
+    ) -> None:
+        later = START + timedelta(minutes=59, seconds=59)
+        queue.write_metrics([metric(), metric(count=4, timestamp=later), metric("fetch")])
+        queue.enqueue([], metrics=[metric(count=10), metric(timestamp=START + timedelta(hours=1))])
+        rows = {(row.metric_name, row.hour): row.count for row in rows_of(queue_database, tables.app_metric)}
+        assert rows == {
+            ("triggered", START): 15,
+            ("fetch", START): 1,
+            ("triggered", START + timedelta(hours=1)): 1,
+        }
+
+    def test_the_newer_result_of_a_run_stays(
+        self, queue: SqliteInvocationQueue, queue_database: Database
+    ) -> None:
+        running = InvocationResult("i1", 1, "f1", "running", attempts=1, version=10, started_at=START)
+        done = replace(running, status="succeeded", version=12, finished_at=START, duration_ms=210)
+        queue.enqueue([], results=[running])
+        queue.finish([], results=[done, replace(running, version=11)])
+        [row] = rows_of(queue_database, tables.invocation_result)
+        assert (row.status, row.version, row.duration_ms, row.started_at) == ("succeeded", 12, 210, START)
+
+    def test_traces_go_when_their_time_is_over(
+        self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database
+    ) -> None:
+        def counts() -> list[int]:
+            kept = (tables.log_entry, tables.app_metric, tables.invocation_result)
+            return [len(rows_of(queue_database, table)) for table in kept]
+
+        version = int(START.timestamp() * 1e6)
+        assert from_micros(version) == START
+        queue.enqueue(
+            [],
+            logs=[line("x")],
+            metrics=[metric()],
+            results=[InvocationResult("i1", 1, "f1", "succeeded", attempts=1, version=version)],
+        )
+        queue.sweep()
+        assert counts() == [1, 1, 1]
+        for days, left in (
+            (RESULT_RETENTION_DAYS, [1, 1, 0]),
+            (max(LOG_RETENTION_DAYS, METRIC_RETENTION_DAYS), [0, 0, 0]),
+        ):
+            clock.moment = START + timedelta(days=days, seconds=1)
+            queue.sweep()
+            assert counts() == left
+
+
+class TestWaiting:
+    def test_work_that_came_since_the_last_claim_is_not_slept_over(
+        self, queue: SqliteInvocationQueue
+    ) -> None:
+        assert queue.claim() == []
+        queue.enqueue([invocation()])
+        assert queue.wait(30)
+        assert not queue.wait(0.001)
+
+    def test_a_sleeping_worker_is_woken(self, queue: SqliteInvocationQueue) -> None:
+        ready = threading.Event()
+
+        def work() -> bool:
+            queue.claim()
+            ready.set()
+            return queue.wait(30)
+
+        with ThreadPoolExecutor(1) as pool:
+            woken = pool.submit(work)
+            ready.wait()
+            queue.enqueue([invocation()])
+            assert woken.result(timeout=30)
+
+    def test_stats(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        assert queue.stats() == (stats := queue.stats())
+        assert (stats.available, stats.running, stats.oldest_due_at) == (0, 0, None)
+        queue.enqueue([invocation(scheduled_at=START + timedelta(seconds=5)), invocation(), invocation()])
+        queue.claim(limit=1)
+        clock.advance(2)
+        stats = queue.stats()
+        assert (stats.available, stats.running, stats.oldest_due_at) == (2, 1, START)
+        assert queue.backlog() == 3
+        queue.claim()
+        assert queue.stats().oldest_due_at is None

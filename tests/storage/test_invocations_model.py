@@ -1,0 +1,211 @@
+"""The invocation queue against a plain model of it, under any sequence of calls."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from hoglab.storage.invocations import ClaimedInvocation, InvocationOutcome, NewInvocation
+from hoglab.storage.invocations.sqlite import (
+    FINISHED_GRACE_S,
+    HEARTBEAT_LIMIT_S,
+    MAX_RESETS,
+    SqliteInvocationQueue,
+)
+
+IDS = [f"i{number}" for number in range(8)]
+FUNCTIONS = ["f1", "f2"]
+FINAL = {"completed", "failed", "cancelled"}
+
+
+@dataclass
+class Model:
+    function_id: str
+    priority: int
+    scheduled_at: datetime
+    state: bytes
+    log_offset: int | None
+    status: str = "available"
+    token: str = ""
+    heartbeat_at: datetime | None = None
+    resets: int = 0
+    finished_at: datetime | None = None
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.now = datetime(2026, 3, 1, tzinfo=UTC)
+        self.queue = self.open()
+        self.rows: dict[str, Model] = {}
+        self.locks: list[tuple[str, str]] = []  # every lock that was ever given out
+        self.position = 0
+
+    def open(self) -> SqliteInvocationQueue:
+        return SqliteInvocationQueue(
+            Path(self.folder.name) / "queue.db", now=lambda: self.now, jitter=lambda: 1.0
+        )
+
+    def teardown(self) -> None:
+        self.queue.close()
+        self.folder.cleanup()
+
+    @rule(
+        chosen=st.lists(st.sampled_from(IDS), max_size=5),
+        function_id=st.sampled_from(FUNCTIONS),
+        priority=st.integers(-1, 2),
+        delay_s=st.integers(-5, 60),
+        offset=st.none() | st.integers(1, 9),
+    )
+    def enqueue(
+        self, chosen: list[str], function_id: str, priority: int, delay_s: int, offset: int | None
+    ) -> None:
+        scheduled_at = self.now + timedelta(seconds=delay_s)
+        new = [
+            NewInvocation(
+                each,
+                1,
+                function_id,
+                f"{each}@{self.now}".encode(),
+                priority=priority,
+                scheduled_at=scheduled_at,
+                log_offset=offset,
+            )
+            for each in chosen
+        ]
+        unknown = dict.fromkeys(each for each in chosen if each not in self.rows)
+        consumer = None if offset is None else "delivery"
+        assert self.queue.enqueue(new, consumer=consumer, log_offset=offset) == len(unknown)
+        self.position = max(self.position, offset or 0)
+        for each in new:
+            if each.id in unknown:
+                unknown.pop(each.id)
+                self.rows[each.id] = Model(function_id, priority, scheduled_at, each.state, offset)
+
+    @rule(limit=st.integers(1, 4), excluded=st.lists(st.sampled_from(FUNCTIONS), max_size=1))
+    def claim(self, limit: int, excluded: list[str]) -> None:
+        due = [
+            (row.priority, row.scheduled_at)
+            for row in self.rows.values()
+            if row.status == "available" and row.scheduled_at <= self.now and row.function_id not in excluded
+        ]
+        claimed = self.queue.claim(limit=limit, exclude_functions=excluded)
+        assert [(each.priority, each.scheduled_at) for each in claimed] == sorted(due)[:limit]
+        for each in claimed:
+            row = self.rows[each.id]
+            assert (row.status, row.function_id) == ("available", each.function_id)
+            assert row.function_id not in excluded
+            assert (each.state, each.reset_count) == (row.state, row.resets)
+            self.lock(each)
+
+    def lock(self, claimed: ClaimedInvocation) -> None:
+        row = self.rows[claimed.id]
+        row.status, row.token, row.heartbeat_at = "running", claimed.lock_token, self.now
+        self.locks.append((claimed.id, claimed.lock_token))
+
+    def holds(self, id_: str, token: str) -> bool:
+        row = self.rows.get(id_)
+        return row is not None and row.status == "running" and row.token == token
+
+    @rule(
+        data=st.data(), status=st.sampled_from([*FINAL, "available"]), delay_s=st.none() | st.integers(0, 90)
+    )
+    def finish(self, data: st.DataObject, status: str, delay_s: int | None) -> None:
+        if not self.locks:
+            return
+        locks = data.draw(st.lists(st.sampled_from(self.locks), max_size=4, unique=True))
+        scheduled_at = None if delay_s is None else self.now + timedelta(seconds=delay_s)
+        state = f"after {self.now}".encode()
+        outcomes = [
+            InvocationOutcome(*lock, status, state=state, scheduled_at=scheduled_at)  # type: ignore[arg-type]
+            for lock in locks
+        ]
+        held = {lock[0] for lock in locks if self.holds(*lock)}
+        assert self.queue.finish(outcomes) == held
+        for row in (self.rows[each] for each in held):
+            row.status, row.token = status, ""
+            if status == "available":
+                row.state, row.scheduled_at, row.resets = state, scheduled_at or self.now, 0
+            else:
+                row.finished_at = self.now
+
+    @rule(data=st.data())
+    def heartbeat(self, data: st.DataObject) -> None:
+        if not self.locks:
+            return
+        locks = dict(data.draw(st.lists(st.sampled_from(self.locks), max_size=4, unique=True)))
+        held = {each for each in locks.items() if self.holds(*each)}
+        assert self.queue.heartbeat(locks) == {id_ for id_, _ in held}
+        for id_, _ in held:
+            self.rows[id_].heartbeat_at = self.now
+
+    @rule(seconds=st.sampled_from([0.5, 5, HEARTBEAT_LIMIT_S + 1, 700]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule()
+    def sweep(self) -> None:
+        stalled = {
+            id_: row
+            for id_, row in self.rows.items()
+            if row.status == "running"
+            and row.heartbeat_at is not None
+            and row.heartbeat_at < self.now - timedelta(seconds=HEARTBEAT_LIMIT_S)
+        }
+        reset, poisoned = self.queue.sweep()
+        assert reset == sum(row.resets < MAX_RESETS for row in stalled.values())
+        assert {each.id for each in poisoned} == {
+            id_ for id_, row in stalled.items() if row.resets >= MAX_RESETS
+        }
+        for row in stalled.values():
+            if row.resets < MAX_RESETS:
+                row.status, row.token = "available", ""
+                row.scheduled_at = self.now + timedelta(seconds=min(60 * 2**row.resets, 600))
+                row.resets += 1
+        for each in poisoned:
+            self.lock(each)
+        grace = timedelta(seconds=FINISHED_GRACE_S)
+        self.rows = {
+            id_: row
+            for id_, row in self.rows.items()
+            if row.finished_at is None
+            or row.finished_at >= self.now - grace
+            or (self.position and (row.log_offset or 0) > self.position)
+        }
+
+    @rule()
+    def restart(self) -> None:
+        self.queue.close()
+        self.queue = self.open()
+        running = [row for row in self.rows.values() if row.status == "running"]
+        assert self.queue.release_all() == sum(row.resets < MAX_RESETS for row in running)
+        for row in running:
+            if row.resets < MAX_RESETS:
+                row.status, row.token, row.scheduled_at = "available", "", self.now
+                row.resets += 1
+            else:
+                row.heartbeat_at = datetime(1970, 1, 1, tzinfo=UTC)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        available = [row for row in self.rows.values() if row.status == "available"]
+        running = [row for row in self.rows.values() if row.status == "running"]
+        assert self.queue.backlog() == len(available) + len(running)
+        stats = self.queue.stats()
+        assert (stats.available, stats.running) == (len(available), len(running))
+        first = min((row.scheduled_at for row in available), default=None)
+        assert self.queue.next_due() == first
+        assert stats.oldest_due_at == (first if first is not None and first <= self.now else None)
+
+
+QueueMachine.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestInvocationQueueModel = QueueMachine.TestCase
