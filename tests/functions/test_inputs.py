@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.functions.conftest import Api
 
+from hoglab.functions.environments import TEMPLATES
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.inputs import Inputs, SentItem, build_inputs
-from hoglab.functions.templating import ANY_GLOBALS, InputCycleError, order_inputs
+from hoglab.functions.templating import Dialect
 
 EMAIL = {"from": {"email": "a@example.com"}, "to": {"email": "b@example.com"}, "subject": "s", "text": "t"}
 
@@ -332,33 +333,11 @@ def test_schema_attributes_that_editors_drop_are_filled_back_in(api: Api) -> Non
     assert "integration" not in other["inputs_schema"][0]
 
 
-@given(
-    st.dictionaries(st.sampled_from("abcdef"), st.sets(st.sampled_from("abcdefg"), max_size=3), max_size=6)
-)
-def test_inputs_come_after_what_they_need(needs: dict[str, set[str]]) -> None:
-    try:
-        order = order_inputs(needs)
-    except InputCycleError:
-        left = dict(needs)  # nothing that is free of needs can be taken away for ever
-        while free := [key for key, wanted in left.items() if not wanted & left.keys()]:
-            for key in free:
-                del left[key]
-        assert left
-        return
-    assert sorted(order) == sorted(needs)
-    for at, key in enumerate(order):
-        assert not (needs[key] & needs.keys()) - set(order[:at])
-
-
-def test_ties_keep_the_order_of_the_schema() -> None:
-    assert order_inputs({"c": set(), "a": {"b"}, "b": set(), "d": {"missing"}}) == ["c", "b", "d", "a"]
-
-
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists))
 def test_any_json_value_is_accepted_or_refused_with_its_place(value: Any) -> None:
     try:
         built = build_inputs(
-            [{"key": "a", "type": "json"}], {"a": SentItem(value, True)}, Inputs(), ANY_GLOBALS
+            [{"key": "a", "type": "json"}], {"a": SentItem(value, True)}, Inputs(), Dialect(TEMPLATES)
         )
     except InvalidFunctionError as error:
         refused = error.path

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hoglab.functions.environments import body_environment
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.templating import EVENT_FUNCTIONS, HOST_FUNCTIONS
-from hoglab.hog.backend_bytecode import compile_bytecode
-from hoglab.hog.errors import HogSourceError, position_at
-from hoglab.hog.parser import parse_program
-from hoglab.hog.stdlib import LIBRARY
-from hoglab.hog.symbols import resolve
+from hoglab.hog.errors import HogSourceError
+from hoglab.hog.program import compile_program
 
 MAX_CODE_BYTES = 102_400
 
@@ -30,18 +27,14 @@ def check_size(hog: str) -> None:
 def compile_code(hog: str, function_type: str | None) -> list[Any]:
     """The bytecode of a program. Raises `InvalidFunctionError` with the place of the mistake in ``extra``."""
     try:
-        tree = parse_program(hog)
-        found = resolve(tree, hog)
-        bytecode = compile_bytecode(tree)
+        program = compile_program(hog, body_environment(function_type))
+        program.function  # noqa: B018 - generating the code finds what is nested too deeply
     except HogSourceError as error:
         detail = error.message if error.code == "hyphen" else _ERRORS
         raise _refused(error.message, error.line, error.column, detail) from None
-    offered = EVENT_FUNCTIONS if function_type == "transformation" else HOST_FUNCTIONS
-    for call in found.calls:
-        if call.name not in LIBRARY and call.name not in offered:
-            place = position_at(hog, call.start)
-            raise _refused(f"Hog function `{call.name}` is not implemented", place.line, place.column)
-    return bytecode
+    for found in program.errors:
+        raise _refused(found.message, found.line, found.column)
+    return program.bytecode
 
 
 def _refused(message: str, line: int, column: int, detail: str = _ERRORS) -> InvalidFunctionError:

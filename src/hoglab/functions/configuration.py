@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from hoglab.functions import code
+from hoglab.functions.environments import template_environment
 from hoglab.functions.errors import InvalidFunctionError, Path
 from hoglab.functions.filtering import (
     TABLE_SOURCES,
@@ -26,14 +27,7 @@ from hoglab.functions.schemas import FunctionBody, InputItem, InputSchemaItem
 from hoglab.functions.schemas import Mapping as MappingBody
 from hoglab.functions.secrets import Secrets
 from hoglab.functions.templates import UNUSABLE, Template, find_template
-from hoglab.functions.templating import (
-    ANY_GLOBALS,
-    TABLE_ROWS,
-    TRANSFORMATION,
-    Dialect,
-    TemplateError,
-    compile_value,
-)
+from hoglab.functions.templating import Dialect, TemplateError, compile_value
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
@@ -307,7 +301,7 @@ class Builder:
         if masking is None:
             return None
         try:
-            compiled = compile_value(masking.hash, ANY_GLOBALS)
+            compiled = compile_value(masking.hash, Dialect(template_environment(None)))
         except TemplateError as error:
             raise InvalidFunctionError(str(error), "masking", "hash") from None
         return {**masking.sent(), "bytecode": compiled.bytecode}
@@ -368,9 +362,7 @@ def _completed(sent: Sent, template: Template) -> Sent:
 
 
 def _dialect(kind: str | None, source: str) -> Dialect:
-    if kind == "transformation":
-        return TRANSFORMATION
-    return TABLE_ROWS if source in TABLE_SOURCES else ANY_GLOBALS
+    return Dialect(template_environment(kind), record_is_event=source in TABLE_SOURCES)
 
 
 def _as_sent(stored: Inputs) -> dict[str, SentItem]:

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hoglab.functions.errors import InvalidFunctionError, Path
 from hoglab.functions.input_types import TYPES, problem
 from hoglab.functions.secrets import MASK
-from hoglab.functions.templating import (
-    Dialect,
-    InputCycleError,
-    TemplateError,
-    compile_value,
-    has_liquid_markup,
-    order_inputs,
-)
+from hoglab.functions.templating import Dialect, TemplateError, compile_value, has_liquid_markup
+from hoglab.hog.errors import HogCompileError
+from hoglab.hog.templates import order_inputs
 
 if TYPE_CHECKING:
     from hoglab.functions.schemas import InputItem
@@ -83,10 +78,10 @@ def build_inputs(
         items[key] = item
         needs[key] = _compile(entry, item, dialect, (*path, key))
     try:
-        for position, key in enumerate(order_inputs(needs)):
+        for position, key in enumerate(order_inputs(needs, needs)):
             items[key]["order"] = position
-    except InputCycleError:
-        raise InvalidFunctionError("Circular dependency detected in input_deps.", *path) from None
+    except HogCompileError as error:
+        raise InvalidFunctionError(error.message, *path) from None
     return Inputs(
         {key: item for key, item in items.items() if not entries[key].get("secret")},
         {key: item for key, item in items.items() if entries[key].get("secret")},
@@ -168,7 +163,7 @@ def _compile(entry: Mapping[str, Any], item: Item, dialect: Dialect, path: Path)
     except TemplateError as error:
         raise InvalidFunctionError(str(error), *path) from None
     item["bytecode"] = compiled.bytecode
-    return compiled.needs
+    return set(compiled.needs)
 
 
 def shown_inputs(schema: Sequence[Mapping[str, Any]], inputs: Inputs, *, every_key: bool) -> dict[str, Any]:

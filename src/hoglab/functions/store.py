@@ -135,7 +135,8 @@ def add(connection: Connection, values: Mapping[str, Any]) -> None:
 
 
 def change(connection: Connection, function_id: str, values: Mapping[str, Any]) -> None:
-    connection.execute(update(hog_function).where(_column.id == function_id).values(**values))
+    if values:
+        connection.execute(update(hog_function).where(_column.id == function_id).values(**values))
 
 
 def count_active(connection: Connection, project_id: int, function_type: str) -> int:

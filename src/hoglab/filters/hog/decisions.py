@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from hoglab.filters.hog.properties import ROOTS
 from hoglab.filters.hog.tree import shape
 from hoglab.hog import nodes
-from hoglab.hog.rt.coerce import like_matcher
+from hoglab.hog.rt.coerce import ge, gt, le, like_matcher, lt
+from hoglab.hog.rt.regex import compile_regex
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
@@ -25,7 +26,8 @@ searched for a text (whatever the case) or a pattern; compared with a number."""
 class Decision:
     """One condition. ``operand`` is what it compares with; ``negated`` says that it holds if that fails.
 
-    ``ask`` replaces ``node`` where the condition is a whole filter: it must give true.
+    ``when_null`` is its answer where the property is null or missing. ``ask`` replaces ``node`` where the
+    condition is a whole filter: it must give true.
     """
 
     node: Expr | None
@@ -33,7 +35,11 @@ class Decision:
     kind: Kind = "plain"
     operand: Any = None
     negated: bool = False
+    when_null: bool = False
     ask: Callable[..., Any] | None = None
+
+
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
 class Decisions:
@@ -76,7 +82,9 @@ def _pattern(node: Expr, call: nodes.Call, *, negated: bool) -> Decision | None:
     match call:
         case nodes.Call(name="match", args=(subject, nodes.Constant(value=str() as pattern))) if pattern:
             chain = _text_of(subject)
-            return None if chain is None else Decision(node, chain, "regex", pattern, negated)
+            if chain is not None:
+                in_null = compile_regex(pattern).search("null")
+                return Decision(node, chain, "regex", pattern, negated, in_null is not negated)
     return None
 
 
@@ -86,17 +94,19 @@ def _comparison(node: nodes.CompareOperation, value: Any) -> Decision | None:
         wanted = like_matcher(value, True) if isinstance(value, str) else None
         if chain is None or not isinstance(wanted, str):
             return None
-        return Decision(node, chain, "contains", wanted, node.op == "not ilike")
+        negated = node.op == "not ilike"
+        return Decision(node, chain, "contains", wanted, negated, (wanted in "null") is not negated)
     chain = _chain(node.left)
     if chain is None:
         return None
     if node.op in {"==", "!="}:
+        negated = node.op == "!="
         if value is None:
-            return Decision(node, chain, "set", None, node.op == "==")
+            return Decision(node, chain, "set", None, not negated, not negated)
         if isinstance(value, str):
-            return Decision(node, chain, "text", value, node.op == "!=")
-    if node.op in {">", ">=", "<", "<="} and value.__class__ in (int, float):
-        return Decision(node, chain, "number", (node.op, value))
+            return Decision(node, chain, "text", value, negated, negated)
+    if node.op in _ORDER and value.__class__ in (int, float):
+        return Decision(node, chain, "number", (node.op, value), False, _ORDER[node.op](None, value))
     return None
 
 
@@ -106,7 +116,8 @@ def _membership(node: nodes.CompareOperation, options: nodes.Tuple) -> Decision 
     if chain is None or node.op not in {"in", "not in"} or len(values) != len(options.exprs):
         return None
     texts = frozenset(value for value in values if isinstance(value, str))
-    return Decision(node, chain, "texts", texts, node.op == "not in")
+    negated = node.op == "not in"
+    return Decision(node, chain, "texts", texts, negated, (None in values) is not negated)
 
 
 def _chain(node: Expr) -> Chain | None:
@@ -119,13 +130,3 @@ def _text_of(node: Expr) -> Chain | None:
         case nodes.Call(name="toString", args=(subject,)):
             return _chain(subject)
     return None
-
-
-NOTHING: Mapping[str, Any] = {
-    **dict.fromkeys(ROOTS),
-    "properties": {},
-    "elements_chain_texts": [],
-    "elements_chain_ids": [],
-    "elements_chain_elements": [],
-}
-"""Globals in which no property has a value."""

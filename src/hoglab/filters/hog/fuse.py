@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hoglab.filters.hog.compiled import Globals, condition_function
-from hoglab.filters.hog.decisions import NOTHING, Chain, Decision, Decisions
+from hoglab.filters.hog.decisions import Chain, Decision, Decisions
 from hoglab.filters.hog.patterns import PatternSet
+from hoglab.filters.hog.tree import TRUE
 from hoglab.hog.nodes import Expr
 from hoglab.hog.rt.coerce import eq
 from hoglab.hog.rt.regex import compile_regex
@@ -259,12 +260,12 @@ class _Generator:
         """The text of a condition; what it needs first is added to ``lines``."""
         if test.ask is not None:
             return f"{self._value(test.ask)}(g) is True"
-        if test.node is None or test.kind == "plain":
+        if test.kind == "plain":
             return f"{self._slow(test)}(g)"
         value = self._load(test.chain, names, lines, pad)
         no = "not " if test.negated else ""
         if test.kind == "set":
-            return f"{value} is {'' if test.negated else 'not '}None"
+            return f"{value} is None" if test.negated else f"{value} is not None"
         is_common = f"{value}.__class__ is str"
         match test.kind:
             case "text":
@@ -281,11 +282,25 @@ class _Generator:
                 relation, number = test.operand
                 common = f"{value} {relation} {self._value(number)}"
                 is_common = f"{value}.__class__ is int or {value}.__class__ is float"
-        when_null = bool(condition_function(test.node)(dict(NOTHING)))
-        return f"({common} if {is_common} else {when_null} if {value} is None else {self._slow(test)}(g))"
+        slow = f"{self._slow(test)}(g)"
+        return f"({common} if {is_common} else {test.when_null} if {value} is None else {slow})"
 
     def _slow(self, test: Decision) -> str:
-        return "no_members" if test.node is None else self._value(condition_function(test.node))
+        """The name of the condition's own compiled expression."""
+        return self._value(_when_needed(test.node))
+
+
+def _when_needed(node: Expr | None) -> Callable[[Globals], Any]:
+    """An expression that is compiled when it is first asked; most never are, because values are as expected."""
+    compiled: Callable[[Globals], Any] | None = None
+
+    def ask(globals_: Globals) -> Any:
+        nonlocal compiled
+        if compiled is None:
+            compiled = condition_function(node or TRUE)
+        return compiled(globals_)
+
+    return ask
 
 
 def _most_shared(pending: Sequence[_Pending]) -> Decision:

@@ -1,0 +1,252 @@
+"""Stored functions made ready to run.
+
+Nothing here runs a function's body; delivery and transformations do, with what this module gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hoglab.filters.hog import CompiledFilter, FilterContext, FusedDispatcher, build_filter
+from hoglab.filters.model import FilterError
+from hoglab.functions.environments import (
+    MASKING_HASHES,
+    GeoIpLookup,
+    body_environment,
+    template_environment,
+)
+from hoglab.functions.filtering import TABLE_SOURCES
+from hoglab.functions.redaction import Redact, redactor
+from hoglab.functions.stored import read_configuration
+from hoglab.hog.nodes import Field, walk
+from hoglab.hog.program import Input, Program, compile_inputs, compile_program, compile_template
+from hoglab.hog.run import evaluate
+
+if TYPE_CHECKING:
+    from hoglab.functions.configuration import Configuration
+    from hoglab.functions.inputs import Inputs, Item
+    from hoglab.functions.secrets import SecretBox
+
+NOT_RESOLVED = frozenset({"integration", "integration_multi"})
+"""Types of inputs whose values name things that this server does not keep: programs see null."""
+
+VERBATIM_KEYS = {"email": "design", "native_email": "design"}
+"""Parts of values that are for editors and never reach a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMasking:
+    """When repeats are suppressed: ``hash`` gives the key, ``threshold`` None means all but the first."""
+
+    hash: Program
+    ttl_s: int
+    threshold: int | None
+
+    def key(self, globals_: dict[str, Any]) -> Any:
+        """The value whose repeats count. Raises the errors of `hoglab.hog.run.evaluate`."""
+        return evaluate(self.hash, globals_)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMapping:
+    """One mapping of a function: when it applies, and the inputs of a run that it causes."""
+
+    index: int
+    name: str | None
+    filter: CompiledFilter
+    inputs: Program
+
+
+@dataclass(eq=False)
+class CompiledFunction:
+    """One function. Its program is compiled when it is first needed, its filters and inputs at once."""
+
+    id: str
+    project_id: int
+    type: str
+    name: str
+    version: int
+    execution_order: int | None
+    template_id: str | None
+    hog: str
+    source: str
+    """The ``source`` of its filters: what kind of happening it is for."""
+    inputs_schema: Sequence[Mapping[str, Any]]
+    filter: CompiledFilter
+    inputs: Program
+    mappings: Sequence[CompiledMapping] | None
+    """None for a function that runs without mappings; one with no mapping at all never runs."""
+    masking: CompiledMasking | None
+    raw_values: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs as they are stored, secrets left out."""
+    geoip: GeoIpLookup | None = None
+
+    @cached_property
+    def program(self) -> Program:
+        """The function's program. Raises `HogSourceError` for code that this version cannot compile."""
+        return compile_program(self.hog, body_environment(self.type, self.geoip))
+
+    @property
+    def label(self) -> str:
+        """``source.name`` of the globals."""
+        return self.name or f"Hog function: {self.id}"
+
+    @property
+    def has_fixed_inputs(self) -> bool:
+        """Whether its inputs are the same for every event."""
+        return not self.inputs.leaves
+
+    def build_inputs(
+        self, globals_: Mapping[str, Any], mapping: CompiledMapping | None = None
+    ) -> dict[str, Any]:
+        """The inputs of one run. Raises the errors of `hoglab.hog.run.evaluate`; ``path`` names the input."""
+        variables = dict(globals_)
+        if self.source in TABLE_SOURCES:
+            variables["record"] = variables["event"]["properties"]
+        built: dict[str, Any] = evaluate(self.inputs if mapping is None else mapping.inputs, variables)
+        return built
+
+    def redactor(self, inputs: Mapping[str, Any]) -> Redact:
+        """Replaces the secrets among built inputs in texts for people."""
+        return redactor(self.inputs_schema, inputs)
+
+    @property
+    def non_failure_status_codes(self) -> Sequence[int | str]:
+        """HTTP statuses that do not make a run fail (spec: hog-runtime 4.5)."""
+        for entry in self.inputs_schema:
+            if entry["type"] == "non_failure_status_codes":
+                value = self.raw_values.get(entry["key"])
+                return value if isinstance(value, list) else ()
+        return ()
+
+
+def compile_function(
+    row: Mapping[str, Any], box: SecretBox, context: FilterContext, geoip: GeoIpLookup | None = None
+) -> CompiledFunction:
+    """Make a stored function ready. Raises `SecretsError` and `HogSourceError`."""
+    return compile_configuration(
+        read_configuration(row, box),
+        context,
+        function_id=row["id"],
+        project_id=row["project_id"],
+        version=row["version"],
+        geoip=geoip,
+    )
+
+
+def compile_configuration(
+    configuration: Configuration,
+    context: FilterContext,
+    *,
+    function_id: str,
+    project_id: int,
+    version: int = 1,
+    geoip: GeoIpLookup | None = None,
+) -> CompiledFunction:
+    """Make a configuration ready, stored or not (test runs). Raises `HogSourceError`."""
+    kind = configuration.type or "destination"
+    own = configuration.inputs.in_order()
+    mappings = configuration.mappings
+    masking = configuration.masking
+    return CompiledFunction(
+        id=function_id,
+        project_id=project_id,
+        type=kind,
+        name=configuration.name or "",
+        version=version,
+        execution_order=configuration.execution_order,
+        template_id=configuration.template_id,
+        hog=configuration.hog,
+        source=configuration.filters.get("source", "events"),
+        inputs_schema=configuration.inputs_schema,
+        filter=compile_filter(configuration.filters, context),
+        inputs=_inputs(own, configuration.inputs_schema, kind, geoip),
+        mappings=None
+        if mappings is None
+        else [
+            CompiledMapping(
+                index,
+                one.name,
+                compile_filter(one.filters, context),
+                _inputs(
+                    _overridden(configuration.inputs, one.inputs),
+                    [*configuration.inputs_schema, *one.inputs_schema],
+                    kind,
+                    geoip,
+                ),
+            )
+            for index, one in enumerate(mappings)
+            if not one.disabled
+        ],
+        masking=None if masking is None else _masking(masking),
+        raw_values={key: item["value"] for key, item in configuration.inputs.plain.items()},
+        geoip=geoip,
+    )
+
+
+def compile_filter(filters: Mapping[str, Any] | None, context: FilterContext) -> CompiledFilter:
+    """The filter of stored ``filters``; one that cannot be compiled fails on every event."""
+    try:
+        return CompiledFilter(build_filter(filters, context))
+    except FilterError:
+        return CompiledFilter(None)
+
+
+def _overridden(own: Inputs, mapping: Inputs) -> list[tuple[str, Item]]:
+    """A function's inputs with those of a mapping in their place, in the order of their computation."""
+    merged = {**dict(own.in_order()), **dict(mapping.in_order())}
+    return sorted(merged.items(), key=lambda pair: pair[1].get("order", -1))
+
+
+def _inputs(
+    items: Sequence[tuple[str, Item]],
+    schema: Sequence[Mapping[str, Any]],
+    kind: str,
+    geoip: GeoIpLookup | None,
+) -> Program:
+    types = {entry["key"]: entry["type"] for entry in schema}
+    missing = [key for key in types if key not in {key for key, _ in items}]
+    inputs = [Input(key, None, "plain") for key in missing]
+    inputs += [_input(key, item, types.get(key, "string")) for key, item in items]
+    return compile_inputs(inputs, template_environment(kind, geoip))
+
+
+def _input(key: str, item: Item, input_type: str) -> Input:
+    value = item.get("value")
+    if input_type in NOT_RESOLVED:
+        return Input(key, None, "plain")
+    verbatim = VERBATIM_KEYS.get(input_type)
+    if verbatim is not None and isinstance(value, dict):
+        value = {name: part for name, part in value.items() if name != verbatim}
+    return Input(key, value, "hog" if "bytecode" in item else "plain")
+
+
+def _masking(masking: Mapping[str, Any]) -> CompiledMasking:
+    return CompiledMasking(
+        compile_template(masking["hash"], MASKING_HASHES), masking["ttl"], masking.get("threshold")
+    )
+
+
+class FunctionSet:
+    """Functions that run on the same happenings, in the order in which they are asked."""
+
+    def __init__(self, functions: Sequence[CompiledFunction]) -> None:
+        self.functions = tuple(functions)
+        self.dispatcher = FusedDispatcher([one.filter for one in self.functions])
+        self.reads_elements = any(_reads_elements(one.filter) for one in self.functions)
+        """Whether any filter looks at fields derived from the chain of elements."""
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+
+def _reads_elements(compiled: CompiledFilter) -> bool:
+    if compiled.expression is None:
+        return False
+    return any(
+        isinstance(node, Field) and node.chain[0].startswith("elements_chain_")
+        for node in walk(compiled.expression.node)
+    )
