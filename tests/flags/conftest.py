@@ -147,6 +147,7 @@ class Event:
     distinct_id: str
     timestamp: datetime
     properties: dict[str, Any]
+    log_offset: int
 
 
 class Server:
@@ -170,6 +171,7 @@ class Server:
             HttpSettings(access_log=False),
             sdk_routes=sdk_routes(self.evaluator, sdk_files=path),
         )
+        self._log_offset = 0
         self._runner = asyncio.Runner()
         self.client = Client(self.app, self._runner, self.key)
         self.sdk = Client(self.app, self._runner)
@@ -245,7 +247,9 @@ class Server:
 
     def event(self, event: str, distinct_id: str, **properties: Any) -> None:
         """Let an event do to the stored people what ingestion makes it do."""
-        self.people.apply([Event(1, uuid4(), event, distinct_id, NOW, properties)], log_offset=1)
+        self._log_offset += 1
+        happened = Event(1, uuid4(), event, distinct_id, NOW, properties, self._log_offset)
+        self.people.apply([happened], log_offset=self._log_offset)
 
     def close(self) -> None:
         self.client.close()

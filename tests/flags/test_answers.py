@@ -225,7 +225,7 @@ def test_unknown_flags_are_absent_and_empty_projects_answer(server):
         ({"token": "T", "distinct_id": True}, 400, "malformed_data", "distinct_id"),
         ({"token": "T", "distinct_id": {}}, 400, "malformed_data", "distinct_id"),
         (
-            {"token": "T", "distinct_id": "u", "person_properties": []},
+            {"token": "T", "distinct_id": "u", "person_properties": [1]},
             400,
             "malformed_data",
             "person_properties",

@@ -253,6 +253,10 @@ def test_reading_of_fields():
     )
     assert read_subject({"distinct_id": ""}, read_query(b"")).distinct_id == ""
     assert (
+        read_subject({"distinct_id": "u", "person_properties": [], "groups": []}, read_query(b"")).groups
+        == {}
+    )
+    assert (
         read_subject({"distinct_id": "u", "device_id": "d", "$device_id": "e"}, read_query(b"")).device_id
         == "d"
     )
@@ -301,7 +305,7 @@ def test_any_bytes_are_decoded_or_refused(data, content_type, zipped):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(
-    distinct_id=st.text(max_size=20) | st.integers() | st.floats(allow_nan=False),
+    distinct_id=st.text(max_size=20) | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
     person=st.dictionaries(st.sampled_from(["plan", "$initial_utm_source", "utm_source", "x"]), JSON),
     groups=st.dictionaries(st.text(max_size=4), JSON),
     query=st.sampled_from(["", "?v=1", "?v=2", "?v=3", "?v=2&config=1", "?v=" + "9" * 50]),

@@ -184,11 +184,15 @@ def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
     return dict.fromkeys(references, "refers to itself or nests too deep")
 
 
+UNEVALUABLE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+"""What a check may raise for values that it cannot compare: the condition does not match."""
+
+
 def guarded(test: Check, subject: Subject) -> bool:
     """A filter that cannot be evaluated does not match; only failures of a whole flag go further."""
     try:
         return test(subject)
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+    except UNEVALUABLE:
         return False
 
 

@@ -46,6 +46,8 @@ class Condition:
     rollout_percentage: float
     variant: str | None
     aggregation: int | None
+    by_distinct_id: bool
+    """Whether the request's distinct id itself is hashed: the plain case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class CompiledFlag:
         except (FilterError, _DefinitionError) as error:
             self.broken = str(error)
             self.conditions = ()
+        self.is_special = any((self.broken, self.enrollment_key, self.super_condition, self.holdout))
 
     def _compile(self, source: FlagSource, compiler: CheckCompiler) -> None:
         filters = source.filters
@@ -125,6 +128,7 @@ class CompiledFlag:
             _percentage(raw.get("rollout_percentage")),
             variant if isinstance(variant, str) and variant in self.variant_keys else None,
             aggregation,
+            by_distinct_id=aggregation is None and not self.by_device and not self.continuity,
         )
 
     def _super_condition(self, raw: Mapping[str, Any], compiler: CheckCompiler) -> SuperCondition | None:
@@ -147,7 +151,6 @@ class CompiledFlag:
 
     def outcome(
         self,
-        *,
         enabled: bool,
         reason: Reason,
         index: int | None = None,

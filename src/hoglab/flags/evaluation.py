@@ -12,11 +12,12 @@ import orjson
 import structlog
 from uuid_utils import uuid7
 
+from hoglab.flags import continuity
 from hoglab.flags.answers import Form, decide_form, encode_answer, flags_form
 from hoglab.flags.decoding import MAX_WIRE_BYTES, decode_body
-from hoglab.flags.lookups import DatabaseFacts, LateFacts
+from hoglab.flags.lookups import DatabaseFacts, PointReader
 from hoglab.flags.matching import evaluate
-from hoglab.flags.outcome import Outcome
+from hoglab.flags.outcome import Outcome, Reason
 from hoglab.flags.remote_config import BARE_CONFIG, config_fields
 from hoglab.flags.request import (
     FlagQuery,
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database
 
-LOOKUP_TIMEOUT_S = 2.0
-"""How long stored properties may take; SDKs give up after three seconds."""
-LOOKUP_THREADS = 4
+WRITE_TIMEOUT_S = 2.0
+"""How long storing a bucketing id may take; SDKs give up after three seconds."""
+THREADS = 4
+"""Threads for what must not hold up other requests: loading flags, storing bucketing ids, large bodies."""
 INLINE_BYTES = 64 * 1024
 """Larger bodies are decoded in a thread, so that other requests do not wait for them."""
 
@@ -60,16 +62,18 @@ def invalid_token() -> ApiError:
 
 
 class FlagEvaluator:
-    """Evaluates requests: in place when the request says all there is to know, else in a thread that reads."""
+    """Evaluates requests from memory, completed by point reads when the request leaves something open."""
 
     def __init__(self, database: Database, registry: FlagRegistry, projects: ProjectByToken) -> None:
         self.registry = registry
         self._database = database
         self._projects = projects
-        self.threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="hoglab-flags")
+        self._reader = PointReader(database)
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
 
     def close(self) -> None:
-        """Free the threads."""
+        """Free the threads and the connection."""
+        self._reader.close()
         self.threads.shutdown(wait=True, cancel_futures=True)
 
     def project(self, token: str | None) -> Project:
@@ -88,27 +92,40 @@ class FlagEvaluator:
     ) -> tuple[list[Outcome], bool]:
         """Outcomes of the selected flags, and whether any failed."""
         flags = loaded.flags
-        sticky = request.anon_distinct_id is not None and bool(flags.continuity_keys)
-        if not sticky and not selection.may_read_storage(request, flags.group_names):
+        failure = None
+        if request.anon_distinct_id is not None and flags.continuity_keys:
+            failure = await self._keep_bucketing(project.id, request, flags.continuity_keys)
+        elif not selection.may_read_storage(request, flags.group_names):
             return evaluate(selection.stages, Subject(request, flags.group_names))
-        work = asyncio.get_running_loop().run_in_executor(
-            self.threads, self.evaluate_with_storage, project.id, loaded, selection, request
-        )
-        try:
-            return await asyncio.wait_for(work, LOOKUP_TIMEOUT_S)
-        except TimeoutError:
-            _log.warning("flag_lookup_timed_out", project_id=project.id)
-            return evaluate(selection.stages, Subject(request, flags.group_names, LateFacts()))
+        facts = DatabaseFacts(self._reader, project.id, continuity_failure=failure)
+        return evaluate(selection.stages, Subject(request, flags.group_names, facts))
 
-    def evaluate_with_storage(
-        self, project_id: int, loaded: LoadedProject, selection: Selection, request: FlagRequest
-    ) -> tuple[list[Outcome], bool]:
-        with DatabaseFacts(self._database, project_id) as facts:
-            if request.anon_distinct_id is not None and loaded.flags.continuity_keys:
-                facts.remember_anonymous_id(
-                    request.distinct_id, request.anon_distinct_id, loaded.flags.continuity_keys
-                )
-            return evaluate(selection.stages, Subject(request, loaded.flags.group_names, facts))
+    async def _keep_bucketing(
+        self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
+    ) -> Reason | None:
+        """Store the anonymous id of a visitor who has just become known; why that failed, if it did."""
+        anonymous_id = request.anon_distinct_id or ""
+        distinct_ids = (request.distinct_id, anonymous_id)
+        try:
+            if continuity.is_remembered(self._reader, project_id, distinct_ids, flag_keys):
+                return None
+            work = asyncio.get_running_loop().run_in_executor(
+                self.threads,
+                continuity.remember,
+                self._database,
+                project_id,
+                distinct_ids,
+                flag_keys,
+                anonymous_id,
+            )
+            await asyncio.wait_for(work, WRITE_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("flag_bucketing_timed_out", project_id=project_id)
+            return Reason.TIMEOUT
+        except Exception as error:
+            _log.warning("flag_bucketing_failed", project_id=project_id, error=str(error))
+            return Reason.DATABASE_ERROR
+        return None
 
 
 class EvaluationEndpoint:

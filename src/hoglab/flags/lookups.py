@@ -2,100 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any
 
-from hoglab.flags import store
+import orjson
+import sqlalchemy as sa
+
 from hoglab.flags.outcome import FlagFailure, Reason
 from hoglab.flags.subject import StoredPerson
-from hoglab.people.reading import group_properties, person_for
+from hoglab.storage.database.tables import (
+    cohort_person,
+    flag_hash_key_override,
+    group,
+    person,
+    person_distinct_id,
+)
+from hoglab.storage.database.types import from_micros
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from sqlalchemy import Connection
 
     from hoglab.storage.database import Database
 
 
-class DatabaseFacts:
-    """Point reads for one request, all of the same state of the database. A context manager for one thread."""
+class PointRead:
+    """A statement that is compiled once and then run by the driver alone.
 
-    def __init__(self, database: Database, project_id: int) -> None:
+    What SQLAlchemy adds to each execution costs twenty times as much as SQLite takes for an indexed read.
+    Values come as the driver has them: JSON as text, moments as microseconds.
+    """
+
+    def __init__(self, *columns: sa.ColumnElement[Any], where: Sequence[sa.ColumnElement[bool]]) -> None:
+        self._statement = sa.select(*columns).where(*where)
+        self._text: str | None = None
+        self._names: Sequence[str] | None = None
+
+    def __call__(self, connection: Connection, **parameters: Any) -> list[tuple[Any, ...]]:
+        if self._text is None:
+            compiled = self._statement.compile(dialect=connection.dialect)
+            self._names = compiled.positiontup
+            self._text = str(compiled)
+        cursor = connection.connection.cursor()
+        try:
+            names = self._names
+            cursor.execute(self._text, parameters if names is None else [parameters[name] for name in names])
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+
+class PointReader:
+    """A connection kept open for point reads on the event loop.
+
+    With the embedded database such a read takes a few microseconds and waits for nobody; taking a connection
+    from the pool and going through a thread would each cost more. Every read sees the latest commit.
+    """
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._project_id = project_id
         self._stack = ExitStack()
-        self._open: Connection | None = None
-        self._continuity_error: Exception | None = None
+        self._connection: Connection | None = None
 
-    def __enter__(self) -> Self:
-        return self
+    def __call__(self, read: PointRead, **parameters: Any) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            self._connection = self._stack.enter_context(self._database.read())
+        try:
+            return read(self._connection, **parameters)
+        except Exception:
+            self.close()  # the next read starts on a new connection
+            raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give the connection back."""
+        self._connection = None
         self._stack.close()
 
-    @property
-    def _connection(self) -> Connection:
-        if self._open is None:
-            self._open = self._stack.enter_context(self._database.read())
-        return self._open
+
+Run = Callable[..., list[tuple[Any, ...]]]
+"""Runs a `PointRead` with its parameters: a `PointReader`, or a transaction (see `within`)."""
+
+
+def within(connection: Connection) -> Run:
+    """Runs point reads on the connection of a transaction, so that they see what it did."""
+    return lambda read, **parameters: read(connection, **parameters)
+
+
+_ids = person_distinct_id.c
+_PERSON_OF = (
+    _ids.project_id == sa.bindparam("project_id"),
+    _ids.distinct_id == sa.bindparam("distinct_id"),
+)
+_READ_PERSON = PointRead(
+    person.c.id, person.c.properties, person.c.created_at, where=(*_PERSON_OF, person.c.id == _ids.person_id)
+)
+_READ_PERSON_ID = PointRead(_ids.person_id, where=_PERSON_OF)
+_READ_GROUP = PointRead(
+    group.c.properties,
+    where=(
+        group.c.project_id == sa.bindparam("project_id"),
+        group.c.group_type_index == sa.bindparam("group_index"),
+        group.c.group_key == sa.bindparam("group_key"),
+    ),
+)
+_READ_MEMBERSHIP = PointRead(
+    cohort_person.c.person_id,
+    where=(
+        cohort_person.c.cohort_id == sa.bindparam("cohort_id"),
+        cohort_person.c.person_id == sa.bindparam("person_id"),
+    ),
+)
+_READ_HASH_KEYS = PointRead(
+    flag_hash_key_override.c.feature_flag_key,
+    flag_hash_key_override.c.hash_key,
+    where=(
+        flag_hash_key_override.c.project_id == sa.bindparam("project_id"),
+        flag_hash_key_override.c.person_id == sa.bindparam("person_id"),
+    ),
+)
+
+
+def person_id_of(run: Run, project_id: int, distinct_id: str) -> int | None:
+    """The row id of the person behind a distinct id."""
+    rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
+    return rows[0][0] if rows else None
+
+
+def hash_keys_of(run: Run, project_id: int, person_id: int) -> dict[str, str]:
+    """The stored bucketing ids of a person, by flag key."""
+    return dict(run(_READ_HASH_KEYS, project_id=project_id, person_id=person_id))
+
+
+class DatabaseFacts:
+    """What the database knows about the subject of one request."""
+
+    def __init__(self, run: Run, project_id: int, *, continuity_failure: Reason | None = None) -> None:
+        self._run = run
+        self._project_id = project_id
+        self._continuity_failure = continuity_failure
 
     def person(self, distinct_id: str) -> StoredPerson | None:
-        view = person_for(self._connection, self._project_id, distinct_id)
-        return None if view is None else StoredPerson(view.row_id, view.properties, view.created_at)
+        rows = self._run(_READ_PERSON, project_id=self._project_id, distinct_id=distinct_id)
+        if not rows:
+            return None
+        person_id, properties, created_at = rows[0]
+        return StoredPerson(person_id, orjson.loads(properties), from_micros(created_at))
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
-        return group_properties(self._connection, self._project_id, group_type_index, group_key)
+        rows = self._run(
+            _READ_GROUP, project_id=self._project_id, group_index=group_type_index, group_key=group_key
+        )
+        properties: dict[str, Any] | None = orjson.loads(rows[0][0]) if rows else None
+        return properties
 
     def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
-        return store.is_member(self._connection, cohort_id, person_id)
+        return bool(self._run(_READ_MEMBERSHIP, cohort_id=cohort_id, person_id=person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
-        if self._continuity_error is not None:
-            raise self._continuity_error
-        stored = store.hash_keys(self._connection, self._project_id, distinct_ids)
+        if self._continuity_failure is not None:
+            raise FlagFailure(self._continuity_failure)
         merged: dict[str, str] = {}
         for distinct_id in reversed(distinct_ids):
-            if distinct_id in stored:
-                merged.update(stored[distinct_id].by_flag)
+            person_id = person_id_of(self._run, self._project_id, distinct_id)
+            if person_id is not None:
+                merged.update(hash_keys_of(self._run, self._project_id, person_id))
         return merged
-
-    def remember_anonymous_id(self, distinct_id: str, anonymous_id: str, flag_keys: Sequence[str]) -> None:
-        """Keep the bucketing of an anonymous visitor who has just become known.
-
-        Called before anything is read. For each person behind the two ids, each flag without a stored
-        bucketing id gets ``anonymous_id``. A failure is kept back for the flags that ask for `hash_keys`.
-        """
-        try:
-            with self._database.read() as connection:
-                stored = store.hash_keys(connection, self._project_id, {distinct_id, anonymous_id})
-            if all(key in person.by_flag for person in stored.values() for key in flag_keys):
-                return
-            with self._database.write() as tx:
-                # Read again inside: the persons may have been merged meanwhile.
-                stored = store.hash_keys(tx.connection, self._project_id, {distinct_id, anonymous_id})
-                store.add_hash_keys(tx.connection, self._project_id, stored.values(), flag_keys, anonymous_id)
-        except Exception as error:
-            self._continuity_error = error
-
-
-class LateFacts:
-    """Stands in for facts that did not come in time: every flag that asks for one fails."""
-
-    def person(self, distinct_id: str) -> NoReturn:  # noqa: ARG002
-        raise FlagFailure(Reason.TIMEOUT)
-
-    def group_properties(self, group_type_index: int, group_key: str) -> NoReturn:  # noqa: ARG002
-        raise FlagFailure(Reason.TIMEOUT)
-
-    def is_in_static_cohort(self, cohort_id: int, person_id: int) -> NoReturn:  # noqa: ARG002
-        raise FlagFailure(Reason.TIMEOUT)
-
-    def hash_keys(self, distinct_ids: tuple[str, ...]) -> NoReturn:  # noqa: ARG002
-        raise FlagFailure(Reason.TIMEOUT)

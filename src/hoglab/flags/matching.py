@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from hoglab.filters.evaluate import MISSING
-from hoglab.flags.checks import guarded
+from hoglab.flags.checks import UNEVALUABLE
 from hoglab.flags.definition import CompiledFlag, Condition
 from hoglab.flags.hashing import fraction, holdout_hash
 from hoglab.flags.outcome import GROUPS_SKIPPED, FlagFailure, Outcome, Reason
@@ -34,41 +34,66 @@ def evaluate(stages: Iterable[Stage], subject: Subject) -> tuple[list[Outcome], 
     """Outcomes of the shown flags, and whether any of them failed. Never raises."""
     outcomes: list[Outcome] = []
     any_failed = False
-    values = subject.values
     for stage in stages:
-        outcome = _evaluate_stage(stage, subject)
+        flag = stage.flag
+        if not flag.active:
+            outcome = flag.outcome(False, Reason.DISABLED)
+        elif not stage.resolvable:
+            outcome = flag.outcome(False, Reason.MISSING_DEPENDENCY)
+        else:
+            try:
+                outcome = match_flag(flag, subject)
+            except Exception as error:
+                outcome = _failed(flag, error)
         if stage.wanted and not outcome.failed:
-            values[stage.flag.id] = outcome.value
+            subject.values[flag.id] = outcome.value
         if stage.shown:
             outcomes.append(outcome)
             any_failed = any_failed or outcome.failed
     return outcomes, any_failed
 
 
-def _evaluate_stage(stage: Stage, subject: Subject) -> Outcome:
-    flag = stage.flag
-    if not flag.active:
-        return flag.outcome(enabled=False, reason=Reason.DISABLED)
-    if not stage.resolvable:
-        return flag.outcome(enabled=False, reason=Reason.MISSING_DEPENDENCY)
-    try:
-        return match_flag(flag, subject)
-    except FlagFailure as failure:
-        return flag.failure(failure)
-    except StoredFactsError as error:
+def _failed(flag: CompiledFlag, error: Exception) -> Outcome:
+    if isinstance(error, FlagFailure):
+        return flag.failure(error)
+    if isinstance(error, StoredFactsError):
         _log.warning("flag_lookup_failed", flag_id=flag.id, error=str(error))
         return flag.failure(FlagFailure(Reason.DATABASE_ERROR))
-    except Exception:
-        _log.exception("flag_evaluation_failed", flag_id=flag.id)
-        return flag.failure(FlagFailure(Reason.EVALUATION_ERROR))
+    _log.error("flag_evaluation_failed", flag_id=flag.id, exc_info=error)
+    return flag.failure(FlagFailure(Reason.EVALUATION_ERROR))
 
 
 def match_flag(flag: CompiledFlag, subject: Subject) -> Outcome:
     """The value of an active flag whose dependencies have been evaluated. Raises `FlagFailure`."""
+    if flag.is_special:
+        decided = _before_conditions(flag, subject)
+        if decided is not None:
+            return decided
+    best, best_index = Reason.NO_GROUP_TYPE, None
+    groups_skipped = False
+    for condition in flag.conditions:
+        reason = _match(flag, condition, subject)
+        if reason is Reason.CONDITION_MATCH:
+            return flag.outcome(True, reason, condition.index, _variant(flag, condition, subject))
+        groups_skipped = groups_skipped or reason is Reason.NO_GROUP_TYPE
+        if reason.rank >= best.rank:
+            best, best_index = reason, condition.index
+        if (
+            flag.early_exit
+            and reason is Reason.OUT_OF_ROLLOUT
+            and not _lacks_device(flag, condition, subject)
+        ):
+            break
+    if groups_skipped and best is Reason.NO_CONDITION_MATCH:
+        return flag.outcome(False, best, best_index, description=GROUPS_SKIPPED)
+    return flag.outcome(False, best, best_index)
+
+
+def _before_conditions(flag: CompiledFlag, subject: Subject) -> Outcome | None:
+    """What decides before the conditions are looked at, in this order."""
     if flag.broken is not None:
         raise FlagFailure(Reason.EVALUATION_ERROR, flag.broken)
-    decided = _enrollment(flag, subject) or _super_condition(flag, subject) or _holdout(flag, subject)
-    return decided or _conditions(flag, subject)
+    return _enrollment(flag, subject) or _super_condition(flag, subject) or _holdout(flag, subject)
 
 
 def _enrollment(flag: CompiledFlag, subject: Subject) -> Outcome | None:
@@ -77,18 +102,16 @@ def _enrollment(flag: CompiledFlag, subject: Subject) -> Outcome | None:
     value = subject.person_property(flag.enrollment_key)
     if value is MISSING:
         return None
-    enrolled = value is True or value == "true"
-    return flag.outcome(enabled=enrolled, reason=Reason.SUPER_CONDITION, index=0)
+    return flag.outcome(value is True or value == "true", Reason.SUPER_CONDITION, 0)
 
 
 def _super_condition(flag: CompiledFlag, subject: Subject) -> Outcome | None:
     rule = flag.super_condition
     if rule is None or all(subject.person_property(key) is MISSING for key in rule.keys):
         return None
-    if not _checks_hold(rule.condition, subject) or not _in_rollout(flag, rule.condition, subject):
-        return flag.outcome(enabled=False, reason=Reason.SUPER_CONDITION, index=0)
-    variant = _variant(flag, rule.condition, subject)
-    return flag.outcome(enabled=True, variant=variant, reason=Reason.SUPER_CONDITION, index=0)
+    if _match(flag, rule.condition, subject) is not Reason.CONDITION_MATCH:
+        return flag.outcome(False, Reason.SUPER_CONDITION, 0)
+    return flag.outcome(True, Reason.SUPER_CONDITION, 0, _variant(flag, rule.condition, subject))
 
 
 def _holdout(flag: CompiledFlag, subject: Subject) -> Outcome | None:
@@ -100,28 +123,7 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> Outcome | None:
         return None
     if holdout.percentage != 100 and holdout_hash(identifier) > holdout.percentage / 100:
         return None
-    return flag.outcome(enabled=True, variant=holdout.variant, reason=Reason.HOLDOUT)
-
-
-def _conditions(flag: CompiledFlag, subject: Subject) -> Outcome:
-    best, best_index = Reason.NO_GROUP_TYPE, None
-    groups_skipped = False
-    for condition in flag.conditions:
-        reason = _match(flag, condition, subject)
-        if reason is Reason.CONDITION_MATCH:
-            return flag.outcome(
-                enabled=True,
-                variant=_variant(flag, condition, subject),
-                reason=reason,
-                index=condition.index,
-            )
-        groups_skipped = groups_skipped or reason is Reason.NO_GROUP_TYPE
-        if reason.rank >= best.rank:
-            best, best_index = reason, condition.index
-        if flag.early_exit and reason is Reason.OUT_OF_ROLLOUT and not _skipped(flag, condition, subject):
-            break
-    description = GROUPS_SKIPPED if groups_skipped and best is Reason.NO_CONDITION_MATCH else None
-    return flag.outcome(enabled=False, reason=best, index=best_index, description=description)
+    return flag.outcome(True, Reason.HOLDOUT, None, holdout.variant)
 
 
 def _match(flag: CompiledFlag, condition: Condition, subject: Subject) -> Reason:
@@ -130,51 +132,45 @@ def _match(flag: CompiledFlag, condition: Condition, subject: Subject) -> Reason
             return Reason.NO_GROUP_TYPE
     elif flag.by_device and subject.device_id is None:
         return Reason.OUT_OF_ROLLOUT
-    if not _checks_hold(condition, subject):
-        return Reason.NO_CONDITION_MATCH
-    return Reason.CONDITION_MATCH if _in_rollout(flag, condition, subject) else Reason.OUT_OF_ROLLOUT
+    for check in condition.checks:
+        try:
+            if not check(subject):
+                return Reason.NO_CONDITION_MATCH
+        except UNEVALUABLE:
+            return Reason.NO_CONDITION_MATCH
+    if condition.rollout_percentage == 100:
+        return Reason.CONDITION_MATCH
+    identifier = _identifier(flag, condition, subject)
+    place = fraction(flag.key_prefix + identifier) if identifier else 0.0
+    return Reason.CONDITION_MATCH if place <= condition.rollout_percentage / 100 else Reason.OUT_OF_ROLLOUT
 
 
-def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> bool:
+def _lacks_device(flag: CompiledFlag, condition: Condition, subject: Subject) -> bool:
     """Whether a condition was passed over for want of a device id, rather than missed by its rollout."""
     return condition.aggregation is None and flag.by_device and subject.device_id is None
 
 
-def _checks_hold(condition: Condition, subject: Subject) -> bool:
-    return all(guarded(check, subject) for check in condition.checks)
-
-
-def _in_rollout(flag: CompiledFlag, condition: Condition, subject: Subject) -> bool:
-    percentage = condition.rollout_percentage
-    if percentage == 100:
-        return True
-    identifier = _identifier(flag, condition, subject)
-    place = fraction(flag.key_prefix + identifier.encode()) if identifier else 0.0
-    return place <= percentage / 100
-
-
 def _variant(flag: CompiledFlag, condition: Condition, subject: Subject) -> str | None:
     """The variant that the condition fixes, else by hash; None when the shares do not reach that far."""
-    if condition.variant is not None:
+    if condition.variant is not None or not flag.variants:
         return condition.variant
-    if not flag.variants:
-        return None
     identifier = _identifier(flag, condition, subject)
-    place = fraction(flag.key_prefix + identifier.encode() + b"variant") if identifier else 0.0
+    place = fraction(flag.key_prefix + identifier + b"variant") if identifier else 0.0
     for key, bound in flag.variants:
         if place < bound:
             return key
     return None
 
 
-def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> str:
+def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> bytes:
+    """What is hashed (spec: sdk-wire 3.3)."""
+    if condition.by_distinct_id:
+        return subject.id_bytes
     if condition.aggregation is not None:
-        return subject.group_key(condition.aggregation) or ""
+        return (subject.group_key(condition.aggregation) or "").encode()
     if flag.by_device:
-        return subject.device_id or ""
-    if flag.continuity:
-        return subject.sticky_id(flag.key)
-    return subject.request.distinct_id
+        return (subject.device_id or "").encode()
+    return subject.sticky_id(flag.key).encode()
 
 
 def _holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:

@@ -38,6 +38,9 @@ class Reason(Enum):
         self.description = description
         self.rank = rank
 
+    # Members are alone of their kind; the hash of their names would be computed in Python each time.
+    __hash__ = object.__hash__
+
     @property
     def is_failure(self) -> bool:
         return self.rank == -2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
 import orjson
 
 from hoglab.flags.decoding import malformed
@@ -29,8 +29,7 @@ _SCRIPTS = ("python-requests/", "curl/")
 _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-dest"})
 
 
-@dataclass(frozen=True, slots=True)
-class FlagQuery:
+class FlagQuery(msgspec.Struct, frozen=True):
     """The query parameters that mean something. ``version`` is None when none was given."""
 
     version: int | None = None
@@ -86,8 +85,7 @@ def _truthy(text: str | None) -> bool:
     return text is not None and (text == "" or parse_bool(text) is True)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationCall:
+class EvaluationCall(msgspec.Struct, frozen=True):
     """What a request wants, apart from whom it is about (see `read_subject`)."""
 
     token: str | None
@@ -102,38 +100,42 @@ def read_call(body: Any) -> EvaluationCall:
     """Raises 400 ``malformed_data`` for a body of the wrong shape. The token may be good or bad."""
     if not isinstance(body, dict):
         raise malformed(f"The request body must be a JSON object, not {type(body).__name__}.")
-    token = _first(body, "token", "api_key", "$token")
+    get = body.get
+    token = get("token") or get("api_key") or get("$token")
+    keys = get("flag_keys_to_evaluate")
+    if keys is None:  # an empty list asks for no flags at all
+        keys = get("flag_keys")
     return EvaluationCall(
-        token=token.strip() if isinstance(token, str) else None,
-        flag_keys=_names(body, "flag_keys_to_evaluate", "flag_keys"),
-        contexts=_names(body, "evaluation_contexts", "evaluation_environments") or None,
-        runtime=_runtime(body.get("evaluation_runtime")),
-        disable_flags=parse_bool(body.get("disable_flags")) is True,
+        token.strip() if isinstance(token, str) else None,
+        _names(keys, "flag_keys_to_evaluate"),
+        _names(get("evaluation_contexts") or get("evaluation_environments"), "evaluation_contexts") or None,
+        _runtime(get("evaluation_runtime")),
+        parse_bool(get("disable_flags")) is True,
     )
 
 
 def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
     """Whom the request is about. Raises 400 when the distinct id is missing or a field has a wrong type."""
-    distinct_id = _identifier(_first(body, "distinct_id", "$distinct_id"))
+    get = body.get
+    sent_id = get("distinct_id")
+    distinct_id = _identifier(get("$distinct_id") if sent_id is None else sent_id)
     if distinct_id is None:
         raise malformed("The distinct_id is missing; it must be a string or a number.")
-    person_properties = _object(body, "person_properties", "$properties")
-    device_id = _identifier(_first(body, "device_id", "$device_id"))
-    if not device_id:
-        device_id = _identifier(person_properties.get("$device_id"))
-    groups = _object(body, "groups", "$groups")
-    group_properties = _object(body, "group_properties", "$group_properties")
+    person = _object(get("person_properties") or get("$properties"), "person_properties")
+    groups = _object(get("groups") or get("$groups"), "groups")
+    group_properties = _object(get("group_properties") or get("$group_properties"), "group_properties")
+    anonymous = _identifier(get("$anon_distinct_id") or get("anon_distinct_id"))
+    device = _identifier(get("device_id") or get("$device_id")) or _identifier(person.get("$device_id"))
     return FlagRequest(
-        distinct_id=clean_id(distinct_id),
-        person_properties=person_properties,
-        groups={name: _identifier(key) or "" for name, key in groups.items()} if groups else groups,
-        group_properties={
-            name: properties for name, properties in group_properties.items() if isinstance(properties, dict)
-        },
-        anon_distinct_id=clean_id(_identifier(_first(body, "$anon_distinct_id", "anon_distinct_id")) or "")
-        or None,
-        device_id=device_id or None,
-        only_use_overrides=query.only_use_overrides,
+        clean_id(distinct_id),
+        person,
+        {name: _identifier(key) or "" for name, key in groups.items()} if groups else groups,
+        {name: each for name, each in group_properties.items() if isinstance(each, dict)}
+        if group_properties
+        else group_properties,
+        clean_id(anonymous) if anonymous else None,
+        device or None,
+        query.only_use_overrides,
     )
 
 
@@ -165,15 +167,6 @@ def runtime_of(headers: list[tuple[bytes, bytes]]) -> str:
     return "unknown"
 
 
-def _first(body: Mapping[str, Any], *names: str) -> Any:
-    """The first of several names of one field that is there and not null."""
-    for name in names:
-        value = body.get(name)
-        if value is not None:
-            return value
-    return None
-
-
 def _identifier(value: Any) -> str | None:
     """A string, or a number as its JSON text; None for everything else."""
     if isinstance(value, str):
@@ -183,21 +176,20 @@ def _identifier(value: Any) -> str | None:
     return str(value) if isinstance(value, int) else orjson.dumps(value).decode()
 
 
-def _object(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    value = _first(body, *names)
-    if value is None:
+def _object(value: Any, name: str) -> dict[str, Any]:
+    """An object. Whatever is empty counts as none: PHP writes an empty map as ``[]``."""
+    if not value:
         return {}
     if not isinstance(value, dict):
-        raise malformed(f"The field {names[0]} must be an object, not {type(value).__name__}.")
+        raise malformed(f"The field {name} must be an object, not {type(value).__name__}.")
     return value
 
 
-def _names(body: Mapping[str, Any], *names: str) -> frozenset[str] | None:
-    value = _first(body, *names)
+def _names(value: Any, name: str) -> frozenset[str] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise malformed(f"The field {names[0]} must be a list of strings.")
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise malformed(f"The field {name} must be a list of strings.")
     return frozenset(value)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.flags.checks import CheckCompiler, Cohort, Needs
@@ -20,8 +22,7 @@ Runtime = str
 """``client``, ``server`` or ``unknown``: where a request comes from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """Which flags a request asks for (spec: sdk-wire 3.11)."""
 
     runtime: Runtime = "unknown"
@@ -151,7 +152,7 @@ class ProjectFlags:
         """The flags of a choice with those they depend on. Remembered, because clients repeat themselves."""
         if choice.keys is not None or choice.contexts is not None:
             # Only names that exist are kept, so that what is remembered cannot grow with what clients send.
-            choice = replace(
+            choice = msgspec.structs.replace(
                 choice,
                 keys=None if choice.keys is None else choice.keys.intersection(self._by_key),
                 contexts=None if choice.contexts is None else choice.contexts.intersection(self._contexts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from hoglab.flags.checks import Cohort
-from hoglab.storage.database.tables import cohort, cohort_person, feature_flag, flag_hash_key_override
-from hoglab.storage.database.tables import person_distinct_id as ids
+from hoglab.storage.database.tables import cohort, feature_flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,82 +140,3 @@ def cohorts(connection: Connection, project_id: int) -> dict[int, Cohort]:
         cohort_id: Cohort(cohort_id, is_static, (filters or {}).get("properties"))
         for cohort_id, is_static, filters in connection.execute(statement)
     }
-
-
-_IS_MEMBER = sa.select(sa.literal(1)).where(
-    cohort_person.c.cohort_id == sa.bindparam("cohort_id"),
-    cohort_person.c.person_id == sa.bindparam("person_id"),
-)
-
-
-def is_member(connection: Connection, cohort_id: int, person_id: int) -> bool:
-    """Whether a person is in a static cohort."""
-    found = connection.execute(_IS_MEMBER, {"cohort_id": cohort_id, "person_id": person_id}).first()
-    return found is not None
-
-
-_overrides = flag_hash_key_override.c
-_HASH_KEYS = (
-    sa.select(ids.c.distinct_id, ids.c.person_id, _overrides.feature_flag_key, _overrides.hash_key)
-    .join_from(
-        ids,
-        flag_hash_key_override,
-        sa.and_(_overrides.person_id == ids.c.person_id, _overrides.project_id == ids.c.project_id),
-        isouter=True,
-    )
-    .where(
-        ids.c.project_id == sa.bindparam("project_id"),
-        ids.c.distinct_id.in_(sa.bindparam("distinct_ids", expanding=True)),
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredHashKeys:
-    """The stored bucketing ids of one person, by flag key."""
-
-    distinct_id: str
-    person_id: int
-    by_flag: dict[str, str]
-
-
-def hash_keys(
-    connection: Connection, project_id: int, distinct_ids: Collection[str]
-) -> dict[str, StoredHashKeys]:
-    """Stored bucketing ids by distinct id; distinct ids without a person are left out."""
-    found: dict[str, StoredHashKeys] = {}
-    rows = connection.execute(_HASH_KEYS, {"project_id": project_id, "distinct_ids": list(distinct_ids)})
-    for distinct_id, person_id, flag_key, hash_key in rows:
-        known = found.setdefault(distinct_id, StoredHashKeys(distinct_id, person_id, {}))
-        if flag_key is not None:
-            known.by_flag[flag_key] = hash_key
-    return found
-
-
-def add_hash_keys(
-    connection: Connection,
-    project_id: int,
-    persons: Iterable[StoredHashKeys],
-    flag_keys: Collection[str],
-    hash_key: str,
-) -> None:
-    """Remember a bucketing id for persons and flags that have none; those that have one keep it."""
-    missing = {
-        (person.person_id, flag_key)
-        for person in persons
-        for flag_key in flag_keys
-        if flag_key not in person.by_flag
-    }
-    if missing:
-        connection.execute(
-            sa.insert(flag_hash_key_override),
-            [
-                {
-                    "project_id": project_id,
-                    "person_id": person_id,
-                    "feature_flag_key": flag_key,
-                    "hash_key": hash_key,
-                }
-                for person_id, flag_key in sorted(missing)
-            ],
-        )

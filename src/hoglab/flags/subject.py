@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from hoglab.filters.evaluate import MISSING
 from hoglab.flags.outcome import FlagFailure, Reason
@@ -70,14 +72,13 @@ class NoStoredFacts:
         return {}
 
 
-@dataclass(frozen=True, slots=True)
-class FlagRequest:
+class FlagRequest(msgspec.Struct, frozen=True):
     """What one evaluation request says about its subject, after reading (spec: sdk-wire 2.1)."""
 
     distinct_id: str
-    person_properties: Mapping[str, Any] = field(default_factory=dict)
-    groups: Mapping[str, str] = field(default_factory=dict)
-    group_properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    person_properties: dict[str, Any] = {}
+    groups: dict[str, str] = {}
+    group_properties: dict[str, dict[str, Any]] = {}
     anon_distinct_id: str | None = None
     device_id: str | None = None
     only_use_overrides: bool = False
@@ -97,6 +98,7 @@ class Subject:
         "_use_stored",
         "device_id",
         "group_names",
+        "id_bytes",
         "person_overrides",
         "request",
         "values",
@@ -111,6 +113,7 @@ class Subject:
             "distinct_id": request.distinct_id,
             **request.person_properties,
         }
+        self.id_bytes = request.distinct_id.encode()
         self.device_id = request.device_id
         self.values: dict[int, bool | str] = {}
         """Values of flags that others depend on, by flag id; filled in by the evaluation."""

@@ -1,0 +1,260 @@
+"""How many evaluations of ten flags a second, beside a bare Starlette answer on the same server.
+
+Starts the application on the real server (Granian) in a process of its own and drives it from this one over
+keep-alive connections: ``POST /flags/?v=2`` for ten flags, of which four have variants and three have
+conditions on a person property. The property is sent along (as client SDKs do), or must be read from the
+stored person, or the request logs an anonymous visitor in to flags with experience continuity. The reference is
+a Starlette application that answers a constant, on the same server in a process of its own, driven by the same
+requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
+PERSONS = 10_000
+CONNECTIONS = 32
+REQUESTS = 256
+ROUNDS = 3
+
+ABC = {
+    "variants": [
+        {"key": k, "rollout_percentage": p} for k, p in (("control", 34), ("test-1", 33), ("test-2", 33))
+    ]
+}
+PRO = {"key": "plan", "type": "person", "value": ["pro", "enterprise"], "operator": "exact"}
+
+
+def flags() -> Iterator[dict[str, Any]]:
+    for number in range(3):
+        yield {"key": f"rollout-{number}", "filters": {"groups": [{"rollout_percentage": 10 + 30 * number}]}}
+    for number in range(4):
+        yield {
+            "key": f"variants-{number}",
+            "filters": {"groups": [{}], "multivariate": ABC, "payloads": {"test-1": "1"}},
+        }
+    for number in range(3):
+        group = {"properties": [PRO], "rollout_percentage": 100 - 25 * number}
+        yield {"key": f"condition-{number}", "filters": {"groups": [group]}}
+
+
+# --- the server processes
+
+
+async def serve_flags(folder: Path, *, continuity: bool) -> None:
+    from hoglab.accounts.bootstrap import bootstrap
+    from hoglab.accounts.service import AccountService
+    from hoglab.flags.evaluation import FlagEvaluator
+    from hoglab.flags.registry import FlagRegistry
+    from hoglab.flags.sdk_routes import hot_routes
+    from hoglab.flags.service import FlagService
+    from hoglab.http.app import build_app
+    from hoglab.people.service import PersonService
+    from hoglab.storage.database import Database
+
+    database = Database.open(folder / "hoglab.db")
+    accounts = AccountService(database)
+    bootstrap(database, accounts, project_token=TOKEN)
+    project = accounts.project(1)
+    assert project is not None
+    service = FlagService(database)
+    for flag in flags():
+        service.create(project, None, {**flag, "ensure_experience_continuity": continuity})
+    PersonService(database).apply([Seen(number) for number in range(PERSONS)], log_offset=1)
+    evaluator = FlagEvaluator(database, FlagRegistry(database), accounts.project_by_token)
+    await serve(build_app([], hot_routes(evaluator, accounts), accounts))
+
+
+class Seen:
+    """An event that makes a person with a plan."""
+
+    project_id = 1
+    event = "$set"
+    timestamp = datetime(2026, 1, 1, tzinfo=UTC)
+    log_offset = 1
+
+    def __init__(self, number: int) -> None:
+        self.uuid: UUID = uuid4()
+        self.distinct_id = f"user-{number}"
+        plan = "pro" if number % 2 else "free"
+        self.properties: dict[str, Any] = {
+            "$set": {"plan": plan, "email": f"user-{number}@example.com", "age": number}
+        }
+
+
+async def serve_bare() -> None:
+    from starlette.applications import Starlette
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def hello(_request: Any) -> Response:
+        return Response(b'{"status":"Ok"}', media_type="application/json")
+
+    await serve(Starlette(routes=[Route("/flags/", hello, methods=["POST"])]))
+
+
+async def serve(app: Any) -> None:
+    from hoglab.http.server import serve as serve_app
+    from hoglab.http.server import stop_on_signals
+
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await serve_app(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
+
+
+# --- the driver
+
+
+class Client(asyncio.Protocol):
+    """One keep-alive connection that sends the next request when the last one is answered."""
+
+    def __init__(self, requests: list[bytes], until: float) -> None:
+        self.requests = requests
+        self.until = until
+        self.latencies: list[float] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.received = b""
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.ask()
+
+    def ask(self) -> None:
+        self.started_at = time.perf_counter()
+        self.transport.write(self.requests[len(self.latencies) % len(self.requests)])
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, separator, body = self.received.partition(b"\r\n\r\n")
+        if not separator or len(body) < int(head.lower().partition(b"content-length:")[2].split()[0]):
+            return
+        if not head.startswith(b"HTTP/1.1 200") or b'"errorsWhileComputingFlags":true' in body:
+            self.done.set_exception(RuntimeError(self.received.decode()))
+            return
+        self.received = b""
+        self.latencies.append(time.perf_counter() - self.started_at)
+        if time.perf_counter() < self.until:
+            self.ask()
+        elif not self.done.done():
+            self.done.set_result(None)
+
+
+async def drive(port: int, bodies: list[bytes], seconds: float) -> tuple[float, float, float]:
+    """Requests per second, and the median and 99th percentile of latencies in milliseconds."""
+    head = "POST /flags/?v=2 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+    loop = asyncio.get_running_loop()
+    started_at = time.perf_counter()
+    clients = []
+    for number in range(CONNECTIONS):
+        turned = requests[number:] + requests[:number]
+        _, client = await loop.create_connection(
+            lambda turned=turned: Client(turned, started_at + seconds), "127.0.0.1", port
+        )
+        clients.append(client)
+    await asyncio.gather(*(client.done for client in clients))
+    elapsed = time.perf_counter() - started_at
+    latencies = sorted(latency for client in clients for latency in client.latencies)
+    for client in clients:
+        client.transport.close()
+    count = len(latencies)
+    return count / elapsed, latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3
+
+
+def bodies(**more: Any) -> list[bytes]:
+    """Requests as SDKs send them, for different people."""
+    made = []
+    for number in range(REQUESTS):
+        body = {
+            "token": TOKEN,
+            "distinct_id": f"user-{number * 37 % PERSONS}",
+            "groups": {},
+            "person_properties": {},
+            "geoip_disable": True,
+        }
+        body |= {key: value(number) for key, value in more.items()}
+        made.append(json.dumps(body).encode())
+    return made
+
+
+@contextmanager
+def server(*arguments: str) -> Iterator[int]:
+    """A server process of this benchmark, and its port."""
+    command = [sys.executable, "-m", "benchmarks.flags_evaluate", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def measure(seconds: float) -> None:
+    sent = bodies(
+        person_properties=lambda number: {"plan": "pro" if number % 2 else "free", "$browser": "Chrome"}
+    )
+    stored = bodies()
+    login = bodies(**{"$anon_distinct_id": lambda number: f"anonymous-{number}"})
+    with (
+        tempfile.TemporaryDirectory() as plain,
+        tempfile.TemporaryDirectory() as sticky,
+        server("--bare") as bare_port,
+        server("--serve", plain) as port,
+        server("--serve", sticky, "--continuity") as sticky_port,
+    ):
+        cases = (
+            ("bare Starlette answer", bare_port, sent),
+            ("properties sent", port, sent),
+            ("properties stored", port, stored),
+            ("login with continuity", sticky_port, login),
+        )
+        best: dict[str, tuple[float, float, float]] = {}
+        for _ in range(ROUNDS):  # in turns, so that what else the machine does hits all of them
+            for name, target, requests in cases:
+                result = asyncio.run(drive(target, requests, seconds))
+                best[name] = max(best.get(name, result), result)
+    reference = best["bare Starlette answer"][0]
+    for name, (rate, median_ms, tail_ms) in best.items():
+        ratio = f"{rate / reference:5.2f} x" if name != "bare Starlette answer" else "  reference"
+        print(
+            f"   {name:<24} {rate:8.0f} requests/s   p50 {median_ms:5.1f} ms   p99 {tail_ms:5.1f} ms   {ratio}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="short runs")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--continuity", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.bare or options.serve is not None:
+        import uvloop
+
+        from hoglab.http.logs import configure_logging
+
+        configure_logging("info", "json", sys.stderr)
+        uvloop.run(
+            serve_bare() if options.bare else serve_flags(options.serve, continuity=options.continuity)
+        )
+    else:
+        measure(0.3 if options.smoke else 2.0)
+
+
+if __name__ == "__main__":
+    main()
