@@ -51,4 +51,4 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
     yield start
     for server in started:
-        server.stop()
+        server.close()

@@ -98,7 +98,7 @@ def killing_server(path: Path, environment: dict[str, str]) -> Iterator[ChildSer
     try:
         yield server
     finally:
-        server.stop()
+        server.close()
 
 
 @pytest.mark.faults

@@ -122,7 +122,7 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
                 f"{error} ({server.last_line()})" if not server.alive() else str(error)
             ) from error
         finally:
-            server.stop()
+            server.close()
     return verdict.holds
 
 

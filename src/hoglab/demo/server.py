@@ -78,6 +78,11 @@ class ChildServer:
         except subprocess.TimeoutExpired:
             self.kill(signal.SIGKILL)
 
+    def close(self) -> None:
+        """Stop the server for good."""
+        self.stop()
+        self._output.close()
+
     def kill(self, number: signal.Signals) -> None:
         """Send a signal and wait for the end of the process; `start` starts it again on the same data."""
         if self._process is not None:
