@@ -189,11 +189,13 @@ def _field(kinds: Kinds, node: n.Field) -> int:
 
 
 def _arithmetic(kinds: Kinds, node: n.ArithmeticOperation) -> int:
-    if node.op in "+-":
-        both = kinds.of(node.left) | kinds.of(node.right)
-        if both and not both & ~INT:
+    left, right = kinds.of(node.left), kinds.of(node.right)
+    if not left or not right:
+        return 0  # nothing is known to get here yet
+    if node.op in "+-" and not (left | right) & ~NUMBER:
+        if not (left | right) & ~INT:
             return INT
-        if both and not both & ~NUMBER and not (kinds.of(node.left) & INT and kinds.of(node.right) & INT):
+        if not (left & INT and right & INT):
             return FLOAT
     return NUMBER
 

@@ -78,7 +78,7 @@ class Program:
     def function(self) -> Callable[..., Any]:
         """The Python function. If `generated.bounded`, it may be called with the globals alone."""
         if self._function is None:
-            self._function = self.generated.link({"wait": _wait, "render": _render})
+            self._function = self.generated.link({"render": _render})
         return self._function
 
     @property
@@ -116,11 +116,6 @@ def _position(source: str, line: int, column: int) -> Position | None:
         if not offset:
             return None
     return position_at(source, offset + column)
-
-
-def _wait(context: Any, name: str, args: list[Any]) -> Any:
-    """What a program in replay mode does at a call that the host performs."""
-    return context.answer(name, args)
 
 
 def _render(_key: str, _globals: Mapping[str, Any]) -> Any:
@@ -238,7 +233,7 @@ def compile_inputs(
             shapes.append((item.key, _plain_leaves(shape) if is_shape else Plain(shape)))
     program = Program("", "inputs", env, None, None, tuple(diagnostics), tuple(shapes), tuple(leaves))
     if render is not None:
-        program._function = program.generated.link({"wait": _wait, "render": render})  # noqa: SLF001
+        program._function = program.generated.link({"render": render})  # noqa: SLF001
     return program
 
 

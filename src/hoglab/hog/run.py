@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 JOURNAL_VERSION = 1
 
+REPEAT_FACTOR = 9
+"""How many times the time limit the repetition of earlier turns may take on top of it; it is not charged."""
+
 _OWN_LOCALS = frozenset({"g", "c", "b", "charge", "_"})
 
 
@@ -235,7 +238,7 @@ class Execution:
             seed=self.seed,
             now=self._now,
             timer=self.timer,
-            used_s=0.0 if repeats else self.used_s,
+            used_s=-REPEAT_FACTOR * self.limits.time_s if repeats else self.used_s,
             skip_lines=self.printed,
         )
         self._skipped = self.printed
@@ -306,7 +309,7 @@ class Execution:
         recorded = self.calls[at]
         _check_same(recorded, name, args)
         self._answered = at + 1
-        if self._answered == len(self.calls):
+        if self._answered == len(self.calls) and self._recorded_pending is None:
             self.context.budget.rewind(self.used_s)
         return copy_value(from_json(recorded["result"]))
 

@@ -61,7 +61,7 @@ class Generated:
 
 
 _RUN_NAMES: dict[str, Any] = {"__builtins__": {}, "no_members": {}, "unmetered": UNMETERED}
-_FREE_NAMES = frozenset({"wait", "render"})  # supplied when linking
+_FREE_NAMES = frozenset({"render"})  # supplied when linking
 
 
 def generate(
@@ -79,7 +79,7 @@ def generate(
     Raises `HogCompileError` if the text asks for more than Python's compiler can take.
     """
     facts = analyse(tree, names, functions)
-    bounded = facts.bounded and not isinstance(tree, n.Program)
+    bounded = facts.bounded and facts.suspension == "never" and not isinstance(tree, n.Program)
     unit = make_unit(tree, names, functions, facts, call_depth, metered=not bounded)
     unit.sure_roots = sure_roots
     emitter = FunctionEmitter(unit, names.scopes[tree])

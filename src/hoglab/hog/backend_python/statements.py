@@ -328,6 +328,8 @@ class FunctionEmitter(ExpressionEmitter):
         """
         made: list[ast.stmt] = []
         for root, first in _certain_roots(paths).items():
+            if root in self.unit.functions and root not in self.unit.sure_roots:
+                continue  # it may stand for the function
             variable = self.unit.fresh("h")
             read = item(name("g"), const(root))
             place = self.unit.place(first)

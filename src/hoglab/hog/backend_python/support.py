@@ -95,8 +95,19 @@ def local_function(name: str, arity: int, call: Any) -> HogFunction:
 
 
 def library_value(ctx: Context, function: Function) -> HogFunction:
-    """A library function as a value."""
-    return function.as_value(ctx)
+    """A library or host function as a value; calling one that the host performs waits for the answer."""
+    if not function.is_async:
+        return function.as_value(ctx)
+
+    def call(*args: Value) -> Value:
+        return wait(ctx, function.name, list(args))
+
+    return HogFunction(function.name, function.min_args, function.max_args, call, "async")
+
+
+def wait(ctx: Any, name: str, args: list[Value]) -> Value:
+    """The host's answer to a call, for programs in replay mode (see `run`)."""
+    return ctx.answer(name, args)
 
 
 def extended(*parts: Value) -> Value:
@@ -167,6 +178,7 @@ NAMES: dict[str, Any] = {
     "truthy": printing.is_truthy,
     "tuple": HogTuple,
     "values": access.values,
+    "wait": wait,
     "with_inputs": with_inputs,
     "zip": zip,
 }
