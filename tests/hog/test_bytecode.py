@@ -47,7 +47,10 @@ def test_between_is_null_safe() -> None:
     ("source", "code"),
     [
         ("if(c, 1)", [32, "c", 1, 1, 40, 4, 33, 1, 39, 1, 31]),
-        ("multiIf(a, 1, b, 2)", [32, "a", 1, 1, 40, 4, 33, 1, 39, 11, 32, "b", 1, 1, 40, 4, 33, 2, 39, 1, 31]),
+        (
+            "multiIf(a, 1, b, 2)",
+            [32, "a", 1, 1, 40, 4, 33, 1, 39, 11, 32, "b", 1, 1, 40, 4, 33, 2, 39, 1, 31],
+        ),
         ("if(c)", [32, "c", 1, 1, 2, "if", 1]),
         ("and(a)", [32, "a", 1, 1, 2, "and", 1]),
         ("inf", [33, 0, 33, 1, 9]),
@@ -89,7 +92,12 @@ def test_a_typed_catch_skips_its_whole_clause() -> None:
 
 
 def test_inputs_keep_their_shape() -> None:
-    value = {"url": "https://x.io", "who": ["{event}", 1, None], "lib": "v={event.properties.$lib}", "on": True}
+    value = {
+        "url": "https://x.io",
+        "who": ["{event}", 1, None],
+        "lib": "v={event.properties.$lib}",
+        "on": True,
+    }
     assert hog.template_bytecode(value) == {
         "url": ["_H", 1, 32, "https://x.io"],
         "who": [["_H", 1, 32, "event", 1, 1], 1, None],
