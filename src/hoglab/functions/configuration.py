@@ -267,8 +267,7 @@ class Builder:
         stored = Inputs() if self.current is None else self.current.inputs
         if self.current is not None and not self.sent.has("inputs"):
             return build_inputs(schema, _as_sent(stored), stored, dialect)
-        sent: dict[str, InputItem] = self.sent.read("inputs")
-        return build_inputs(schema, {key: SentItem.of(item) for key, item in sent.items()}, stored, dialect)
+        return build_inputs(schema, _sent_items(self.sent.read("inputs")), stored, dialect)
 
     # --- filters, masking, mappings ---
 
@@ -325,8 +324,9 @@ class Builder:
         if "inputs" in given and "inputs_schema" not in given:
             raise InvalidFunctionError("Missing inputs_schema.", *path, "inputs")
         schema = _repaired([entry.stored() for entry in sent.inputs_schema or []], known.inputs_schema)
-        items = {key: SentItem.of(item) for key, item in (sent.inputs or {}).items()}
-        inputs = build_inputs(schema, items, known.inputs, dialect, (*path, "inputs"))
+        inputs = build_inputs(
+            schema, _sent_items(sent.inputs or {}), known.inputs, dialect, (*path, "inputs")
+        )
         if inputs.plain or inputs.secret:
             given.add("inputs")
         filters = None
@@ -363,6 +363,11 @@ def _completed(sent: Sent, template: Template) -> Sent:
 
 def _dialect(kind: str | None, source: str) -> Dialect:
     return Dialect(template_environment(kind), record_is_event=source in TABLE_SOURCES)
+
+
+def _sent_items(inputs: Mapping[str, InputItem | None]) -> dict[str, SentItem]:
+    """The items of a request; null, as answers show an unset input, says nothing."""
+    return {key: SentItem.of(item) for key, item in inputs.items() if item is not None}
 
 
 def _as_sent(stored: Inputs) -> dict[str, SentItem]:

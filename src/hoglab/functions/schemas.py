@@ -144,7 +144,7 @@ class Mapping(WireModel):
     name: Annotated[str, Text(blank=True)] | None = None
     disabled: Annotated[bool, Bool()] = False
     inputs_schema: list[InputSchemaItem] | None = None
-    inputs: dict[str, InputItem] | None = None
+    inputs: dict[str, InputItem | None] | None = None
     filters: Filters | None = None
 
 
@@ -161,7 +161,7 @@ class FunctionBody(WireModel):
     deleted: Annotated[bool, Bool()] = False
     hog: Annotated[str, Text()] = ""
     inputs_schema: list[InputSchemaItem] = Field(default_factory=list)
-    inputs: dict[str, InputItem] = Field(default_factory=dict)
+    inputs: dict[str, InputItem | None] = Field(default_factory=dict)
     filters: Filters | None = None
     masking: Masking | None = None
     mappings: list[Mapping] | None = None
