@@ -33,6 +33,20 @@ def free_port() -> int:
 StartServer = Callable[..., ChildServer]
 
 
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildServer]:
+    """One server for all tests that only need a project of their own on it."""
+    server = ChildServer(
+        data=tmp_path_factory.mktemp("shared") / "data",
+        host="127.0.0.1",
+        port=free_port(),
+        environment={"HOGLAB_ACCESS_LOG": "false"},
+    )
+    server.start()
+    yield server
+    server.close()
+
+
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Start ``hoglab serve`` as a process of its own; every one is stopped at the end of the test."""

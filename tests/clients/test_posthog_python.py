@@ -19,17 +19,20 @@ USERS = 60
 
 
 class Project:
-    """A server with flags, the API's view of it, and SDK clients that are shut down at the end."""
+    """A project of its own on a server, the API's view of it, and SDK clients that are shut down at the end."""
 
     def __init__(self, server: ChildServer) -> None:
         self.server = server
         self.clients: list[Posthog] = []
-        self._http = httpx.Client(
-            base_url=f"{server.url}/api/projects/1", headers={"Authorization": f"Bearer {server.api_key}"}
-        )
+        headers = {"Authorization": f"Bearer {server.api_key}"}
+        made = httpx.post(
+            f"{server.url}/api/organizations/@current/projects/", json={"name": "Mine"}, headers=headers
+        ).json()
+        self.token = made["api_token"]
+        self._http = httpx.Client(base_url=f"{server.url}/api/projects/{made['id']}", headers=headers)
 
     def sdk(self, **options: Any) -> Posthog:
-        client = Posthog(self.server.project_token, host=self.server.url, **options)
+        client = Posthog(self.token, host=self.server.url, **options)
         self.clients.append(client)
         return client
 
@@ -65,8 +68,8 @@ class Project:
 
 
 @pytest.fixture
-def project(start_server: StartServer) -> Iterator[Project]:
-    project = Project(start_server())
+def project(shared_server: ChildServer) -> Iterator[Project]:
+    project = Project(shared_server)
     yield project
     project.close()
 
@@ -184,7 +187,8 @@ def test_a_stored_property_decides_when_none_is_sent(project: Project) -> None:
     assert client.evaluate_flags("ann", person_properties={"plan": "free"}).is_enabled("pros") is False
 
 
-def test_events_wait_for_a_server_that_restarts(project: Project) -> None:
+def test_events_wait_for_a_server_that_restarts(start_server: StartServer) -> None:
+    project = Project(start_server())
     client = project.sdk(max_retries=10, flush_interval=0.1)
     for number in range(20):
         client.capture("before", distinct_id=f"user-{number}")
@@ -196,6 +200,7 @@ def test_events_wait_for_a_server_that_restarts(project: Project) -> None:
     stored = project.events(20, event="during")
     assert {event["id"] for event in stored} == sent
     assert len(project.events(20, event="before")) == 20
+    project.close()
 
 
 def test_a_wrong_token_is_refused_for_good(project: Project) -> None:
