@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 REFRESH_CHANGES_S = 0.5
 """How late a change by another process (``hoglab keys revoke``, say) may be noticed."""
+GC_THRESHOLDS = (20_000, 20, 100)
 STOP_BUDGET_S = 8.0
 """How long the background services may take together to finish what they are doing."""
 
@@ -168,6 +170,7 @@ class Hoglab:
         """Start the background services."""
         for service in self._background:
             service.start()
+        _calm_garbage_collector()
 
     def stop(self) -> None:
         """Let the background services finish what they are doing, then close everything."""
@@ -175,6 +178,16 @@ class Hoglab:
         for service in reversed(self._background):
             service.stop(max(0.1, deadline - time.monotonic()))
         self._resources.close()
+
+
+def _calm_garbage_collector() -> None:
+    """Keep what lives as long as the server out of every collection, and collect less often.
+
+    Batches of events are many objects without cycles; looking at them all the time took 10–20 % of ingestion.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 class _ChangeWatch:
