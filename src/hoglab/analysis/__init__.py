@@ -1,0 +1,1 @@
+"""Metrics, exposures and results: from stored events to what an experiment shows."""

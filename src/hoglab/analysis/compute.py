@@ -1,0 +1,99 @@
+"""Answer questions from the event store: one result, or one for the end of every day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
+from hoglab.analysis.query.model import Question
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.statements import (
+    Compiled,
+    Groups,
+    at_end_of_day,
+    can_telescope,
+    compiled,
+)
+from hoglab.filters import FilterError
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import EventStore
+
+MULTIPLE_VARIANT = "$multiple"
+
+
+class Computer:
+    """Runs statements, each with a time limit. All methods raise `DefinitionError` and `ComputationError`."""
+
+    def __init__(self, store: EventStore, *, timeout_s: float, dialect: Dialect | None = None) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._dialect: Dialect = dialect or DuckDb()
+
+    def result(self, question: Question) -> Groups:
+        """Statistics by variant over the whole span."""
+        question = replace(question, span=replace(question.span, days=None))
+        query = self._compiled(question)
+        return query.groups(self._run(query.statement))
+
+    def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Groups]:
+        """Statistics by variant at the end of days of the span's grid, by the number of the day.
+
+        ``wanted`` days suffice: where each day costs a statement of its own, only those are computed.
+        """
+        grid = question.span.days
+        if grid is None:
+            raise ValueError("a series needs days")
+        if can_telescope(question.metric):
+            query = self._compiled(question)
+            return dict(enumerate(query.points(self._run(query.statement))))
+        numbers = range(grid.count) if wanted is None else wanted
+        return {number: self.result(at_end_of_day(question, number)) for number in numbers}
+
+    def exposures(self, question: Question) -> Mapping[str, list[int]]:
+        """New entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
+        grid = question.span.days
+        if grid is None:
+            raise ValueError("exposures are counted by day")
+        variants = question.exposures.variants
+        try:
+            statement = exposures_per_day(Scope(question, self._dialect))
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
+        counts = {key: [0] * grid.count for key in variants}
+        for day, variant, entities in self._run(statement):
+            key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
+            counts.setdefault(key, [0] * grid.count)[day] = entities
+        return counts
+
+    def _compiled(self, question: Question) -> Compiled:
+        try:
+            return compiled(question, self._dialect)
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
+
+    def _run(self, statement: Statement) -> list[tuple[Any, ...]]:
+        try:
+            with self._store.reader() as reader:
+                return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
+        except QueryTimeoutError as error:
+            raise ComputationError(
+                f"Query exceeded the time limit of {self._timeout_s:g} s", retry=True
+            ) from error
+        except QueryMemoryError as error:
+            raise ComputationError("Query exceeded the memory limit", retry=True) from error
+        except EventStoreUnavailableError as error:
+            raise ComputationError("The event store is not available now", retry=True) from error
+        except QueryError as error:
+            raise ComputationError(f"Query failed: {error}", retry=False) from error

@@ -1,0 +1,241 @@
+"""Metrics and exposure criteria as experiments store them (JSON), read into questions.
+
+Unknown keys are ignored; what cannot be computed raises `DefinitionError`. Source: spec experiment-results 1, 2.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from hoglab.analysis.actions import Actions, action_matches
+from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.query.model import (
+    SECOND_US,
+    Bounds,
+    EventMatch,
+    EventSource,
+    Exposures,
+    FunnelMetric,
+    FunnelOrder,
+    Math,
+    MeanMetric,
+    Metric,
+    RatioMetric,
+    RetentionMetric,
+    RetentionUnit,
+    Value,
+)
+from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT, Calculation
+from hoglab.filters import FilterError, PropertyGroup, parse_filters
+
+UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000}
+MAX_WINDOW_S = 100 * 366 * 86_400
+"""The longest conversion or retention window: longer ones would leave the calendar."""
+MAX_STEPS = 30
+"""The most steps of one funnel."""
+
+_PROPERTY_MATH = frozenset({Math.SUM, Math.AVG, Math.MIN, Math.MAX})
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads definitions of one project; ``actions`` looks up the steps of its actions."""
+
+    actions: Actions
+
+    def exposures(self, project_id: int, calculation: Calculation) -> Exposures:
+        """The exposures of an experiment. Raises `DefinitionError`."""
+        criteria = calculation.exposure_criteria or {}
+        if isinstance(criteria.get("activation_config"), Mapping):
+            raise DefinitionError("Activation events are not supported yet.")
+        filtering = criteria.get("filterTestAccounts")
+        filtering = True if filtering is None else bool(filtering)
+        config = criteria.get("exposure_config")
+        event = config.get("event") if isinstance(config, Mapping) else DEFAULT_EXPOSURE_EVENT
+        is_default = event in (DEFAULT_EXPOSURE_EVENT, "$experiment_exposure") and not _is_action(config)
+        if isinstance(config, Mapping):
+            source = self._exposure_source(config)
+        else:
+            source = EventSource((EventMatch(DEFAULT_EXPOSURE_EVENT),))
+        key = calculation.feature_flag_key
+        return Exposures(
+            project_id=project_id,
+            source=source,
+            flag_key=key if is_default else None,
+            variant_property="$feature_flag_response" if is_default else f"$feature/{key}",
+            variants=tuple(calculation.variants),
+            test_account_filters=_filters(list(calculation.test_account_filters), "test_account_filters")
+            if filtering
+            else PropertyGroup("AND", ()),
+            first_seen=criteria.get("multiple_variant_handling") == "first_seen",
+            group_type_index=calculation.aggregation_group_type_index,
+        )
+
+    def _exposure_source(self, config: Mapping[str, Any]) -> EventSource:
+        filters = _filters(config.get("properties"), "exposure_config.properties")
+        if _is_action(config):
+            return EventSource(self._action(config.get("id")), filters)
+        return EventSource((EventMatch(str(config.get("event"))),), filters)
+
+    def metric(self, metric: Mapping[str, Any]) -> Metric:
+        """A metric. Raises `DefinitionError`."""
+        window_us = _window_us(metric)
+        if isinstance(metric.get("breakdownFilter"), Mapping) and metric["breakdownFilter"].get("breakdowns"):
+            raise DefinitionError("Breakdowns of metrics are not supported yet.")
+        match metric.get("metric_type"):
+            case "mean":
+                return MeanMetric(self._mean_value(metric), window_us)
+            case "funnel":
+                return self._funnel(metric, window_us)
+            case "ratio":
+                return RatioMetric(
+                    self._side(metric, "numerator"), self._side(metric, "denominator"), window_us
+                )
+            case "retention":
+                return self._retention(metric, window_us)
+            case other:
+                raise DefinitionError(f"Metrics of type {other!r} are not supported.")
+
+    def _mean_value(self, metric: Mapping[str, Any]) -> Value:
+        value = self._value(metric.get("source"), "source", _bounds(metric))
+        threshold = metric.get("threshold")
+        if threshold is None:
+            return value
+        return Value(
+            value.source,
+            value.math,
+            value.property,
+            value.group_type_index,
+            value.bounds,
+            _number(threshold, "threshold"),
+        )
+
+    def _side(self, metric: Mapping[str, Any], name: str) -> Value:
+        handling = metric.get(f"{name}_outlier_handling")
+        return self._value(
+            metric.get(name), name, _bounds(handling) if isinstance(handling, Mapping) else None
+        )
+
+    def _value(self, node: object, path: str, bounds: Bounds | None) -> Value:
+        source = self.source(node, path)
+        assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
+        name = node.get("math") or Math.TOTAL
+        if name == "hogql":
+            raise DefinitionError("HogQL expressions as math are not supported.")
+        try:
+            kind = Math(name)
+        except ValueError:
+            kind = Math.TOTAL  # an unknown math counts events
+        prop = node.get("math_property") if kind in _PROPERTY_MATH else None
+        if prop is not None and (
+            prop == "$session_duration" or node.get("math_property_type") == "session_properties"
+        ):
+            raise DefinitionError("Session properties are not supported in metrics yet.")
+        index = node.get("math_group_type_index")
+        if kind is Math.UNIQUE_GROUP and not (isinstance(index, int) and 0 <= index <= 4):
+            raise DefinitionError(f"{path}: unique_group needs math_group_type_index.")
+        return Value(source, kind, str(prop) if prop is not None else None, index, bounds)
+
+    def _funnel(self, metric: Mapping[str, Any], window_us: int) -> FunnelMetric:
+        series = metric.get("series")
+        if not isinstance(series, list) or not series:
+            raise DefinitionError("A funnel needs at least one step.")
+        if len(series) > MAX_STEPS:
+            raise DefinitionError(f"A funnel can have at most {MAX_STEPS} steps.")
+        order = metric.get("funnel_order_type") or FunnelOrder.ORDERED
+        if order not in list(FunnelOrder):
+            raise DefinitionError(f"Funnels of order {order!r} are not supported.")
+        steps = tuple(self.source(node, f"series[{index}]") for index, node in enumerate(series))
+        return FunnelMetric(steps, FunnelOrder(order), window_us)
+
+    def _retention(self, metric: Mapping[str, Any], window_us: int) -> RetentionMetric:
+        first, last = (metric.get(f"retention_window_{edge}") for edge in ("start", "end"))
+        unit = metric.get("retention_window_unit")
+        if not _is_whole(first) or not _is_whole(last) or unit not in UNIT_S:
+            raise DefinitionError("A retention metric needs a window of whole numbers and its unit.")
+        if max(abs(first), abs(last)) * UNIT_S[unit] > MAX_WINDOW_S:
+            raise DefinitionError("The retention window is too long.")
+        return RetentionMetric(
+            start=self.source(metric.get("start_event"), "start_event"),
+            completion=self.source(metric.get("completion_event"), "completion_event"),
+            first=first,
+            last=last,
+            unit=RetentionUnit(unit),
+            last_seen=metric.get("start_handling") == "last_seen",
+            window_us=window_us,
+        )
+
+    def source(self, node: object, path: str) -> EventSource:
+        """An event or action node. Raises `DefinitionError`."""
+        if not isinstance(node, Mapping):
+            raise DefinitionError(f"{path} must be an object.")
+        parts = [_filters(node.get(name), f"{path}.{name}") for name in ("properties", "fixedProperties")]
+        filters = PropertyGroup("AND", tuple(part for part in parts if part.values))
+        match node.get("kind"):
+            case "ActionsNode":
+                return EventSource(self._action(node.get("id")), filters)
+            case "ExperimentDataWarehouseNode":
+                raise DefinitionError("Data warehouse sources are not supported")
+            case _:
+                event = node.get("event")
+                return EventSource((EventMatch(None if event is None else str(event)),), filters)
+
+    def _action(self, identifier: object) -> tuple[EventMatch, ...]:
+        """The events of an action; of an unknown one there are none."""
+        if not isinstance(identifier, int) or isinstance(identifier, bool):
+            return ()
+        steps = self.actions(identifier)
+        return () if steps is None else action_matches(steps)
+
+
+def _is_action(config: object) -> bool:
+    return isinstance(config, Mapping) and config.get("kind") == "ActionsNode"
+
+
+def _filters(raw: object, path: str) -> PropertyGroup:
+    try:
+        return parse_filters(raw, path)
+    except FilterError as error:
+        raise DefinitionError(str(error)) from error
+
+
+def _window_us(metric: Mapping[str, Any]) -> int:
+    """The conversion window; 0 without a number or a unit (spec experiment-results 0)."""
+    length, unit = metric.get("conversion_window"), metric.get("conversion_window_unit")
+    if not length or not unit:
+        return 0
+    if unit not in UNIT_S or not _is_whole(length) or length < 0:
+        raise DefinitionError("conversion_window must be a positive whole number of a known unit.")
+    seconds = length * UNIT_S[unit]
+    if seconds > MAX_WINDOW_S:
+        raise DefinitionError("conversion_window is too long.")
+    return int(seconds) * SECOND_US
+
+
+def _bounds(raw: Mapping[str, Any]) -> Bounds | None:
+    """Percentile bounds; None without any."""
+    levels = []
+    for name in ("lower_bound_percentile", "upper_bound_percentile"):
+        level = raw.get(name)
+        if level is not None:
+            level = _number(level, name)
+            if not 0 <= level <= 1:
+                raise DefinitionError(f"{name} must lie between 0 and 1.")
+        levels.append(level)
+    lower, upper = levels
+    if lower is None and upper is None:
+        return None
+    return Bounds(lower, upper, ignore_zeros=raw.get("ignore_zeros") is True)
+
+
+def _number(value: object, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise DefinitionError(f"{path} must be a number.")
+    return float(value)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

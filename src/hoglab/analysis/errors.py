@@ -1,0 +1,22 @@
+"""Why a result cannot be computed. Every text is one line for the person who reads the results."""
+
+from __future__ import annotations
+
+
+class ResultsError(Exception):
+    """The base of all reasons."""
+
+
+class DefinitionError(ResultsError):
+    """The metric, the exposure criteria or a filter cannot be computed as they are."""
+
+
+class ComputationError(ResultsError):
+    """The computation took too long, needed too much memory, or could not be run now.
+
+    ``retry`` tells whether the same question may be answered later.
+    """
+
+    def __init__(self, message: str, *, retry: bool) -> None:
+        super().__init__(message)
+        self.retry = retry

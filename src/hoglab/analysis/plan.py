@@ -1,0 +1,145 @@
+"""What is to be computed for an experiment: its metrics, each with its key and its question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis import store
+from hoglab.analysis.days import DayGrid, end_of_day, zone_of
+from hoglab.analysis.definition import Reader
+from hoglab.analysis.query.model import Question, RetentionMetric, Span, later
+from hoglab.analysis.query.retention import span_us
+from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.store import SeriesKey
+from hoglab.experiments import metrics
+from hoglab.experiments import store as experiments
+from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
+from hoglab.experiments.presentation import calculation
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.experiments.store import ExperimentRow
+    from hoglab.flags.store import FlagRow
+    from hoglab.http.identity import Project
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An experiment with everything that decides its numbers."""
+
+    project: Project
+    row: ExperimentRow
+    flag: FlagRow | None
+    calculation: Calculation
+    metrics: tuple[dict[str, Any], ...]
+    """Inline and saved ones that the present engine computes and that have a uuid."""
+    actions: Mapping[int, list[dict[str, Any]]]
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.actions.get)
+
+    def key(self, metric: Mapping[str, Any]) -> SeriesKey:
+        """Under what the points of a metric are stored now."""
+        return SeriesKey(self.row.id, metric["uuid"], fingerprint(metric, self.calculation))
+
+    def metric_of(self, key: SeriesKey) -> tuple[dict[str, Any], SeriesKey] | None:
+        """The metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""
+        for metric in self.metrics:
+            if metric["uuid"] != key.metric_uuid:
+                continue
+            present = self.key(metric)
+            if key == present or key.fingerprint == fingerprint_v1(metric, self.calculation):
+                return metric, present
+        return None
+
+    def former_fingerprint(self, metric: Mapping[str, Any]) -> str:
+        """Version 1, under which imported points may be stored."""
+        return fingerprint_v1(metric, self.calculation)
+
+    def span(self, now: datetime) -> Span | None:
+        """From the start to now or the end, with its days; None before the start."""
+        start = self.row.start_date
+        if start is None or start > now:
+            return None
+        end = min(now, self.row.end_date) if self.row.end_date is not None else now
+        end = max(start, end)
+        return Span(start, end, now, DayGrid.between(start, end, zone_of(self.project.timezone)))
+
+    def question(self, metric: Mapping[str, Any], span: Span) -> Question:
+        """Raises `hoglab.analysis.errors.DefinitionError`."""
+        return Question(
+            exposures=self.reader.exposures(self.project.id, self.calculation),
+            span=span,
+            metric=self.reader.metric(metric),
+            matured_only=self.row.only_count_matured_users,
+            zone=self.project.timezone,
+        )
+
+
+def query_to(span: Span, number: int) -> datetime:
+    """The moment before which the point of a day lies: the end of the day, of the last day that of the span."""
+    assert span.days is not None  # noqa: S101 - asked for points only
+    if number == span.days.count - 1:
+        return exclusive(span.end)
+    return end_of_day(span.days.days[number], span.days.zone)
+
+
+def settled_at(question: Question, end_date: datetime) -> datetime:
+    """When no event can change the result of an ended experiment any more, late arrivals apart."""
+    metric = question.metric
+    extra = span_us(metric) if isinstance(metric, RetentionMetric) else 0
+    return later(end_date, metric.window_us + extra)
+
+
+def plan(
+    connection: Connection,
+    project: Project,
+    row: ExperimentRow,
+    *,
+    further: tuple[Mapping[str, Any], ...] = (),
+) -> Plan:
+    """Read an experiment's plan; ``further`` metrics are not its own, but their actions are looked up too."""
+    flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
+    links = experiments.links(connection, [row.id]).get(row.id, [])
+    own = tuple(
+        metric
+        for metric in (*(row.metrics or ()), *(row.metrics_secondary or ()), *(link.query for link in links))
+        if _is_computed(metric)
+    )
+    criteria = row.exposure_criteria or {}
+    configs = [criteria.get("exposure_config"), criteria.get("activation_config")]
+    ids = metrics.action_ids([*own, *further]) | set(_action_ids(configs))
+    return Plan(
+        project=project,
+        row=row,
+        flag=flag,
+        calculation=calculation(row, flag, project),
+        metrics=own,
+        actions=store.action_steps(connection, project.id, ids),
+    )
+
+
+def _is_computed(metric: object) -> bool:
+    return (
+        isinstance(metric, Mapping)
+        and isinstance(metric.get("metric_type"), str)
+        and isinstance(metric.get("uuid"), str)
+        and not metrics.is_legacy(metric)
+    )
+
+
+def _action_ids(configs: list[Any]) -> Iterator[int]:
+    for config in configs:
+        if isinstance(config, Mapping) and config.get("kind") == "ActionsNode":
+            identifier = config.get("id")
+            if isinstance(identifier, int):
+                yield identifier
+
+
+SETTLING = timedelta(hours=1)
+"""How long after the last moment that counts an ended experiment is still computed anew for late events."""

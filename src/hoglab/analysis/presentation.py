@@ -1,0 +1,133 @@
+"""Results as they go on the wire (spec experiment-results 2.6, 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.query.model import FunnelMetric, Metric, RatioMetric, RetentionMetric
+from hoglab.statistics import (
+    Method,
+    Proportion,
+    Ratio,
+    Retention,
+    SampleMean,
+    StatisticsConfig,
+    SufficientStatistics,
+    VariantComparison,
+    WithCovariate,
+    baseline_failures,
+    compare,
+)
+
+_SUMS = (
+    "denominator_sum",
+    "denominator_sum_squares",
+    "numerator_denominator_sum_product",
+    "covariate_sum",
+    "covariate_sum_squares",
+    "covariate_sum_product",
+)
+_LEGACY_KEYS = (
+    "metric",
+    "insight",
+    "variants",
+    "probability",
+    "credible_intervals",
+    "significant",
+    "significance_code",
+    "p_value",
+    "stats_version",
+)
+
+
+def result_object(
+    groups: Mapping[str, SufficientStatistics],
+    variants: Sequence[str],
+    config: StatisticsConfig,
+    metric: Metric,
+) -> dict[str, Any]:
+    """The ``ExperimentQuery`` response. Variants without data have rows of zeros.
+
+    Raises `DefinitionError` when no variant can be the baseline.
+    """
+    key = config.baseline_key(variants) if variants else None
+    if key is None or key not in variants:
+        raise DefinitionError("No control variant found")
+    baseline = groups.get(key, _nothing(metric))
+    present = [variant for variant in variants if variant in groups and variant != key]
+    missing = [variant for variant in variants if variant not in groups and variant != key]
+    return {
+        "kind": "ExperimentQuery",
+        "baseline": {
+            "key": key,
+            **_sums(baseline, missing=key not in groups),
+            "validation_failures": [str(failure) for failure in baseline_failures(baseline)],
+        },
+        "variant_results": [
+            _variant(
+                variant,
+                compare(config, baseline, groups.get(variant, _nothing(metric))),
+                missing=variant not in groups,
+            )
+            for variant in (*present, *missing)
+        ],
+        "breakdown_results": None,
+        "clickhouse_sql": None,
+        "hogql": None,
+        "is_precomputed": False,
+        **dict.fromkeys(_LEGACY_KEYS),
+    }
+
+
+def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "key": key,
+        "method": str(comparison.method),
+        **_sums(comparison.statistics, missing=missing),
+    }
+    if comparison.method is Method.BAYESIAN:
+        row["chance_to_win"] = _finite(comparison.chance_to_win)
+        row["credible_interval"] = _interval(comparison.credible_interval)
+    else:
+        row["p_value"] = _finite(comparison.p_value)
+        row["confidence_interval"] = _interval(comparison.confidence_interval)
+    row["significant"] = comparison.significant
+    row["validation_failures"] = [str(failure) for failure in comparison.validation_failures]
+    return row
+
+
+def _sums(statistics: SufficientStatistics, *, missing: bool) -> dict[str, Any]:
+    """The sums of one row; a variant that nobody saw has none but the first three."""
+    plain = statistics.outcome if isinstance(statistics, WithCovariate) else statistics
+    return {
+        "number_of_samples": statistics.number_of_samples,
+        "sum": _finite(statistics.sum),
+        "sum_squares": _finite(statistics.sum_squares),
+        "step_counts": list(plain.step_counts) if isinstance(plain, Proportion) and not missing else None,
+        "step_sessions": None,
+        **{name: None if missing else _finite(getattr(statistics, name, None)) for name in _SUMS},
+    }
+
+
+def _nothing(metric: Metric) -> SufficientStatistics:
+    """The statistics of nobody (spec experiment-results 3.10)."""
+    match metric:
+        case FunnelMetric():
+            return Proportion(0, 0)
+        case RatioMetric():
+            return Ratio(0, 0, 0, 0, 0, 0)
+        case RetentionMetric():
+            return Retention(0, 0)
+        case _:
+            return SampleMean(0, 0, 0)
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is None or isfinite(number) else None
+
+
+def _interval(interval: tuple[float, float] | None) -> list[float | None] | None:
+    return None if interval is None else [_finite(bound) for bound in interval]

@@ -1,0 +1,45 @@
+"""What engines say differently. Everything else that statements use is plain SQL that all of them read.
+
+The rules that make this possible: spec experiment-results 11.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from hoglab.filters.sql import Parameters, PropertyDialect
+
+
+class Dialect(PropertyDialect, Protocol):
+    """The primitives of one engine. Arguments and results are SQL unless said otherwise."""
+
+    events: str
+    """The relation of all events, with persons after merges."""
+
+    def micros(self, column: str) -> str:
+        """A timestamp column as microseconds since the epoch."""
+        ...
+
+    def first_by(self, value: str, keys: Sequence[str]) -> str:
+        """Aggregate: ``value`` of the row that comes first by ``keys``."""
+        ...
+
+    def integer_division(self, dividend: str, divisor: int) -> str:
+        """Rounded down; the dividend is not negative."""
+        ...
+
+    def sum_numbers(self, value: str) -> str:
+        """Aggregate: a sum of float64 values that loses as little as the engine allows."""
+        ...
+
+    def nth_smallest(self, values: Sequence[str], position: int) -> str:
+        """The value at ``position`` (from 1) of the ascending values that are not NULL; NULL past the end."""
+        ...
+
+    def month_later(self, micros: str, months: int) -> str:
+        """The same time of day that many calendar months later, all in microseconds since the epoch."""
+        ...
+
+
+__all__ = ["Dialect", "Parameters"]

@@ -1,0 +1,80 @@
+"""The primitives as DuckDB says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hoglab.filters.sql import Parameters
+
+NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+"""Text that counts as a number. The engine's own cast also takes blanks, underscores and infinities."""
+
+PROMOTED: Final[Mapping[str, str]] = {
+    "$feature_flag": "feature_flag",
+    "$feature_flag_response": "feature_flag_response",
+    "$session_id": "session_id",
+}
+"""Event properties that are stored a second time, as columns."""
+
+
+class DuckDb:
+    """Statements for `hoglab.storage.event_store.duckdb`."""
+
+    events = "resolved_events"
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        if column == "properties" and key in PROMOTED:
+            return PROMOTED[key]
+        return f"json_extract_string({column}, {parameters.bind(pointer(key))})"
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        place = f"{column}, {parameters.bind(pointer(key))}"
+        return (
+            f"CASE WHEN json_type({place}) IN ('UBIGINT', 'BIGINT', 'HUGEINT', 'DOUBLE') "
+            f"THEN TRY_CAST(json_extract_string({place}) AS DOUBLE) END"
+        )
+
+    def number(self, text: str) -> str:
+        value = f"TRY_CAST({text} AS DOUBLE)"
+        return f"CASE WHEN regexp_full_match({text}, '{NUMBER}') AND isfinite({value}) THEN {value} END"
+
+    def contains(self, text: str, pattern: str) -> str:
+        return f"{text} ILIKE {pattern}"
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"regexp_matches({text}, {pattern})"
+
+    def moment(self, text: str) -> str:
+        return (
+            f"coalesce(TRY_CAST({self.number(text)} * 1000000 AS BIGINT), "
+            f"epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)))"
+        )
+
+    def micros(self, column: str) -> str:
+        return f"epoch_us({column})"
+
+    def first_by(self, value: str, keys: Sequence[str]) -> str:
+        key = keys[0] if len(keys) == 1 else f"ROW({', '.join(keys)})"
+        return f"arg_min({value}, {key})"
+
+    def integer_division(self, dividend: str, divisor: int) -> str:
+        return f"({dividend}) // {divisor}"
+
+    def sum_numbers(self, value: str) -> str:
+        return f"fsum({value})"
+
+    def nth_smallest(self, values: Sequence[str], position: int) -> str:
+        present = f"list_filter([{', '.join(values)}], lambda each: each IS NOT NULL)"
+        return f"list_sort({present})[{position}]"
+
+    def month_later(self, micros: str, months: int) -> str:
+        return f"epoch_us(make_timestamp({micros}) + INTERVAL {int(months)} MONTH)"
+
+
+def pointer(key: str) -> str:
+    """A JSON pointer to a top-level key (RFC 6901).
+
+    Pointers reach every key. A JSON path cannot: quoted or not, ``*`` is a wildcard in it and an empty key an error.
+    """
+    return "/" + key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,112 @@
+"""Exposed entities: who saw which variant, and since when (spec experiment-results 2.2, 2.3, 2.5)."""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from hoglab.analysis.days import micros
+from hoglab.analysis.query.model import Exposures
+from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.filters.sql import FALSE, combined
+
+MULTIPLE = -1
+"""The number of ``$multiple``; variants have their place in the list, from 0."""
+
+
+def exposure_condition(scope: Scope) -> str:
+    """Whether a row of events is an exposure, apart from its time."""
+    exposures = scope.question.exposures
+    if not exposures.variants:
+        return FALSE
+    parts = [scope.matches(exposures.source)]
+    if exposures.flag_key is not None:
+        flag = scope.dialect.property_text("properties", "$feature_flag", scope.parameters)
+        parts.append(f"{flag} = {scope.bind(exposures.flag_key)}")
+    keys = ", ".join(scope.bind(key) for key in exposures.variants)
+    parts.append(f"{_variant_text(scope, exposures)} IN ({keys})")
+    parts.append(scope.filters(exposures.test_account_filters))
+    return combined("AND", parts)
+
+
+def define_exposures(scope: Scope) -> None:
+    """``exposure(entity, variant, ts, uuid)``: one row for each exposure event."""
+    span = scope.question.span
+    exposures = scope.question.exposures
+    cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
+    number = f"CASE {_variant_text(scope, exposures)} {cases} END" if cases else "0"
+    scope.define(
+        "exposure",
+        f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, uuid "
+        f"FROM {scope.dialect.events} "
+        f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
+        f"AND {exposure_condition(scope)}",
+    )
+
+
+def define_units(scope: Scope, maturity_us: int = 0) -> None:
+    """``unit(entity, variant, t0)``: one row for each exposed entity.
+
+    With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on
+    it is ``$multiple`` (NULL: never). ``maturity_us``: entities count only that long after their first exposure.
+    """
+    define_exposures(scope)
+    exposures = scope.question.exposures
+    if scope.days is None or exposures.first_seen:
+        variant = (
+            scope.dialect.first_by("variant", ["ts", "uuid"])
+            if exposures.first_seen
+            else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
+        )
+        scope.define(
+            "first_seen", f"SELECT entity, {variant} AS variant, min(ts) AS t0 FROM exposure GROUP BY entity"
+        )
+        columns, relation = "first_seen.entity AS entity, variant, t0", "first_seen"
+        multiple_day = "NULL"
+    else:
+        _define_switches(scope)
+        relation = "first_seen LEFT JOIN switched ON switched.entity = first_seen.entity"
+        columns = "first_seen.entity AS entity, first_seen.variant AS variant, t0"
+        multiple_day = f"CASE WHEN switched.ts IS NOT NULL THEN {scope.day('switched.ts')} END"
+    if scope.days is not None:
+        enter = scope.day(f"t0 + {maturity_us}" if maturity_us else "t0")
+        columns += f", {enter} AS enter_day, CAST({multiple_day} AS BIGINT) AS multiple_day"
+    mature = f" WHERE t0 + {maturity_us} <= {micros(scope.question.span.matured_at)}" if maturity_us else ""
+    scope.define("unit", f"SELECT {columns} FROM {relation}{mature}")
+
+
+def _define_switches(scope: Scope) -> None:
+    """The first variant of every entity, and when it saw a second one."""
+    scope.define("seen", "SELECT entity, variant, min(ts) AS ts FROM exposure GROUP BY entity, variant")
+    scope.define(
+        "first_seen",
+        f"SELECT entity, {scope.dialect.first_by('variant', ['ts'])} AS variant, min(ts) AS t0, "
+        "count(*) AS variants FROM seen GROUP BY entity",
+    )
+    scope.define(
+        "switched",
+        "SELECT seen.entity AS entity, min(seen.ts) AS ts "
+        "FROM seen INNER JOIN first_seen ON first_seen.entity = seen.entity "
+        "WHERE first_seen.variants > 1 AND seen.variant <> first_seen.variant GROUP BY seen.entity",
+    )
+
+
+def exposures_per_day(scope: Scope) -> Statement:
+    """Rows ``(day, variant, entities)``: entities by the day of their first exposure (spec 2.6).
+
+    The question's span must have days. Variants are numbers, ``$multiple`` is `MULTIPLE`.
+    """
+    define_exposures(scope)
+    exposures = scope.question.exposures
+    variant = (
+        scope.dialect.first_by("variant", ["ts", "uuid"])
+        if exposures.first_seen
+        else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
+    )
+    scope.define("unit", f"SELECT entity, {variant} AS variant, min(ts) AS t0 FROM exposure GROUP BY entity")
+    return scope.statement(
+        f"SELECT {scope.day('t0')} AS day, variant, count(*) AS entities FROM unit GROUP BY day, variant"
+    )
+
+
+def _variant_text(scope: Scope, exposures: Exposures) -> str:
+    return scope.dialect.property_text("properties", exposures.variant_property, scope.parameters)

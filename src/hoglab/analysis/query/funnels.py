@@ -1,0 +1,136 @@
+"""Funnel metrics: how far each exposed entity came (spec experiment-results 3.3)."""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.model import SECOND_US, FunnelMetric, FunnelOrder
+from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.filters.sql import combined
+
+DEFAULT_WINDOW_US = 94_608_000 * SECOND_US
+"""Three years: how long a conversion may take when the metric does not say."""
+
+
+def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Outcome]:
+    """A statement for a funnel metric. ``unit`` must be defined."""
+    count = len(metric.steps)
+    outcome = Outcome(
+        partials=(Partial("reached", "max"),),
+        values={"reached": "{reached}"},
+        statistics={
+            "n": "1",
+            **{
+                f"step_{number}": f"CASE WHEN {{reached}} >= {number} THEN 1 ELSE 0 END"
+                for number in range(1, count + 1)
+            },
+        },
+        exact=True,
+    )
+    _define_rows(scope, metric)
+    window_us = metric.window_us or DEFAULT_WINDOW_US
+    if metric.order is FunnelOrder.UNORDERED:
+        source = _define_unordered(scope, count, window_us)
+    else:
+        source = _define_ordered(scope, count, window_us, strict=metric.order is FunnelOrder.STRICT)
+    if scope.days is not None:
+        partial = scope.define(
+            "partial", f"SELECT entity, day, max(reached) AS reached FROM {source} GROUP BY entity, day"
+        )
+        return series(scope, outcome, partial), outcome
+    partial = scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {source} GROUP BY entity")
+    return totals(scope, outcome, define_values(scope, outcome, partial)), outcome
+
+
+def _define_rows(scope: Scope, metric: FunnelMetric) -> None:
+    """``funnel_row(entity, ts, s0 … sk, ord)``: rows that are steps, of exposed entities, from their exposure on.
+
+    Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal
+    in both are interchangeable.
+    """
+    span = scope.question.span
+    steps = range(1, len(metric.steps) + 1)
+    before = scope.read_until(metric.window_us, inclusive=True)
+    conditions = [scope.matches(step) for step in metric.steps]
+    exposed = scope.question.exposures.source
+    flags = ", ".join(
+        f"CASE WHEN {condition} THEN 1 ELSE 0 END AS s{number}"
+        for number, condition in zip(steps, conditions, strict=True)
+    )
+    if any(step.may_overlap(exposed) for step in metric.steps):
+        is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", exposure_condition(scope)])
+        rows = (
+            f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, "
+            f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.dialect.events} "
+            f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
+            f"AND {combined('OR', [is_exposure, *conditions])}"
+        )
+    else:
+        rows = (
+            f"SELECT entity, ts, 1 AS s0, {', '.join(f'0 AS s{number}' for number in steps)} FROM exposure "
+            f"UNION ALL SELECT {scope.entity()}, {scope.ts()}, 0, {flags} FROM {scope.dialect.events} "
+            f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
+            f"AND {combined('OR', conditions)}"
+        )
+    scope.define("step_row", rows)
+    names = [f"s{number}" for number in (0, *steps)]
+    lowest = " ".join(f"WHEN {name} = 1 THEN {number}" for number, name in enumerate(names))
+    mask = " + ".join(f"{name} * {1 << number}" for number, name in enumerate(names))
+    scope.define(
+        "funnel_row",
+        f"SELECT unit.entity AS entity, ts, {', '.join(names)}, "
+        f"(CASE {lowest} ELSE {len(names)} END) * {1 << len(names)} + {mask} AS ord "
+        "FROM step_row INNER JOIN unit ON unit.entity = step_row.entity WHERE ts >= unit.t0",
+    )
+
+
+def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool) -> str:
+    """Chains: for each step, when the chain began that reaches it with this row.
+
+    The start of a chain never decreases over time, so "latest" is a running maximum. In a strict funnel a chain
+    goes on only from the row just before, because any other row in between breaks it.
+    """
+    reach = "1 PRECEDING" if strict else "UNBOUNDED PRECEDING"
+    order = f"(PARTITION BY entity ORDER BY ts, ord ROWS BETWEEN {reach} AND 1 PRECEDING)"
+    relation, started = "funnel_row", "CASE WHEN s0 = 1 THEN ts END"
+    for number in range(1, count + 1):
+        kept = ", ".join(f"s{later_}" for later_ in range(number, count + 1))
+        chains = "".join(f", c{earlier}" for earlier in range(1, number))
+        scope.define(
+            f"before_{number}",
+            f"SELECT entity, ts, ord, {kept}{chains}, max({started}) OVER {order} AS begun FROM {relation}",
+        )
+        relation = scope.define(
+            f"chain_{number}",
+            f"SELECT entity, ts, ord, {kept}{chains}, "
+            f"CASE WHEN s{number} = 1 AND ts - begun <= {window_us} THEN begun END AS c{number} "
+            f"FROM before_{number}",
+        )
+        started = f"c{number}"
+    reached = " ".join(f"WHEN c{number} IS NOT NULL THEN {number}" for number in range(count, 0, -1))
+    return scope.define(
+        "progress",
+        f"SELECT entity, {scope.day('ts')} AS day, CASE {reached} ELSE 0 END AS reached FROM {relation}",
+    )
+
+
+def _define_unordered(scope: Scope, count: int, window_us: int) -> str:
+    """For every row as the start: when each step was first seen from there on, within the window."""
+    frame = f"(PARTITION BY entity ORDER BY ts RANGE BETWEEN CURRENT ROW AND {window_us} FOLLOWING)"
+    steps = range(count + 1)
+    seen = ", ".join(
+        f"min(CASE WHEN s{number} = 1 THEN ts END) OVER {frame} AS f{number}" for number in steps
+    )
+    scope.define("window_row", f"SELECT entity, {seen} FROM funnel_row")
+    firsts = [f"f{number}" for number in steps]
+    parts = []
+    for number in range(1, count + 1):
+        at = scope.dialect.nth_smallest(firsts, number + 1)
+        parts.append(f"SELECT entity, {at} AS ts, {number} AS reached FROM window_row")
+    scope.define("completed", " UNION ALL ".join(parts))
+    return scope.define(
+        "progress",
+        f"SELECT entity, {scope.day('ts')} AS day, reached FROM completed WHERE ts IS NOT NULL",
+    )

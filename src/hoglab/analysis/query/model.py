@@ -1,0 +1,202 @@
+"""What is asked of the event store, as data: exposures, values, metrics and the time they cover.
+
+Nothing here knows of JSON or of SQL. Moments are aware datetimes, durations are in microseconds because that is
+the resolution of stored events. Source: spec experiment-results 2 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from hoglab.filters.model import PropertyGroup
+
+if TYPE_CHECKING:
+    from hoglab.analysis.days import DayGrid
+
+SECOND_US = 1_000_000
+NO_FILTERS = PropertyGroup("AND", ())
+LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class EventMatch:
+    """Events of one name (None: of any) to which the filters apply."""
+
+    event: str | None
+    filters: PropertyGroup = NO_FILTERS
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """Events that any of the alternatives matches; without alternatives none does."""
+
+    alternatives: tuple[EventMatch, ...]
+    filters: PropertyGroup = NO_FILTERS
+
+    def may_overlap(self, other: EventSource) -> bool:
+        """Whether one event could come from both, as far as names tell."""
+        mine = {match.event for match in self.alternatives}
+        theirs = {match.event for match in other.alternatives}
+        if not mine or not theirs:
+            return False
+        return None in mine or None in theirs or bool(mine & theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposures:
+    """Who saw what (spec experiment-results 2.2, 2.3).
+
+    ``variants`` are compared with the text of ``variant_property``. ``flag_key`` demands
+    ``$feature_flag`` to have that value; None for custom exposures. ``first_seen`` keeps an entity that saw
+    several variants with the earliest one; otherwise it leaves them all. ``group_type_index`` None: persons.
+    """
+
+    project_id: int
+    source: EventSource
+    flag_key: str | None
+    variant_property: str
+    variants: tuple[str, ...]
+    test_account_filters: PropertyGroup = NO_FILTERS
+    first_seen: bool = False
+    group_type_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that a result covers: exposures in ``[start, end]``.
+
+    ``now`` is what relative dates in filters count from, and what maturity is judged at. A ``capped`` span does
+    not read events after its end, whatever windows the metric has: it is an earlier point of a series. With
+    ``days`` a result is given for the end of every day of the grid; the last one is the whole span.
+    """
+
+    start: datetime
+    end: datetime
+    now: datetime
+    days: DayGrid | None = None
+    capped: bool = False
+
+    @property
+    def matured_at(self) -> datetime:
+        """The moment by which an entity must have matured to count."""
+        return self.end if self.capped else self.now
+
+
+class Math(StrEnum):
+    """How the values of an entity's events become one number (spec experiment-results 1.6)."""
+
+    TOTAL = "total"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    UNIQUE_SESSION = "unique_session"
+    UNIQUE_PERSON = "dau"
+    UNIQUE_GROUP = "unique_group"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Percentile bounds (fractions) over the values of all entities."""
+
+    lower: float | None
+    upper: float | None
+    ignore_zeros: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One number for each entity. ``property`` None counts each event as 1."""
+
+    source: EventSource
+    math: Math = Math.TOTAL
+    property: str | None = None
+    group_type_index: int | None = None
+    bounds: Bounds | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeanMetric:
+    """A value for each exposed entity; 0 without events."""
+
+    value: Value
+    window_us: int = 0
+    covariate_us: int = 0
+    """How far before the exposure the CUPED covariate reaches back; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatioMetric:
+    """Two values for each exposed entity."""
+
+    numerator: Value
+    denominator: Value
+    window_us: int = 0
+
+
+class FunnelOrder(StrEnum):
+    """How the steps of a funnel may follow each other."""
+
+    ORDERED = "ordered"
+    UNORDERED = "unordered"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelMetric:
+    """How far each exposed entity came; the exposure is step 0 and not among ``steps``."""
+
+    steps: tuple[EventSource, ...]
+    order: FunnelOrder = FunnelOrder.ORDERED
+    window_us: int = 0
+    covariate_us: int = 0
+
+
+class RetentionUnit(StrEnum):
+    """In what retention counts: calendar units of the project, or spans of time."""
+
+    SECOND = "second"
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionMetric:
+    """Whether entities with a start event came back between ``first`` and ``last`` units later."""
+
+    start: EventSource
+    completion: EventSource
+    first: int
+    last: int
+    unit: RetentionUnit
+    last_seen: bool = False
+    window_us: int = 0
+
+
+Metric = MeanMetric | RatioMetric | FunnelMetric | RetentionMetric
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A metric over the exposed entities of a span. ``matured_only``: spec experiment-results 2.5."""
+
+    exposures: Exposures
+    span: Span
+    metric: Metric
+    matured_only: bool = False
+    zone: str = field(default="UTC")
+
+
+def later(moment: datetime, duration_us: int) -> datetime:
+    """The moment that much later, or the last one that there is."""
+    try:
+        return moment + timedelta(microseconds=duration_us)
+    except OverflowError:
+        return LAST_MOMENT

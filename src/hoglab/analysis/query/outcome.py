@@ -1,0 +1,132 @@
+"""From what an entity did to the statistics of its variant: over a whole span, or for the end of each day.
+
+A metric gives a relation of *partials*: numbers per entity (and day) that combine by sum, min or max. The values
+of an entity follow from its combined partials, and the statistics of a variant are sums over its entities.
+
+For a series nothing is computed twice: only days on which something changed for an entity are looked at, its
+former contribution is taken from the former variant and its new one is given to the new variant. The changes of a
+variant, summed up to a day, are its statistics at the end of that day (spec experiment-results 11.3).
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hoglab.analysis.query.exposures import MULTIPLE
+from hoglab.analysis.query.scope import Scope, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A column of partials: how two of them combine, and what stands for none."""
+
+    name: str
+    combine: str  # sum, min or max
+    zero: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is made of partials. Expressions are format strings over the names before them.
+
+    ``values`` of an entity are over partials and columns of ``unit``, ``statistics`` over values.
+    ``exact`` statistics are whole numbers.
+    """
+
+    partials: tuple[Partial, ...]
+    values: Mapping[str, str]
+    statistics: Mapping[str, str]
+    exact: bool = False
+
+    def evaluated(self, place: str) -> dict[str, str]:
+        """The expression of each value; ``place`` is the format of a partial's column."""
+        places = {
+            partial.name: f"coalesce({place.format(name=partial.name)}, {partial.zero})"
+            for partial in self.partials
+        }
+        return {name: expression.format_map(places) for name, expression in self.values.items()}
+
+    def stated(self, place: str = "{name}") -> dict[str, str]:
+        """The expression of each statistic; ``place`` is the format of a value's column."""
+        places = {name: place.format(name=name) for name in self.values}
+        return {name: expression.format_map(places) for name, expression in self.statistics.items()}
+
+
+def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
+    """Rows ``(variant, statistics…)`` of a relation with a variant and the values of every entity."""
+    statistics = outcome.stated()
+    summed = ", ".join(f"{_sum(scope, outcome)(text)} AS {name}" for name, text in statistics.items())
+    return scope.statement(f"SELECT variant, {summed} FROM {values} GROUP BY variant")
+
+
+def define_values(scope: Scope, outcome: Outcome, partials: str) -> str:
+    """``valued(entity, variant, values…)`` over the whole span: every entity, also those without partials."""
+    values = outcome.evaluated(partials + ".{name}")
+    columns = ", ".join(f"{text} AS {name}" for name, text in values.items())
+    return scope.define(
+        "valued",
+        f"SELECT unit.entity AS entity, unit.variant AS variant, {columns} "
+        f"FROM unit LEFT JOIN {partials} ON {partials}.entity = unit.entity",
+    )
+
+
+def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
+    """Rows ``(variant, day, changes of statistics…)`` of a relation of partials per entity and day."""
+    names = ", ".join(partial.name for partial in outcome.partials)
+    zeros = ", ".join(partial.zero for partial in outcome.partials)
+    scope.define(
+        "moved",
+        f"SELECT entity, day, {names} FROM {partials} "
+        f"UNION ALL SELECT entity, enter_day, {zeros} FROM unit "
+        f"UNION ALL SELECT entity, multiple_day, {zeros} FROM unit WHERE multiple_day > enter_day",
+    )
+    combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in outcome.partials)
+    scope.define("step", f"SELECT entity, day, {combined} FROM moved GROUP BY entity, day")
+    running = ", ".join(
+        f"{p.combine}({p.name}) OVER (PARTITION BY entity ORDER BY day "
+        f"ROWS BETWEEN UNBOUNDED PRECEDING AND {end}) AS {p.name}_{suffix}"
+        for p in outcome.partials
+        for suffix, end in (("new", "CURRENT ROW"), ("old", "1 PRECEDING"))
+    )
+    scope.define("running", f"SELECT entity, day, {running} FROM step")
+    _define_states(scope, outcome)
+    return _changes(scope, outcome)
+
+
+def _define_states(scope: Scope, outcome: Outcome) -> None:
+    """``state``: for each entity and day with a change, variant and values before and after it."""
+    columns = []
+    for suffix in ("new", "old"):
+        values = outcome.evaluated("running.{name}_" + suffix)
+        columns += [f"{text} AS {name}_{suffix}" for name, text in values.items()]
+    scope.define(
+        "state",
+        f"SELECT running.day AS day, running.day > unit.enter_day AS counted, "
+        f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new, "
+        f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old, "
+        f"{', '.join(columns)} "
+        "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
+    )
+
+
+def _changes(scope: Scope, outcome: Outcome) -> Statement:
+    gained = outcome.stated("{name}_new")
+    lost = outcome.stated("{name}_old")
+    scope.define(
+        "change",
+        f"SELECT variant_new AS variant, day, {', '.join(f'{text} AS {name}' for name, text in gained.items())} "
+        "FROM state "
+        f"UNION ALL SELECT variant_old, day, {', '.join(f'-({text})' for text in lost.values())} "
+        "FROM state WHERE counted",
+    )
+    summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
+    return scope.statement(
+        f"SELECT variant, day, {summed} FROM change GROUP BY variant, day ORDER BY variant, day"
+    )
+
+
+def _sum(scope: Scope, outcome: Outcome) -> Callable[[str], str]:
+    return (lambda text: f"sum({text})") if outcome.exact else scope.dialect.sum_numbers

@@ -1,0 +1,128 @@
+"""The parts that all statements share: events of a source, entities, days, and named subqueries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
+from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.model import EventMatch, EventSource, Question, later
+from hoglab.filters.model import PropertyGroup
+from hoglab.filters.sql import FALSE, FilterScope, Parameters, combined, group_condition
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL and the values of its parameters."""
+
+    sql: str
+    parameters: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A statement under construction: one question, one engine."""
+
+    question: Question
+    dialect: Dialect
+    parameters: Parameters = field(default_factory=Parameters)
+    subqueries: list[tuple[str, str]] = field(default_factory=list)
+
+    def define(self, name: str, sql: str) -> str:
+        """Name a subquery (``WITH name AS …``); returns the name."""
+        self.subqueries.append((name, sql))
+        return name
+
+    def statement(self, sql: str) -> Statement:
+        """The statement: every subquery so far, then ``sql``."""
+        named = ",\n".join(f"{name} AS (\n{text}\n)" for name, text in self.subqueries)
+        return Statement(f"WITH {named}\n{sql}", self.parameters.values)
+
+    # -- events ----------------------------------------------------------------------------------------
+
+    def entity(self) -> str:
+        """The column that identifies an entity; NULL or empty for events that belong to none."""
+        index = self.question.exposures.group_type_index
+        return "person_id" if index is None else f"group_{index}"
+
+    def has_entity(self) -> str:
+        column = self.entity()
+        return f"{column} IS NOT NULL" + ("" if column == "person_id" else f" AND {column} <> ''")
+
+    def bind(self, value: str | float | datetime) -> str:
+        return self.parameters.bind(value)
+
+    def filters(self, group: PropertyGroup) -> str:
+        """Filters on a row of events."""
+        scope = FilterScope(
+            self.dialect, self.parameters, self.question.span.now, zone_of(self.question.zone)
+        )
+        return group_condition(group, scope)
+
+    def matches(self, source: EventSource) -> str:
+        """Whether a row of events comes from a source."""
+        if not source.alternatives:
+            return FALSE
+        either = combined("OR", [self._match(match) for match in source.alternatives])
+        return combined("AND", [either, self.filters(source.filters)])
+
+    def _match(self, match: EventMatch) -> str:
+        parts = [] if match.event is None else [f"event = {self.bind(match.event)}"]
+        return combined("AND", [*parts, self.filters(match.filters)])
+
+    def within(self, since: datetime, before: datetime) -> str:
+        """Rows of the project's events in ``[since, before)``."""
+        return (
+            f"project_id = {self.bind(self.question.exposures.project_id)} "
+            f"AND timestamp >= {self.bind(since)} AND timestamp < {self.bind(before)}"
+        )
+
+    def read_until(self, window_us: int = 0, *, inclusive: bool = False) -> datetime:
+        """The bound before which events are read: the end of the span and what may follow it.
+
+        ``inclusive``: an event at the very end is read. A capped span reads what happened in it, and no more.
+        """
+        span = self.question.span
+        if span.capped:
+            return exclusive(span.end)
+        end = later(span.end, window_us)
+        return exclusive(end) if inclusive else end
+
+    def ts(self) -> str:
+        return self.dialect.micros("timestamp")
+
+    # -- days ------------------------------------------------------------------------------------------
+
+    @property
+    def days(self) -> DayGrid | None:
+        return self.question.span.days
+
+    def day(self, ts: str) -> str:
+        """The number of the grid's day on which a moment (microseconds) lies, cut off at both ends."""
+        grid = self.days
+        if grid is None or grid.count == 1:
+            return "0"
+        # Shifted so that the dividend is not negative, because engines round negative quotients differently.
+        since_first = f"greatest({local_time(ts, grid.offsets)} - {grid.first_number * DAY_US}, 0)"
+        return f"least({self.dialect.integer_division(since_first, DAY_US)}, {grid.count - 1})"
+
+
+def local_time(ts: str, offsets: Sequence[OffsetStep]) -> str:
+    """Microseconds of local time since the epoch, for a moment in UTC microseconds."""
+    offset = str(offsets[-1].offset_us)
+    if len(offsets) > 1:
+        cases = " ".join(
+            f"WHEN {ts} < {after.since_us} THEN {step.offset_us}" for step, after in pairwise(offsets)
+        )
+        offset = f"CASE {cases} ELSE {offset} END"
+    return f"({ts} + ({offset}))"
+
+
+def exclusive(moment: datetime) -> datetime:
+    """The bound before which everything up to and including ``moment`` lies."""
+    return (
+        moment + timedelta(microseconds=1) if moment < datetime.max.replace(tzinfo=moment.tzinfo) else moment
+    )

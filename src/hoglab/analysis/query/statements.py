@@ -1,0 +1,143 @@
+"""A question as a statement, and the rows of its answer as statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import accumulate
+from math import fsum
+from typing import Any
+
+from hoglab.analysis.days import end_of_day
+from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.exposures import define_units
+from hoglab.analysis.query.funnels import funnel_statement
+from hoglab.analysis.query.model import (
+    FunnelMetric,
+    MeanMetric,
+    Metric,
+    Question,
+    RatioMetric,
+    RetentionMetric,
+    Span,
+)
+from hoglab.analysis.query.outcome import Outcome
+from hoglab.analysis.query.retention import retention_statement
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.values import mean_statement, ratio_statement
+from hoglab.statistics import Proportion, Ratio, Retention, SampleMean, SufficientStatistics
+
+Groups = Mapping[str, SufficientStatistics]
+"""Statistics by variant; a variant without rows is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A statement together with how its answer is read."""
+
+    question: Question
+    statement: Statement
+    outcome: Outcome
+
+    def groups(self, rows: Sequence[tuple[Any, ...]]) -> Groups:
+        """The answer of a question without days."""
+        variants = self.question.exposures.variants
+        return {
+            variants[variant]: self._statistics(sums)
+            for variant, *sums in rows
+            if 0 <= variant < len(variants)
+        }
+
+    def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Groups]:
+        """The answer of a question with days: the statistics at the end of each day of the grid."""
+        grid = self.question.span.days
+        assert grid is not None  # noqa: S101 - the caller asked for days
+        variants = self.question.exposures.variants
+        width = len(self.outcome.statistics)
+        changes: dict[int, list[list[Any]]] = {}
+        for variant, day, *changed in rows:
+            if 0 <= variant < len(variants):
+                days = changes.setdefault(variant, [[0] * width for _ in range(grid.count)])
+                days[day] = changed
+        points: list[dict[str, SufficientStatistics]] = [{} for _ in range(grid.count)]
+        for variant, days in changes.items():
+            columns = [_running(column) for column in zip(*days, strict=True)]
+            for point, sums in zip(points, zip(*columns, strict=True), strict=True):
+                if sums[0]:
+                    point[variants[variant]] = self._statistics(sums)
+        return points
+
+    def _statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
+        numbers = [_plain(number) for number in sums]
+        size = int(numbers[0])
+        match self.question.metric:
+            case MeanMetric():
+                return SampleMean(size, numbers[1], numbers[2])
+            case RatioMetric():
+                return Ratio(size, *numbers[1:])
+            case FunnelMetric():
+                steps = tuple(int(number) for number in numbers[1:])
+                return Proportion(size, steps[-1], steps)
+            case RetentionMetric():
+                return Retention(size, int(numbers[1]))
+
+
+def compiled(question: Question, dialect: Dialect) -> Compiled:
+    """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer."""
+    scope = Scope(question, dialect)
+    metric = question.metric
+    anchored_on_exposure = question.matured_only and not isinstance(metric, RetentionMetric)
+    define_units(scope, metric.window_us if anchored_on_exposure else 0)
+    match metric:
+        case MeanMetric():
+            statement, outcome = mean_statement(scope, metric)
+        case RatioMetric():
+            statement, outcome = ratio_statement(scope, metric)
+        case FunnelMetric():
+            statement, outcome = funnel_statement(scope, metric)
+        case RetentionMetric():
+            statement, outcome = retention_statement(scope, metric, matured_only=question.matured_only)
+    return Compiled(question, statement, outcome)
+
+
+def can_telescope(metric: Metric) -> bool:
+    """Whether all days of a series can be told in one pass (spec experiment-results 11.3).
+
+    Percentile bounds move from day to day, and so does the last start of an entity.
+    """
+    match metric:
+        case MeanMetric():
+            return metric.value.bounds is None
+        case RatioMetric():
+            return metric.numerator.bounds is None and metric.denominator.bounds is None
+        case RetentionMetric():
+            return not metric.last_seen
+        case FunnelMetric():
+            return True
+
+
+def at_end_of_day(question: Question, number: int) -> Question:
+    """The question of one point of a series, asked alone."""
+    grid = question.span.days
+    assert grid is not None  # noqa: S101 - the caller asked for days
+    span = question.span
+    if number == grid.count - 1:
+        return replace(question, span=replace(span, days=None))
+    end = end_of_day(grid.days[number], grid.zone) - timedelta(microseconds=1)
+    return replace(question, span=Span(span.start, end, span.now, capped=True))
+
+
+def _running(changes: Sequence[Any]) -> list[Any]:
+    """Sums of all changes up to each one; of floats without accumulated rounding."""
+    if all(isinstance(change, int) for change in changes):
+        return list(accumulate(changes))
+    return [fsum(changes[: index + 1]) for index in range(len(changes))]
+
+
+def _plain(number: Any) -> Any:
+    if number is None:
+        return 0
+    return (
+        int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
+    )

@@ -1,0 +1,204 @@
+"""Mean and ratio metrics: one or two numbers for each exposed entity (spec experiment-results 3.1, 3.2, 3.4)."""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from hoglab.analysis.query.model import Bounds, Math, MeanMetric, RatioMetric, Value
+from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals
+from hoglab.analysis.query.scope import Scope, Statement
+
+MAX_MAGNITUDE = "1e100"
+"""A property beyond this counts as no number, so that one event cannot make sums of squares infinite."""
+
+_DISTINCT = frozenset({Math.UNIQUE_SESSION, Math.UNIQUE_PERSON, Math.UNIQUE_GROUP})
+_EXACT = _DISTINCT | {Math.TOTAL}
+
+
+def mean_statement(scope: Scope, metric: MeanMetric) -> tuple[Statement, Outcome]:
+    """A statement for a mean metric. ``unit`` must be defined."""
+    value = metric.value
+    partials = _value_partials(value, "a")
+    exact = _is_exact(value) and value.bounds is None
+    outcome = Outcome(
+        partials,
+        {"y": _thresholded(value, _value_of(value, "a"))},
+        {"n": "1", "s": "{y}", "ss": "{y} * {y}"},
+        exact=exact,
+    )
+    partial = _define_partials(scope, value, "a", metric.window_us)
+    if scope.days is not None:
+        return series(scope, outcome, partial), outcome
+    valued = define_values(scope, outcome, partial)
+    if value.bounds is not None:
+        valued = _define_clamped(scope, valued, {"y": value.bounds})
+    return totals(scope, outcome, valued), outcome
+
+
+def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outcome]:
+    """A statement for a ratio metric. ``unit`` must be defined."""
+    sides = {"m": metric.numerator, "d": metric.denominator}
+    bounded = {name: side.bounds for name, side in sides.items() if side.bounds is not None}
+    outcome = Outcome(
+        partials=tuple(partial for name, side in sides.items() for partial in _value_partials(side, name)),
+        values={name: _value_of(side, name) for name, side in sides.items()},
+        statistics={
+            "n": "1",
+            "s": "{m}",
+            "ss": "{m} * {m}",
+            "d": "{d}",
+            "dd": "{d} * {d}",
+            "md": "{m} * {d}",
+        },
+        exact=all(_is_exact(side) for side in sides.values()) and not bounded,
+    )
+    relations = {name: _define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
+    both = _define_both(scope, outcome, relations)
+    if scope.days is not None:
+        return series(scope, outcome, both), outcome
+    valued = define_values(scope, outcome, both)
+    if bounded:
+        valued = _define_clamped(scope, valued, bounded)
+    return totals(scope, outcome, valued), outcome
+
+
+def _is_exact(value: Value) -> bool:
+    return value.math in _EXACT or value.property is None or value.threshold is not None
+
+
+def _value_partials(value: Value, name: str) -> tuple[Partial, ...]:
+    match value.math:
+        case Math.MIN | Math.MAX:
+            return (Partial(f"{name}_v", value.math.value, "NULL"),)
+        case Math.AVG:
+            return (Partial(f"{name}_v", "sum"), Partial(f"{name}_c", "sum"))
+        case _:
+            return (Partial(f"{name}_v", "sum"),)
+
+
+def _value_of(value: Value, name: str) -> str:
+    match value.math:
+        case Math.MIN | Math.MAX:
+            return f"coalesce({{{name}_v}}, 0)"
+        case Math.AVG:
+            return f"CASE WHEN {{{name}_c}} > 0 THEN {{{name}_v}} / {{{name}_c}} ELSE 0 END"
+        case _:
+            return f"{{{name}_v}}"
+
+
+def _thresholded(value: Value, expression: str) -> str:
+    if value.threshold is None or value.bounds is not None:
+        return expression
+    return f"CASE WHEN {expression} >= {value.threshold!r} THEN 1 ELSE 0 END"
+
+
+def _define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
+    """``<name>_partial(entity[, day], …)``: the partials of one value."""
+    span = scope.question.span
+    scope.define(
+        f"{name}_row",
+        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, {_input(scope, value)} AS x "
+        f"FROM {scope.dialect.events} "
+        f"WHERE {scope.within(span.start, scope.read_until(window_us))} AND {scope.has_entity()} "
+        f"AND {scope.matches(value.source)}",
+    )
+    within = f" AND {name}_row.ts < unit.t0 + {window_us}" if window_us else ""
+    joined = (
+        f"FROM {name}_row INNER JOIN unit ON unit.entity = {name}_row.entity "
+        f"WHERE {name}_row.ts >= unit.t0{within}"
+    )
+    day = scope.day(f"{name}_row.ts")
+    by_day = scope.days is not None
+    if value.math in _DISTINCT:
+        scope.define(
+            f"{name}_found",
+            f"SELECT unit.entity AS entity, x, min({day}) AS day {joined} AND x IS NOT NULL AND x <> '' "
+            "GROUP BY unit.entity, x",
+        )
+        columns = f"count(*) AS {name}_v"
+        source, key, day = f"FROM {name}_found", "entity", "day"
+    else:
+        columns = {
+            Math.AVG: f"sum(x) AS {name}_v, count(*) AS {name}_c",
+            Math.MIN: f"min(x) AS {name}_v",
+            Math.MAX: f"max(x) AS {name}_v",
+        }.get(value.math, f"sum(x) AS {name}_v")
+        source, key = joined, "unit.entity"
+    if by_day:
+        return scope.define(
+            f"{name}_partial",
+            f"SELECT {key} AS entity, {day} AS day, {columns} {source} GROUP BY {key}, {day}",
+        )
+    return scope.define(f"{name}_partial", f"SELECT {key} AS entity, {columns} {source} GROUP BY {key}")
+
+
+def _input(scope: Scope, value: Value) -> str:
+    """What one event contributes."""
+    match value.math:
+        case Math.UNIQUE_SESSION:
+            return scope.dialect.property_text("properties", "$session_id", scope.parameters)
+        case Math.UNIQUE_PERSON:
+            return "CAST(person_id AS VARCHAR)"
+        case Math.UNIQUE_GROUP if value.group_type_index is not None:
+            return f"group_{value.group_type_index}"
+    if value.math is Math.TOTAL or value.property is None:
+        return "1"
+    number = scope.dialect.number(scope.dialect.property_text("properties", value.property, scope.parameters))
+    return f"coalesce(CASE WHEN abs({number}) <= {MAX_MAGNITUDE} THEN {number} END, 0)"
+
+
+def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> str:
+    """The partials of both sides of a ratio in one relation."""
+    by_day = ", day" if scope.days is not None else ""
+    parts = []
+    for name, relation in relations.items():
+        columns = ", ".join(
+            p.name if p.name.startswith(f"{name}_") else f"{p.zero} AS {p.name}" for p in outcome.partials
+        )
+        parts.append(f"SELECT entity{by_day}, {columns} FROM {relation}")
+    scope.define("either_side", " UNION ALL ".join(parts))
+    combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in outcome.partials)
+    return scope.define(
+        "both_sides", f"SELECT entity{by_day}, {combined} FROM either_side GROUP BY entity{by_day}"
+    )
+
+
+def _define_clamped(scope: Scope, valued: str, bounds: dict[str, Bounds]) -> str:
+    """Values clamped to percentiles of all entities, ``$multiple`` included (spec experiment-results 3.2)."""
+    limits: dict[str, tuple[str, str]] = {}
+    for name, bound in bounds.items():
+        low = _define_quantile(scope, f"{name}_low", valued, name, bound.lower, zeros=True)
+        high = _define_quantile(
+            scope, f"{name}_high", valued, name, bound.upper, zeros=not bound.ignore_zeros
+        )
+        limits[name] = (low, high)
+    columns = ["entity", "variant"]
+    for name in ("y", "m", "d"):
+        low, high = limits.get(name, ("", ""))
+        clamped = name
+        if low:
+            clamped = f"greatest(coalesce((SELECT bound FROM {low}), {clamped}), {clamped})"
+        if high:
+            clamped = f"least({clamped}, coalesce((SELECT bound FROM {high}), {clamped}))"
+        if name in limits or ("y" not in bounds and name != "y"):
+            columns.append(f"{clamped} AS {name}")
+    return scope.define("clamped", f"SELECT {', '.join(columns)} FROM {valued}")
+
+
+def _define_quantile(
+    scope: Scope, name: str, valued: str, column: str, level: float | None, *, zeros: bool
+) -> str:
+    """The value at rank floor(level·N), without interpolation; an empty relation name without a level."""
+    if level is None:
+        return ""
+    some = "" if zeros else f" WHERE {column} <> 0"
+    scope.define(
+        f"{name}_ranked",
+        f"SELECT {column} AS v, row_number() OVER (ORDER BY {column}) AS place, count(*) OVER () AS size "
+        f"FROM {valued}{some}",
+    )
+    return scope.define(
+        name,
+        f"SELECT max(v) AS bound FROM {name}_ranked "
+        f"WHERE place = 1 + least(size - 1, CAST(floor(CAST({level!r} AS DOUBLE) * size) AS BIGINT))",
+    )

@@ -1,0 +1,111 @@
+"""The background of results: daily points on schedule and after a launch, and recalculations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis import store
+
+if TYPE_CHECKING:
+    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.service import ResultsService
+
+DEFAULT_TIMES = ("02:00:00",)
+"""When the points of every running experiment are computed, in UTC."""
+CHECK_INTERVAL_S = 30.0
+"""How often the runner looks for work that nobody told it of."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ResultsRunner:
+    """One thread that computes what is due. `start` once, `stop` ends it."""
+
+    def __init__(self, service: ResultsService, *, check_interval_s: float = CHECK_INTERVAL_S) -> None:
+        self._service = service
+        self._interval_s = check_interval_s
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._unsubscribe: Any = None
+
+    def start(self) -> None:
+        self._unsubscribe = self._service.database.changes.subscribe(
+            "experiments", lambda _project_id: self._woken.set()
+        )
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Ask the thread to end after the statement at hand, and wait for it for a while."""
+        self._stopping.set()
+        self._woken.set()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                self.run_once()
+            except Exception:
+                _log.exception("results_runner_failed")
+            self._woken.wait(self._interval_s)
+
+    def run_once(self) -> int:
+        """Do everything that is due now; returns how many series were computed."""
+        computed = 0
+        with self._service.database.read() as connection:
+            jobs = store.active_jobs(connection)
+        for job in jobs:
+            if self._stopping.is_set():
+                return computed
+            self._service.run_job(job)
+            computed += 1
+        for found, metric in self._due():
+            if self._stopping.is_set():
+                break
+            self._service.refresh(found, metric, force=True)
+            computed += 1
+        return computed
+
+    def _due(self) -> Iterator[tuple[Plan, dict[str, Any]]]:
+        """Metrics whose newest point is older than the last scheduled time, or that have none."""
+        now = self._service.now()
+        for found in self._service.plans():
+            span = found.span(now)
+            if span is None:
+                continue
+            scheduled = last_scheduled(found.project.experiment_defaults, now)
+            for metric in found.metrics:
+                with self._service.database.read() as connection:
+                    newest = store.newest(connection, found.key(metric))
+                if newest is not None:
+                    written = newest[1]
+                    if written >= scheduled or self._service.is_settled(found, metric, written):
+                        continue
+                yield found, metric
+
+
+def last_scheduled(defaults: Any, now: datetime) -> datetime:
+    """The latest scheduled time that is not after ``now`` (spec experiment-results 7.1)."""
+    texts = defaults.get("experiment_recalculation_times") if isinstance(defaults, dict) else None
+    if not isinstance(texts, list) or not texts:
+        single = defaults.get("experiment_recalculation_time") if isinstance(defaults, dict) else None
+        texts = [single] if isinstance(single, str) else list(DEFAULT_TIMES)
+    hours = {hour for text in texts if (hour := _hour(text)) is not None} or {2}
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    moments = [midnight + timedelta(days=day, hours=hour) for day in (-1, 0) for hour in hours]
+    return max(moment for moment in moments if moment <= now)
+
+
+def _hour(text: object) -> int | None:
+    head = text.partition(":")[0] if isinstance(text, str) else ""
+    return int(head) if head.isascii() and head.isdigit() and int(head) < 24 else None

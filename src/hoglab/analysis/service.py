@@ -1,0 +1,347 @@
+"""Results of experiments: computed when asked for, kept as daily points (spec experiment-results 5, 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis import store
+from hoglab.analysis.compute import Computer
+from hoglab.analysis.days import day_of, zone_of
+from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.flights import Flights
+from hoglab.analysis.plan import SETTLING, Plan, plan, query_to, settled_at
+from hoglab.analysis.presentation import result_object
+from hoglab.analysis.store import COMPLETED, FAILED, Job, NewPoint, Point, SeriesKey
+from hoglab.experiments import store as experiments_store
+from hoglab.http.dates import format_offset, utc_now
+from hoglab.http.errors import validation_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hoglab.analysis.query.model import Question, Span
+    from hoglab.experiments.service import ExperimentService
+    from hoglab.experiments.store import ExperimentRow
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_store import EventStore
+
+QUERY_TIMEOUT_S = 60.0
+"""Longest time of one statement."""
+REFRESH_S = 60.0
+"""A newest point that is older than this is computed anew when somebody asks for it."""
+REQUEST_BUDGET_S = 20.0
+"""How long a request goes on computing missing days one by one; the background does the rest."""
+CONCURRENT_COMPUTATIONS = 2
+"""How many series are computed at the same time; each statement uses all processors."""
+
+FOLLOWED = timedelta(days=45)
+"""How long after its end the background still looks at an experiment."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ResultsService:
+    """Computes and reads results. Thread-safe; every method may be called by many requests at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        event_store: EventStore,
+        experiments: ExperimentService,
+        *,
+        projects: Callable[[int], Project | None],
+        query_timeout_s: float = QUERY_TIMEOUT_S,
+        refresh_s: float = REFRESH_S,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.database = database
+        self.computer = Computer(event_store, timeout_s=query_timeout_s)
+        self.now = now
+        self._experiments = experiments
+        self._projects = projects
+        self._query_timeout_s = query_timeout_s
+        self._refresh = timedelta(seconds=refresh_s)
+        self._flights = Flights(CONCURRENT_COMPUTATIONS)
+
+    # -- the series of a metric ------------------------------------------------------------------------
+
+    def timeseries(
+        self, project: Project, experiment_id: int, metric_uuid: str | None, fingerprint: str | None
+    ) -> dict[str, Any]:
+        """The daily points of one metric, the newest one computed anew when it is stale. Raises 400, 404."""
+        if not metric_uuid:
+            raise validation_error("metric_uuid query parameter is required")
+        if not fingerprint:
+            raise validation_error("fingerprint query parameter is required")
+        with self.database.read() as connection:
+            row = self._experiments.visible(connection, project, experiment_id)
+            if row.start_date is None:
+                raise validation_error("Experiment has not been started yet")
+            found = plan(connection, project, row)
+        key = SeriesKey(row.id, metric_uuid, fingerprint)
+        own = found.metric_of(key)
+        also: tuple[str, ...] = ()
+        if own is not None:
+            metric, present = own
+            self.refresh(found, metric)
+            also = () if key.fingerprint == present.fingerprint else (present.fingerprint,)
+            also = (*also, found.former_fingerprint(metric))
+        with self.database.read() as connection:
+            points = store.points(connection, key, also=also)
+            job = store.active_job(connection, row.id, fingerprint)
+        return _timeseries_object(project, row, key, points, job, self.now())
+
+    def refresh(self, found: Plan, metric: Mapping[str, Any], *, force: bool = False) -> None:
+        """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""
+        key = found.key(metric)
+        if not force and self._is_fresh(found, metric, key):
+            return
+
+        def work() -> None:
+            if force or not self._is_fresh(found, metric, key):
+                self.compute(found, metric, key, budget_s=None if force else REQUEST_BUDGET_S)
+
+        if not self._flights.run(key, work, wait_s=self._query_timeout_s):
+            _log.info("results_refresh_skipped", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid)
+
+    def _is_fresh(self, found: Plan, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+        now = self.now()
+        span = found.span(now)
+        if span is None:
+            return True
+        with self.database.read() as connection:
+            newest = store.newest(connection, key)
+        if newest is None:
+            return False
+        covered, written = newest
+        last = query_to(span, span.days.count - 1) if span.days is not None else covered
+        if covered >= last and self.is_settled(found, metric, written):
+            return True
+        same_day = _day(covered, span) == _day(last, span)
+        return same_day and now - written < self._refresh
+
+    def is_settled(self, found: Plan, metric: Mapping[str, Any], written: datetime) -> bool:
+        """Whether a newest point that was written then is the last word on an ended experiment."""
+        now, end_date = self.now(), found.row.end_date
+        if end_date is None or now < end_date:
+            return False
+        span = found.span(now)
+        try:
+            settled = end_date if span is None else settled_at(found.question(metric, span), end_date)
+        except DefinitionError:
+            settled = end_date
+        return written >= settled + SETTLING
+
+    def compute(
+        self, found: Plan, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
+    ) -> bool:
+        """Compute and store the points of a metric under ``key``; whether every day has a point afterwards.
+
+        A failure becomes the point of the last day, unless there is a result of that day. With a budget days
+        that need a statement each are computed newest first until it is used up.
+        """
+        span = found.span(self.now())
+        if span is None or span.days is None:
+            return True
+        last = span.days.count - 1
+        complete = True
+        try:
+            question = found.question(metric, span)
+            points, complete = self._points(found, question, key, budget_s)
+        except (DefinitionError, ComputationError) as error:
+            _log.warning(
+                "results_failed",
+                experiment_id=key.experiment_id,
+                metric_uuid=key.metric_uuid,
+                reason=str(error),
+            )
+            points = [NewPoint(query_to(span, last), error_message=str(error))]
+        with self.database.write() as tx:
+            store.put_points(
+                tx.connection, key, span.start, points, zone_of(found.project.timezone), self.now()
+            )
+        return complete
+
+    def _points(
+        self,
+        found: Plan,
+        question: Question,
+        key: SeriesKey,
+        budget_s: float | None,
+    ) -> tuple[list[NewPoint], bool]:
+        span = question.span
+        assert span.days is not None  # noqa: S101 - made by Plan.span
+        last = span.days.count - 1
+        with self.database.read() as connection:
+            stored = store.points(connection, key)
+        zone = zone_of(found.project.timezone)
+        have = {point.day(zone) for point in stored if point.status == COMPLETED}
+        missing = [number for number, day in enumerate(span.days.days) if day not in have and number != last]
+        variants = list(found.calculation.variants)
+        config = found.calculation.statistics
+        deadline = None if budget_s is None else time.monotonic() + budget_s
+        groups = dict(self.computer.points(question, [last]))
+        for number in reversed(missing):
+            if number in groups:
+                continue
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            groups.update(self.computer.points(question, [number]))
+        points = [
+            NewPoint(query_to(span, number), result_object(groups[number], variants, config, question.metric))
+            for number in sorted(groups)
+        ]
+        return points, all(number in groups for number in missing)
+
+    # -- recalculation ---------------------------------------------------------------------------------
+
+    def recalculate(
+        self, project: Project, experiment_id: int, body: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        """Ask for a series to be computed anew; the job, and whether it is a new one. Raises 400, 404."""
+        metric, fingerprint = body.get("metric"), body.get("fingerprint")
+        with self.database.write() as tx:
+            row = self._experiments.visible(tx.connection, project, experiment_id)
+            if not isinstance(metric, Mapping) or not metric:
+                raise validation_error("metric is required")
+            if not isinstance(fingerprint, str) or not fingerprint:
+                raise validation_error("fingerprint is required")
+            if row.start_date is None:
+                raise validation_error("Cannot recalculate timeseries for experiment that hasn't started")
+            job = store.active_job(tx.connection, row.id, fingerprint)
+            if job is not None:
+                return _job_object(job), False
+            uuid = metric.get("uuid")
+            uuid = uuid if isinstance(uuid, str) else None
+            if uuid is not None:
+                store.delete_points(tx.connection, SeriesKey(row.id, uuid, fingerprint))
+            job = store.insert_job(tx.connection, row.id, uuid, fingerprint, dict(metric), self.now())
+            tx.changed("experiments", project.id)
+        return _job_object(job), True
+
+    def run_job(self, job: Job) -> None:
+        """Compute the series that a job asks for."""
+        with self.database.write() as tx:
+            store.update_job(tx.connection, job.id, self.now(), status=store.IN_PROGRESS)
+        try:
+            error = self._run_job(job)
+        except Exception as unexpected:
+            _log.exception("recalculation_failed", job_id=job.id)
+            error = f"Internal error: {type(unexpected).__name__}"
+        with self.database.write() as tx:
+            store.update_job(
+                tx.connection,
+                job.id,
+                self.now(),
+                status=store.COMPLETED if error is None else store.FAILED,
+                error_message=error,
+                last_successful_date=None if error is not None else self.now().date().isoformat(),
+            )
+
+    def _run_job(self, job: Job) -> str | None:
+        if job.metric_uuid is None:
+            return "The metric has no uuid."
+        with self.database.read() as connection:
+            row = store.experiment(connection, job.experiment_id)
+            project = self._projects(row.project_id) if row is not None else None
+            if row is None or project is None or row.start_date is None:
+                return "The experiment does not run any more."
+            found = plan(connection, project, row, further=(job.metric,))
+        key = SeriesKey(row.id, job.metric_uuid, job.fingerprint)
+
+        def work() -> None:
+            self.compute(found, job.metric, key, budget_s=None)
+
+        if not self._flights.run(key, work, wait_s=self._query_timeout_s):
+            return "Too many computations at the same time."
+        with self.database.read() as connection:
+            points = store.points(connection, key)
+        failed = [point.error_message for point in points if point.status == FAILED]
+        return failed[-1] if failed else None
+
+    # -- work of the background ------------------------------------------------------------------------
+
+    def plans(self) -> list[Plan]:
+        """Every experiment that may need new points: running ones, and ended ones that have not settled."""
+        now = self.now()
+        with self.database.read() as connection:
+            rows = experiments_store.running(connection)
+            rows += store.lately_ended(connection, now - FOLLOWED)
+            found = []
+            for row in rows:
+                project = self._projects(row.project_id)
+                if project is not None:
+                    found.append(plan(connection, project, row))
+        return found
+
+
+def _day(exclusive_end: datetime, span: Span) -> date | None:
+    if span.days is None:
+        return None
+    return day_of(exclusive_end - timedelta(microseconds=1), span.days.zone)
+
+
+def _job_object(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "experiment_id": job.experiment_id,
+        "metric_uuid": job.metric_uuid,
+        "fingerprint": job.fingerprint,
+        "status": job.status,
+        "created_at": format_offset(job.created_at),
+    }
+
+
+def _timeseries_object(
+    project: Project,
+    row: ExperimentRow,
+    key: SeriesKey,
+    points: Sequence[Point],
+    job: Job | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """The answer of ``timeseries_results`` (spec experiment-results 7.2)."""
+    zone = zone_of(project.timezone)
+    assert row.start_date is not None  # noqa: S101 - drafts were refused
+    first, last = day_of(row.start_date, zone), day_of(row.end_date or now, zone)
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    by_day = {point.day(zone): point for point in points}  # the last one of a day wins
+    shown = {day: by_day.get(day) for day in days}
+    present = [point for point in shown.values() if point is not None]
+    completed = [point for point in present if point.status == COMPLETED]
+    failed = [point for point in present if point.status == FAILED]
+    if not present:
+        status = "pending"
+    elif not completed and failed:
+        status = "failed"
+    elif len(completed) == len(days):
+        status = "completed"
+    else:
+        status = "partial"
+    errors = {
+        day.isoformat(): point.error_message
+        for day, point in shown.items()
+        if point is not None and point.status == FAILED and point.error_message
+    }
+    computed = [point.completed_at for point in completed if point.completed_at is not None]
+    return {
+        "experiment_id": row.id,
+        "metric_uuid": key.metric_uuid,
+        "status": status,
+        "timeseries": {
+            day.isoformat(): point.result if point is not None and point.status == COMPLETED else None
+            for day, point in shown.items()
+        },
+        "errors": errors or None,
+        "computed_at": format_offset(max(computed)) if computed else None,
+        "created_at": format_offset(present[0].created_at if present else row.created_at),
+        "updated_at": format_offset(present[-1].updated_at if present else row.updated_at),
+        "recalculation_status": None if job is None else job.status,
+        "recalculation_created_at": None if job is None else format_offset(job.created_at),
+    }

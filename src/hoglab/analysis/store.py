@@ -1,0 +1,255 @@
+"""Stored daily points of metrics and the jobs that compute them anew (spec experiment-results 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime, timedelta, tzinfo
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from hoglab.experiments.store import ExperimentRow
+from hoglab.storage.database.tables import action, metric_recalculation, metric_result
+from hoglab.storage.database.tables import experiment as experiment_table
+
+COMPLETED, FAILED, PENDING, IN_PROGRESS = "completed", "failed", "pending", "in_progress"
+_ACTIVE = (PENDING, IN_PROGRESS)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """What a series of points belongs to."""
+
+    experiment_id: int
+    metric_uuid: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One stored point: the result of the time before ``query_to``."""
+
+    id: int
+    query_to: datetime
+    status: str
+    result: dict[str, Any] | None
+    error_message: str | None
+    completed_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    def day(self, zone: tzinfo) -> date:
+        """The calendar day that the point is of."""
+        return (self.query_to - _MICROSECOND).astimezone(zone).date()
+
+
+@dataclass(frozen=True, slots=True)
+class NewPoint:
+    """A point to be stored: a result, or why there is none."""
+
+    query_to: datetime
+    result: dict[str, Any] | None = None
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request to compute a metric's whole series anew."""
+
+    id: str
+    experiment_id: int
+    metric_uuid: str | None
+    fingerprint: str
+    metric: dict[str, Any]
+    status: str
+    last_successful_date: str | None
+    error_message: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+_POINT = tuple(metric_result.c[f.name] for f in fields(Point))
+_JOB = tuple(metric_recalculation.c[f.name] for f in fields(Job))
+
+
+def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()) -> list[Point]:
+    """The points of a series by time; those of the fingerprints in ``also`` come before its own."""
+    row = metric_result.c
+    statement = (
+        sa.select(*_POINT)
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint.in_({key.fingerprint, *also}),
+        )
+        .order_by(row.fingerprint == key.fingerprint, row.query_to)
+    )
+    return [Point(*found) for found in connection.execute(statement)]
+
+
+def newest(connection: Connection, key: SeriesKey) -> tuple[datetime, datetime] | None:
+    """``query_to`` and the time of writing of the newest point; None without any."""
+    row = metric_result.c
+    statement = (
+        sa.select(row.query_to, row.updated_at)
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+        )
+        .order_by(row.query_to.desc())
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else (found.query_to, found.updated_at)
+
+
+def put_points(
+    connection: Connection,
+    key: SeriesKey,
+    query_from: datetime,
+    new: Sequence[NewPoint],
+    zone: tzinfo,
+    now: datetime,
+) -> None:
+    """Store points in place of those of the same days.
+
+    A failure never takes the place of a result, and an unchanged result of a day that is over is left alone.
+    """
+    stored = {point.day(zone): point for point in points(connection, key)}
+    last = max(point.query_to for point in new)
+    replaced, rows = [], []
+    for point in new:
+        day = (point.query_to - _MICROSECOND).astimezone(zone).date()
+        old = stored.get(day)
+        if old is not None:
+            if point.result is None and old.status == COMPLETED:
+                continue
+            if point.query_to != last and old.status == COMPLETED and old.result == point.result:
+                continue
+            replaced.append(old.id)
+        rows.append(
+            {
+                "experiment_id": key.experiment_id,
+                "metric_uuid": key.metric_uuid,
+                "fingerprint": key.fingerprint,
+                "query_from": query_from,
+                "query_to": point.query_to,
+                "status": FAILED if point.result is None else COMPLETED,
+                "result": point.result,
+                "query_id": None,
+                "completed_at": None if point.result is None else now,
+                "error_message": point.error_message,
+                "created_at": now if old is None else old.created_at,
+                "updated_at": now,
+            }
+        )
+    if replaced:
+        connection.execute(sa.delete(metric_result).where(metric_result.c.id.in_(replaced)))
+    if rows:
+        connection.execute(sa.insert(metric_result), rows)
+
+
+def delete_points(connection: Connection, key: SeriesKey) -> None:
+    row = metric_result.c
+    connection.execute(
+        sa.delete(metric_result).where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+        )
+    )
+
+
+# -- jobs ------------------------------------------------------------------------------------------------
+
+
+def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> Job | None:
+    """The job that is waiting or running; there is at most one."""
+    row = metric_recalculation.c
+    statement = (
+        sa.select(*_JOB)
+        .where(
+            row.experiment_id == experiment_id,
+            row.fingerprint == fingerprint,
+            row.status.in_(_ACTIVE),
+        )
+        .order_by(row.created_at)
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else Job(*found)
+
+
+def active_jobs(connection: Connection) -> list[Job]:
+    """Every job that is waiting, or was running when the process ended; oldest first."""
+    row = metric_recalculation.c
+    statement = sa.select(*_JOB).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
+    return [Job(*found) for found in connection.execute(statement)]
+
+
+def insert_job(
+    connection: Connection,
+    experiment_id: int,
+    metric_uuid: str | None,
+    fingerprint: str,
+    metric: dict[str, Any],
+    now: datetime,
+) -> Job:
+    job = Job(str(uuid4()), experiment_id, metric_uuid, fingerprint, metric, PENDING, None, None, now, now)
+    values = {field.name: getattr(job, field.name) for field in fields(Job)}
+    connection.execute(sa.insert(metric_recalculation).values(values))
+    return job
+
+
+def update_job(connection: Connection, job_id: str, now: datetime, **values: Any) -> None:
+    row = metric_recalculation.c
+    connection.execute(
+        sa.update(metric_recalculation).where(row.id == job_id).values(updated_at=now, **values)
+    )
+
+
+# -- experiments -----------------------------------------------------------------------------------------
+
+_EXPERIMENT = tuple(experiment_table.c[f.name] for f in fields(ExperimentRow))
+
+
+def experiment(connection: Connection, experiment_id: int) -> ExperimentRow | None:
+    """An experiment of any project, unless it is deleted."""
+    row = experiment_table.c
+    found = connection.execute(
+        sa.select(*_EXPERIMENT).where(row.id == experiment_id, row.deleted.is_(False))
+    ).one_or_none()
+    return None if found is None else ExperimentRow(*found)
+
+
+def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]:
+    """Experiments of all projects that ended after a moment and are not deleted."""
+    row = experiment_table.c
+    statement = sa.select(*_EXPERIMENT).where(
+        row.start_date.is_not(None), row.end_date > since, row.deleted.is_(False)
+    )
+    return [ExperimentRow(*found) for found in connection.execute(statement.order_by(row.id))]
+
+
+# -- actions ---------------------------------------------------------------------------------------------
+
+
+def action_steps(
+    connection: Connection, project_id: int, ids: Iterable[int]
+) -> dict[int, list[dict[str, Any]]]:
+    """The steps of actions that are not deleted, by id."""
+    wanted = set(ids)
+    if not wanted:
+        return {}
+    statement = sa.select(action.c.id, action.c.steps).where(
+        action.c.project_id == project_id, action.c.id.in_(wanted), action.c.deleted.is_(False)
+    )
+    return {
+        row.id: [step for step in row.steps or () if isinstance(step, dict)]
+        for row in connection.execute(statement)
+    }

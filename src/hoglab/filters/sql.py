@@ -1,0 +1,308 @@
+"""Property filters as SQL conditions, for metrics and exposures (spec: experiment-results 1.6; hog-runtime 2.4).
+
+A property is compared as text: strings as they are, numbers and booleans as JSON writes them, objects and arrays
+as compact JSON. A filter value that is a number, or text of one, also equals a JSON number of the same size. A
+missing property and JSON null are the same. Values from users reach the engine as bound parameters only; what
+differs between engines is behind `PropertyDialect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import Any, Final, Protocol
+
+from hoglab.filters import dates
+from hoglab.filters.evaluate import compile_regex, number_of, text_of
+from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
+
+TRUE: Final = "TRUE"
+FALSE: Final = "FALSE"
+
+METADATA_COLUMNS: Final[Mapping[str, str]] = {
+    "event": "event",
+    "distinct_id": "distinct_id",
+    "elements_chain": "elements_chain",
+    **{f"$group_{index}": f"group_{index}" for index in range(5)},
+}
+"""Columns of an event that filters of type ``event_metadata`` reach."""
+
+
+class Parameters:
+    """The values of one statement. `bind` returns how the statement refers to a value."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._names: dict[tuple[type, Any], str] = {}
+
+    def bind(self, value: str | float | datetime) -> str:
+        """A reference to ``value``; equal values share one."""
+        known = (type(value), value)
+        name = self._names.get(known)
+        if name is None:
+            name = self._names[known] = f"v{len(self.values)}"
+            self.values[name] = value
+        return f"${name}"
+
+
+class PropertyDialect(Protocol):
+    """What an engine says for the few things that conditions are made of. All arguments are SQL."""
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        """The property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
+        ...
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        """The property as float64 when its JSON value is a number; else NULL."""
+        ...
+
+    def number(self, text: str) -> str:
+        """Text that is a finite decimal number as float64; NULL for any other text."""
+        ...
+
+    def contains(self, text: str, pattern: str) -> str:
+        """Whether text matches a LIKE pattern, whatever the case."""
+        ...
+
+    def matches(self, text: str, pattern: str) -> str:
+        """Whether an RE2 pattern is found in text."""
+        ...
+
+    def moment(self, text: str) -> str:
+        """Text of a date-time, or of epoch seconds, as microseconds since the epoch; else NULL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilterScope:
+    """Where filters are evaluated. ``now`` and ``zone`` give relative and zoneless dates their meaning."""
+
+    dialect: PropertyDialect
+    parameters: Parameters
+    now: datetime
+    zone: tzinfo
+    columns: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "event": "properties",
+            "feature": "properties",
+            "person": "person_properties",
+        }
+    )
+    """JSON column by type of filter."""
+    cohort: Callable[[PropertyFilter], str] | None = None
+    """The condition of a cohort filter, where cohorts can be looked up."""
+
+
+def group_condition(group: PropertyGroup, scope: FilterScope) -> str:
+    """A tree of filters as one condition that is never NULL.
+
+    Raises `FilterError` for types and operators that SQL cannot answer.
+    """
+    parts = []
+    for value in group.values:
+        part = (
+            group_condition(value, scope)
+            if isinstance(value, PropertyGroup)
+            else filter_condition(value, scope)
+        )
+        parts.append(part)
+    return combined("AND" if group.type == "AND" else "OR", parts)
+
+
+def combined(operator: str, parts: list[str]) -> str:
+    """Conditions joined by AND or OR; no condition at all is true."""
+    neutral, decided = (TRUE, FALSE) if operator == "AND" else (FALSE, TRUE)
+    if not parts:
+        return TRUE
+    if decided in parts:
+        return decided
+    left = [part for part in parts if part != neutral]
+    if not left:
+        return neutral
+    return left[0] if len(left) == 1 else "(" + f" {operator} ".join(left) + ")"
+
+
+def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
+    """One filter as a condition that is never NULL. Raises `FilterError`."""
+    if condition.is_cohort:
+        if scope.cohort is None:
+            raise FilterError("cohorts cannot be used here", condition.key)
+        return scope.cohort(condition)
+    if condition.type == "flag":
+        return TRUE
+    rule = _RULES.get(condition.operator)
+    if rule is None:
+        raise FilterError(f"the operator {condition.operator} is not supported in metrics", condition.key)
+    found = _over_values(condition, rule, _Field.of(condition, scope), scope)
+    return f"(NOT {found})" if condition.negation else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """The left side of a condition."""
+
+    text: str
+    number: str
+    json_number: str
+
+    @classmethod
+    def of(cls, condition: PropertyFilter, scope: FilterScope) -> _Field:
+        dialect = scope.dialect
+        kind, key = condition.type, condition.key
+        if kind == "event_metadata" or (kind == "person" and key == "distinct_id"):
+            column = METADATA_COLUMNS.get(key)
+            if column is None:
+                raise FilterError(f"{key} is no column of events", key)
+            return cls(column, dialect.number(column), "NULL")
+        column = scope.columns.get(kind)
+        if column is None:
+            raise FilterError(f"filters of type {kind} are not supported in metrics", key)
+        text = dialect.property_text(column, key, scope.parameters)
+        return cls(text, dialect.number(text), dialect.json_number(column, key, scope.parameters))
+
+
+_Test = Callable[[_Field, Any, FilterScope], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """An operator: the test of one value, and what a missing property gives."""
+
+    test: _Test
+    when_missing: bool = False
+    takes_list: bool = False
+    valueless: bool = False
+
+
+def _over_values(condition: PropertyFilter, rule: _Rule, field_: _Field, scope: FilterScope) -> str:
+    """A list of values is any of them, for negative operators none of them; an empty list says nothing."""
+    values = (
+        condition.value if isinstance(condition.value, list) and not rule.takes_list else [condition.value]
+    )
+    if rule.valueless:
+        return rule.test(field_, None, scope)
+    missing = TRUE if rule.when_missing else FALSE
+    try:
+        tests = [f"coalesce({rule.test(field_, value, scope)}, {missing})" for value in values]
+    except FilterError as error:
+        raise FilterError(error.message, error.path or condition.key) from None
+    return combined("AND" if rule.when_missing else "OR", tests) if tests else TRUE
+
+
+def _equals(field_: _Field, value: Any, scope: FilterScope) -> str:
+    if value is None:
+        return f"{field_.text} IS NULL"
+    same = f"{field_.text} = {scope.parameters.bind(text_of(value))}"
+    number = number_of(value)
+    if number is None or number != number or abs(number) == float("inf") or field_.json_number == "NULL":
+        return same
+    return f"({same} OR coalesce({field_.json_number} = {scope.parameters.bind(number)}, FALSE))"
+
+
+def _differs(field_: _Field, value: Any, scope: FilterScope) -> str:
+    if value is None:
+        return f"{field_.text} IS NOT NULL"
+    return f"NOT {_equals(field_, value, scope)}"
+
+
+def _contains(field_: _Field, value: Any, scope: FilterScope) -> str:
+    return scope.dialect.contains(field_.text, scope.parameters.bind(f"%{text_of(value)}%"))
+
+
+def _starts(field_: _Field, value: Any, scope: FilterScope) -> str:
+    return scope.dialect.contains(field_.text, scope.parameters.bind(f"{text_of(value)}%"))
+
+
+def _ends(field_: _Field, value: Any, scope: FilterScope) -> str:
+    return scope.dialect.contains(field_.text, scope.parameters.bind(f"%{text_of(value)}"))
+
+
+def _like(field_: _Field, value: Any, scope: FilterScope) -> str:
+    return f"{field_.text} LIKE {scope.parameters.bind(text_of(value))}"
+
+
+def _matches(field_: _Field, value: Any, scope: FilterScope) -> str:
+    pattern = text_of(value)
+    if compile_regex(pattern) is None:
+        raise FilterError(f"{pattern!r} is not a valid regular expression", "")
+    return scope.dialect.matches(field_.text, scope.parameters.bind(pattern))
+
+
+def _negated(test: _Test) -> _Test:
+    return lambda field_, value, scope: f"NOT {test(field_, value, scope)}"
+
+
+def _compared(operator: str) -> _Test:
+    def test(field_: _Field, value: Any, scope: FilterScope) -> str:
+        number = number_of(value)
+        if number is not None and number == number:
+            return f"{field_.number} {operator} {scope.parameters.bind(number)}"
+        if value is None or isinstance(value, (dict, list)):
+            return FALSE
+        return f"{field_.text} {operator} {scope.parameters.bind(text_of(value))}"
+
+    return test
+
+
+def _between(field_: _Field, value: Any, scope: FilterScope) -> str:
+    low, high = _bounds(value, scope)
+    return f"{field_.number} BETWEEN {low} AND {high}"
+
+
+def _not_between(field_: _Field, value: Any, scope: FilterScope) -> str:
+    low, high = _bounds(value, scope)
+    return f"({field_.number} < {low} OR {field_.number} > {high})"
+
+
+def _bounds(value: Any, scope: FilterScope) -> tuple[str, str]:
+    numbers = [number_of(item) for item in value] if isinstance(value, list) else []
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None or not numbers[0] <= numbers[1]:
+        raise FilterError("must be a list of two numbers in ascending order", "")
+    return scope.parameters.bind(numbers[0]), scope.parameters.bind(numbers[1])
+
+
+def _dated(operator: str) -> _Test:
+    def test(field_: _Field, value: Any, scope: FilterScope) -> str:
+        moment = dates.parse_filter_date(text_of(value), scope.now, scope.zone)
+        if moment is None:
+            return FALSE
+        bound = scope.parameters.bind(moment.isoformat())
+        return f"{scope.dialect.moment(field_.text)} {operator} {scope.dialect.moment(bound)}"
+
+    return test
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "exact": _Rule(_equals),
+    "in": _Rule(_equals),
+    "is_not": _Rule(_differs, when_missing=True),
+    "not_in": _Rule(_differs, when_missing=True),
+    "is_set": _Rule(lambda field_, _value, _scope: f"{field_.text} IS NOT NULL", valueless=True),
+    "is_not_set": _Rule(lambda field_, _value, _scope: f"{field_.text} IS NULL", valueless=True),
+    "icontains": _Rule(_contains),
+    "not_icontains": _Rule(_negated(_contains), when_missing=True),
+    "icontains_multi": _Rule(_contains),
+    "not_icontains_multi": _Rule(_negated(_contains), when_missing=True),
+    "starts_with": _Rule(_starts),
+    "not_starts_with": _Rule(_negated(_starts), when_missing=True),
+    "ends_with": _Rule(_ends),
+    "not_ends_with": _Rule(_negated(_ends), when_missing=True),
+    "like": _Rule(_like),
+    "regex": _Rule(_matches),
+    "not_regex": _Rule(_negated(_matches), when_missing=True),
+    "gt": _Rule(_compared(">")),
+    "gte": _Rule(_compared(">=")),
+    "min": _Rule(_compared(">=")),
+    "lt": _Rule(_compared("<")),
+    "lte": _Rule(_compared("<=")),
+    "max": _Rule(_compared("<=")),
+    "between": _Rule(_between, takes_list=True),
+    "not_between": _Rule(_not_between, takes_list=True),
+    "is_date_exact": _Rule(_dated("=")),
+    "is_date_before": _Rule(_dated("<")),
+    "is_date_after": _Rule(_dated(">")),
+}
+
+OPERATORS: Final = tuple(_RULES)
+"""Every operator that `filter_condition` knows."""

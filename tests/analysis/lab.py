@@ -1,0 +1,149 @@
+"""Experiments and their results behind the real application, with a clock that tests move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.analysis.events import Event, store_events
+
+from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.service import AccountService
+from hoglab.analysis.flag_properties import flag_property_seen
+from hoglab.analysis.live import LiveResults
+from hoglab.analysis.routes import query_router, results_router
+from hoglab.analysis.runner import ResultsRunner
+from hoglab.analysis.service import ResultsService
+from hoglab.experiments.extras import ExperimentExtras
+from hoglab.experiments.lifecycle import Lifecycle
+from hoglab.experiments.routes import experiments_router
+from hoglab.experiments.service import ExperimentService
+from hoglab.flags.service import FlagService
+from hoglab.http.app import HttpSettings, build_app
+from hoglab.storage.database import Database
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+
+KEY = "phx_" + "k" * 43
+NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
+
+PURCHASES = {
+    "kind": "ExperimentMetric",
+    "metric_type": "funnel",
+    "name": "Purchase rate",
+    "series": [{"kind": "EventsNode", "event": "purchase"}],
+}
+REVENUE = {
+    "kind": "ExperimentMetric",
+    "metric_type": "mean",
+    "name": "Revenue",
+    "source": {"kind": "EventsNode", "event": "purchase", "math": "sum", "math_property": "amount"},
+}
+
+
+class Lab:
+    """A server with one project; ``now`` can be moved."""
+
+    def __init__(self, path: Path, *, refresh_s: float = 60, query_timeout_s: float = 30) -> None:
+        self.now = NOW
+        self.database = Database.open(path / "hoglab.db")
+        self.accounts = AccountService(self.database)
+        bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
+        self.events = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2)
+        experiments = ExperimentService(self.database, FlagService(self.database), now=lambda: self.now)
+        self.service = ResultsService(
+            self.database,
+            self.events,
+            experiments,
+            projects=self.accounts.project,
+            refresh_s=refresh_s,
+            query_timeout_s=query_timeout_s,
+            now=lambda: self.now,
+        )
+        self.runner = ResultsRunner(self.service)
+        extras = ExperimentExtras(experiments, flag_property_seen=flag_property_seen(self.events))
+        self._app = build_app(
+            [
+                results_router(self.service),
+                query_router(LiveResults(self.service)),
+                experiments_router(
+                    experiments,
+                    Lifecycle(experiments),
+                    extras,
+                    project_by_id=self.accounts.project,
+                    eligible_flags=lambda _call: {"results": [], "count": 0},
+                ),
+            ],
+            {},
+            self.accounts,
+            HttpSettings(access_log=False),
+            now=lambda: self.now,
+        )
+        self._loop = asyncio.Runner()
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self._app, raise_app_exceptions=False),
+            base_url="http://test/api/projects/1",
+            headers={"Authorization": f"Bearer {KEY}"},
+        )
+
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        if body is not None:
+            options["json"] = body
+        return self._loop.run(self._client.request(method, path, **options))
+
+    def together(self, requests: Sequence[tuple[str, str]]) -> list[httpx.Response]:
+        """Send several requests without waiting for one another."""
+
+        async def send() -> list[httpx.Response]:
+            return await asyncio.gather(*(self._client.request(*request) for request in requests))
+
+        return self._loop.run(send())
+
+    def ok(self, method: str, path: str, body: Any = None, *, status: int = 200, **options: Any) -> Any:
+        answer = self.call(method, path, body, **options)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def experiment(self, key: str = "checkout", **fields: Any) -> dict[str, Any]:
+        body = {
+            "name": "Checkout",
+            "feature_flag_key": key,
+            "exposure_criteria": {"filterTestAccounts": False},
+        }
+        created: dict[str, Any] = self.ok("POST", "/experiments/", body | fields, status=201)
+        return created
+
+    def series(self, experiment: dict[str, Any], index: int = 0) -> dict[str, Any]:
+        metric = experiment["metrics"][index]
+        answer: dict[str, Any] = self.ok(
+            "GET",
+            f"/experiments/{experiment['id']}/timeseries_results/",
+            params={"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]},
+        )
+        return answer
+
+    def query(self, query: dict[str, Any], *, status: int = 200) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ok("POST", "/query/", {"query": query}, status=status)
+        return answer
+
+    def send(self, events: Iterable[Event], **options: Any) -> None:
+        store_events(self.events, events, **options)
+
+    def close(self) -> None:
+        self._loop.run(self._client.aclose())
+        self._loop.close()
+        self._app.close()
+        self.events.close()
+        self.database.dispose()
+
+
+def exposed(person: str, variant: str, timestamp: datetime, key: str = "checkout") -> Event:
+    properties = {"$feature_flag": key, "$feature_flag_response": variant}
+    return Event(person, timestamp, "$feature_flag_called", properties)
+
+
+def bought(person: str, timestamp: datetime, amount: Any) -> Event:
+    return Event(person, timestamp, "purchase", {"amount": amount})
