@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hoglab.storage.invocations import ClaimedInvocation, InvocationOutcome, NewInvocation
 from hoglab.storage.invocations.sqlite import (
@@ -46,7 +46,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = self.open()
         self.rows: dict[str, Model] = {}
         self.locks: list[tuple[str, str]] = []  # every lock that was ever given out
-        self.position = 0
+        self.ingested = self.dispatched = 0
+        self.queue.enqueue([], consumer="ingestion", log_offset=0)
+        self.queue.enqueue([], consumer="delivery", log_offset=0)
 
     def open(self) -> SqliteInvocationQueue:
         return SqliteInvocationQueue(
@@ -58,10 +60,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     @rule(
-        chosen=st.lists(st.sampled_from(IDS), max_size=5),
+        chosen=st.lists(st.sampled_from(IDS), min_size=1, max_size=4),
         function_id=st.sampled_from(FUNCTIONS),
         priority=st.integers(-1, 2),
-        delay_s=st.integers(-5, 60),
+        delay_s=st.sampled_from([-5, 0, 30]),
         offset=st.none() | st.integers(1, 9),
     )
     def enqueue(
@@ -83,11 +85,16 @@ class QueueMachine(RuleBasedStateMachine):
         unknown = dict.fromkeys(each for each in chosen if each not in self.rows)
         consumer = None if offset is None else "delivery"
         assert self.queue.enqueue(new, consumer=consumer, log_offset=offset) == len(unknown)
-        self.position = max(self.position, offset or 0)
+        self.dispatched = max(self.dispatched, offset or 0)
         for each in new:
             if each.id in unknown:
                 unknown.pop(each.id)
                 self.rows[each.id] = Model(function_id, priority, scheduled_at, each.state, offset)
+
+    @rule(offset=st.integers(1, 9))
+    def ingestion_goes_on(self, offset: int) -> None:
+        self.queue.enqueue([], consumer="ingestion", log_offset=offset)
+        self.ingested = max(self.ingested, offset)
 
     @rule(limit=st.integers(1, 4), excluded=st.lists(st.sampled_from(FUNCTIONS), max_size=1))
     def claim(self, limit: int, excluded: list[str]) -> None:
@@ -114,13 +121,14 @@ class QueueMachine(RuleBasedStateMachine):
         row = self.rows.get(id_)
         return row is not None and row.status == "running" and row.token == token
 
+    @precondition(lambda self: self.locks)
     @rule(
-        data=st.data(), status=st.sampled_from([*FINAL, "available"]), delay_s=st.none() | st.integers(0, 90)
+        data=st.data(),
+        status=st.sampled_from([*sorted(FINAL), "available", "available", "available"]),
+        delay_s=st.sampled_from([None, 0, 40]),
     )
     def finish(self, data: st.DataObject, status: str, delay_s: int | None) -> None:
-        if not self.locks:
-            return
-        locks = data.draw(st.lists(st.sampled_from(self.locks), max_size=4, unique=True))
+        locks = data.draw(st.lists(st.sampled_from(self.locks[-6:]), min_size=1, max_size=4, unique=True))
         scheduled_at = None if delay_s is None else self.now + timedelta(seconds=delay_s)
         state = f"after {self.now}".encode()
         outcomes = [
@@ -136,11 +144,10 @@ class QueueMachine(RuleBasedStateMachine):
             else:
                 row.finished_at = self.now
 
+    @precondition(lambda self: self.locks)
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
-        if not self.locks:
-            return
-        locks = dict(data.draw(st.lists(st.sampled_from(self.locks), max_size=4, unique=True)))
+        locks = dict(data.draw(st.lists(st.sampled_from(self.locks[-6:]), min_size=1, unique=True)))
         held = {each for each in locks.items() if self.holds(*each)}
         assert self.queue.heartbeat(locks) == {id_ for id_, _ in held}
         for id_, _ in held:
@@ -177,8 +184,17 @@ class QueueMachine(RuleBasedStateMachine):
             for id_, row in self.rows.items()
             if row.finished_at is None
             or row.finished_at >= self.now - grace
-            or (self.position and (row.log_offset or 0) > self.position)
+            or (row.log_offset or 0) > min(self.ingested, self.dispatched)
         }
+
+    @precondition(lambda self: any(row.status == "running" for row in self.rows.values()))
+    @rule()
+    def workers_die(self) -> None:
+        """What leads to resets and poison pills, which chance alone would rarely find."""
+        self.time_passes(HEARTBEAT_LIMIT_S + 1)
+        self.sweep()
+        self.time_passes(700)
+        self.claim(4, [])
 
     @rule()
     def restart(self) -> None:
@@ -206,6 +222,6 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestInvocationQueueModel = QueueMachine.TestCase
