@@ -214,6 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
         available = [row for row in self.rows.values() if row.status == "available"]
         running = [row for row in self.rows.values() if row.status == "running"]
         assert self.queue.backlog() == len(available) + len(running)
+        assert self.queue._value("SELECT count(*) FROM invocation") == len(self.rows)
         stats = self.queue.stats()
         assert (stats.available, stats.running) == (len(available), len(running))
         first = min((row.scheduled_at for row in available), default=None)
@@ -222,6 +223,6 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestInvocationQueueModel = QueueMachine.TestCase
