@@ -91,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
                 unknown.pop(each.id)
                 self.rows[each.id] = Model(function_id, priority, scheduled_at, each.state, offset)
 
-    @rule(offset=st.integers(1, 9))
+    @rule(offset=st.integers(1, 3))
     def ingestion_goes_on(self, offset: int) -> None:
         self.queue.enqueue([], consumer="ingestion", log_offset=offset)
         self.ingested = max(self.ingested, offset)
