@@ -173,6 +173,7 @@ class FunctionService:
 
     def create(self, project: Project, user_id: int | None, sent: Sent) -> dict[str, Any]:
         """Make a function. Raises `InvalidFunctionError`."""
+        self.configure(project, sent)  # compiles, so that the write below only looks up what was compiled
         with self._database.write() as tx:
             now = self._now()
             built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
@@ -197,13 +198,10 @@ class FunctionService:
 
     def update(self, project: Project, user_id: int | None, function_id: str, sent: Sent) -> dict[str, Any]:
         """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`."""
+        with self._database.read() as connection:  # compiles, as in create
+            self._changed(connection, project, function_id, sent)
         with self._database.write() as tx:
-            row = store.get(tx.connection, project.id, function_id)
-            if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
-                raise not_found()
-            self._check_base(row, sent)
-            before = read_configuration(row, self._box)
-            built = Builder(sent, before, store.filter_context(tx.connection, project)).build()
+            row, before, built = self._changed(tx.connection, project, function_id, sent)
             self._check_hidden_template(built)
             if built.active and not before.active:
                 self._check_cap(tx, project, built.type)
@@ -219,6 +217,17 @@ class FunctionService:
                 self._log(tx, project, user_id, "updated", changed, changes)
             tx.changed("functions", project.id)
         return self._after_save(changed)
+
+    def _changed(
+        self, connection: Connection, project: Project, function_id: str, sent: Sent
+    ) -> tuple[Row, Configuration, Configuration]:
+        """A stored function, what it is configured to be, and what a request makes of that."""
+        row = store.get(connection, project.id, function_id)
+        if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
+            raise not_found()
+        self._check_base(row, sent)
+        before = read_configuration(row, self._box)
+        return row, before, Builder(sent, before, store.filter_context(connection, project)).build()
 
     def rearrange(self, project: Project, user_id: int | None, orders: Any) -> list[dict[str, Any]]:
         """Give ordered functions new places, all or none. Raises 400."""
@@ -237,7 +246,7 @@ class FunctionService:
                 store.change(
                     tx.connection, function_id, {"execution_order": order, "updated_at": self._now()}
                 )
-                change = activity.change(SCOPE, "priority", _text(row["execution_order"]), str(order))
+                change = activity.change(SCOPE, "priority", str(row["execution_order"]), str(order))
                 self._log(tx, project, user_id, "updated", row, [change])
             if moved:
                 tx.changed("functions", project.id)
@@ -324,39 +333,30 @@ _VERSIONED = frozenset(
 )
 
 
+def _watched(configuration: Configuration) -> dict[str, Any]:
+    """The fields whose changes the activity log shows."""
+    order = configuration.execution_order
+    return {
+        "name": configuration.name,
+        "description": configuration.description,
+        "enabled": configuration.enabled,
+        "deleted": configuration.deleted,
+        **live_config(configuration),
+        "icon_url": configuration.icon_url,
+        "_create_in_folder": configuration.create_in_folder,
+        "priority": None if order is None else str(order),
+    }
+
+
 def _changes(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
     """What a save changed, for the activity log: never bytecode, never a secret."""
-    old = {
-        "name": before.name,
-        "description": before.description,
-        "enabled": before.enabled,
-        "deleted": before.deleted,
-        **live_config(before),
-        "icon_url": before.icon_url,
-        "_create_in_folder": before.create_in_folder,
-    }
-    new = {
-        "name": after.name,
-        "description": after.description,
-        "enabled": after.enabled,
-        "deleted": after.deleted,
-        **live_config(after),
-        "icon_url": after.icon_url,
-        "_create_in_folder": after.create_in_folder,
-    }
+    old, new = _watched(before), _watched(after)
     found = [
         activity.change(SCOPE, name, old[name], new[name]) for name in old if not _same(old[name], new[name])
     ]
-    if before.execution_order != after.execution_order:
-        orders = (_text(before.execution_order), _text(after.execution_order))
-        found.append(activity.change(SCOPE, "priority", *orders))
     if not _same(secret_values(before), secret_values(after)):
         found.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))
     return found
-
-
-def _text(order: int | None) -> str | None:
-    return None if order is None else str(order)
 
 
 def _same(before: Any, after: Any) -> bool:

@@ -20,6 +20,7 @@ from hoglab.storage.invocations import AppMetric, LogEntry
 
 if TYPE_CHECKING:
     from hoglab.functions.compile import CompiledFunction
+    from hoglab.functions.redaction import Redact
     from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
 
 SUCCEEDED = "$transformations_succeeded"
@@ -70,7 +71,7 @@ class _Notes:
     project_id: int
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
-    fixed_inputs: dict[CompiledFunction, dict[str, Any]] = field(default_factory=dict)
+    fixed: dict[CompiledFunction, tuple[dict[str, Any], Redact]] = field(default_factory=dict)
 
     def count(self, function: CompiledFunction, name: str) -> None:
         self.counts[function.id, name] += 1
@@ -90,7 +91,7 @@ class _Run:
     error: str | None = None
     metric: str = "failed"
     printed: Sequence[str] = ()
-    redact: Callable[[str], str] = str
+    redact: Redact = str
 
 
 class Transformations:
@@ -130,12 +131,14 @@ class Transformations:
         for name in (SUCCEEDED, FAILED, SKIPPED):
             event.properties.pop(name, None)
         outcomes: dict[str, list[str]] = {SUCCEEDED: [], FAILED: [], SKIPPED: []}
+        shown = self._globals(event, functions)
         for function in functions.transformations.functions:
-            shown = self._globals(event, functions)
             outcome = self._apply(function, event, shown, notes)
             if outcome is None:
                 return False
             outcomes[outcome].append(f"{function.label} ({function.id})")
+            if outcome == SUCCEEDED:
+                shown = self._globals(event, functions)
         for name, labels in outcomes.items():
             if labels:
                 event.properties[name] = labels
@@ -208,13 +211,13 @@ class Transformations:
         except HogRuntimeError as error:
             return _Run(error=error.message)
         try:
-            inputs = self._inputs(function, variables, notes)
+            inputs, redact = self._inputs(function, variables, notes)
         except (HogRuntimeError, HogLimit, HogThrow) as error:
             text = f"Error building inputs: {getattr(error, 'message', None) or error}"
             return _Run(error=text, metric="inputs_failed")
-        redact = function.redactor(inputs)
+        seed = f"{function.id}{variables['event']['uuid']}"
         try:
-            execution = Execution(function.program, {**variables, "inputs": inputs})
+            execution = Execution(function.program, {**variables, "inputs": inputs}, seed=seed)
         except HogSourceError as error:
             return _Run(error=error.message, redact=redact)
         outcome = execution.start()
@@ -233,13 +236,15 @@ class Transformations:
 
     def _inputs(
         self, function: CompiledFunction, variables: Mapping[str, Any], notes: _Notes
-    ) -> dict[str, Any]:
-        """The inputs of a run; those that no event changes are computed once a batch."""
-        if not function.has_fixed_inputs:
-            return function.build_inputs(variables)
-        if function not in notes.fixed_inputs:
-            notes.fixed_inputs[function] = function.build_inputs(variables)
-        return notes.fixed_inputs[function]
+    ) -> tuple[dict[str, Any], Redact]:
+        """The inputs of a run and what hides their secrets; if no event changes them, computed once a batch."""
+        found = notes.fixed.get(function)
+        if found is None:
+            inputs = function.build_inputs(variables)
+            found = inputs, function.redactor(inputs)
+            if function.has_fixed_inputs:
+                notes.fixed[function] = found
+        return found
 
     def _log(
         self,
@@ -252,6 +257,8 @@ class Transformations:
         lines = [("info", line) for line in run.printed]
         if error is not None:
             lines.append(("error", f"Error executing function on event {event.uuid}: {error}"))
+        if not lines:
+            return
         instance, now = str(uuid4()), self._now()
         for number, (level, text) in enumerate(lines):
             moment = now + number * _MILLISECOND

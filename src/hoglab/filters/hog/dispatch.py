@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
 from hoglab.filters.hog.fuse import Case, fuse
-from hoglab.filters.hog.tree import Condition, all_of, any_of, compare, const, field
+from hoglab.filters.hog.tree import all_of, any_of, compare, const, field
 from hoglab.hog.errors import HogLimit
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import CompiledFilter, Globals
-    from hoglab.filters.hog.expression import FilterExpression
+    from hoglab.filters.hog.expression import Entry, FilterExpression
     from hoglab.hog.nodes import Expr
 
 
@@ -107,10 +107,13 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
 
 
 def _case(place: int, expression: FilterExpression, whole: CompiledFilter, name: str | None) -> Case:
-    """What must hold in a bucket, where the event's name is known (None: it is not)."""
+    """What must hold in a bucket, where the event's name is known (None: it is not).
+
+    A filter that may fail is asked as a whole: it evaluates all of its conditions, so that each failure shows.
+    """
     if not expression.total:
         return Case(place, (), whole.value)
-    required: list[Any] = [one.node for one in expression.required]
+    required = [one.node for one in expression.required]
     ways = [_ways(entry, name) for entry in expression.entries]
     alternatives = [way for entry in ways for way in entry]
     if expression.entries:
@@ -121,14 +124,15 @@ def _case(place: int, expression: FilterExpression, whole: CompiledFilter, name:
     return Case(place, tuple(required))
 
 
-def _ways(entry: Any, name: str | None) -> list[list[Expr]]:
+def _ways(entry: Entry, name: str | None) -> list[list[Expr]]:
     """The conjunctions, one of which must hold, of one entry for events of a known name."""
     own = [one.node for one in entry.conditions]
     ways = []
     for branch in entry.branches:
         if branch.never or (name is not None and branch.event not in (None, name)):
             continue
-        conditions: list[Condition] = list(branch.conditions)
-        named = [compare("==", field("event"), const(branch.event))] if name is None and branch.event else []
-        ways.append([*named, *(one.node for one in conditions), *own])
+        way: list[Expr] = [one.node for one in branch.conditions]
+        if name is None and branch.event is not None:
+            way.insert(0, compare("==", field("event"), const(branch.event)))
+        ways.append([*way, *own])
     return ways
