@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hoglab.hog.backend_python import FILE_NAME
@@ -19,7 +20,7 @@ from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, Position
 from hoglab.hog.program import Program
 from hoglab.hog.rt.context import Context, Limits, activate, memory_text
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.values import Value, copy_value, from_json, to_json
+from hoglab.hog.rt.values import Value, from_json, to_json
 from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:
@@ -103,6 +104,35 @@ class _Suspend(BaseException):
         self.arguments = args
 
 
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A call and the host's answer to it, in this process."""
+
+    call: Suspended
+    answer: Any
+
+    def record(self) -> dict[str, Any]:
+        return {**_call_record(self.call), "result": to_json(from_json(self.answer))}
+
+
+class _Clock:
+    """The clock of a program: readings are recorded, and given again when the program is repeated."""
+
+    __slots__ = ("at", "read", "times")
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self.read = read
+        self.times: list[float] = []
+        self.at = 0
+
+    def now(self) -> float:
+        at = self.at
+        self.at = at + 1
+        if at == len(self.times):
+            self.times.append(self.read())
+        return self.times[at]
+
+
 class _Context(Context):
     """A context that knows the answers of the host, for programs in replay mode."""
 
@@ -137,28 +167,33 @@ class Execution:
         limits: Limits | None = None,
         journal: Mapping[str, Any] | None = None,
     ) -> None:
-        program.function  # noqa: B018 - generated here, so that the program's time does not pay for it
+        self._function = program.function  # generated here, so that the program's time does not pay for it
         self.program = program
         self.globals: dict[str, Value] = dict(variables or {})
         self.limits = limits or program.env.limits
-        self.clock = clock
+        self.clock = _Clock(clock)
         self.timer = timer
         self.seed: int | str = os.urandom(16).hex() if seed is None else seed
-        self.calls: list[dict[str, Any]] = []
-        self.times: list[float] = []
+        self.calls: list[_Answered | dict[str, Any]] = []
         self.pending: Suspended | None = None
         self.outcome: Finished | Suspended | None = None
         self.printed = 0
         self.used_s = 0.0
         self._answered = 0
-        self._time_index = 0
         self._generator: Generator[tuple[str, list[Value]], Value, Value] | None = None
         self._recorded_pending: dict[str, Any] | None = None
         self._lines: list[str] = []
         self._skipped = 0
+        self._context: _Context | None = None
         if journal is not None:
             self._load(journal)
-        self.context = self._new_context()
+
+    @property
+    def context(self) -> Context:
+        """The context of the current run; its time starts when it is first asked for."""
+        if self._context is None:
+            self._context = self._new_context()
+        return self._context
 
     # --- turns
 
@@ -166,18 +201,17 @@ class Execution:
         """Runs until the program ends or needs the host (with a journal: beyond the recorded calls)."""
         if self.outcome is not None:
             raise ValueError("the execution was started before")
-        self.context.resume()  # the clock runs from here
         return self._turn(None)
 
     def resume(self, answer: Any) -> Finished | Suspended:
-        """Goes on after the pending call; `answer` is plain JSON data or a Hog value.
+        """Goes on after the pending call; `answer` is plain JSON data or a Hog value, not to be changed later.
 
         Raises `HogRuntimeError` if the answer is nested too deeply, `TypeError` if it is no such data.
         """
         if self.pending is None:
             raise ValueError("the execution does not wait for an answer")
         value = from_json(answer)
-        self.calls.append({**_call_record(self.pending), "result": to_json(value)})
+        self.calls.append(_Answered(self.pending, answer))
         self.pending = None
         if self._generator is None:
             self._restart()
@@ -189,13 +223,13 @@ class Execution:
         """Ends an execution that waits for something the host cannot do."""
         self.close()
         self.pending = None
-        self.outcome = outcome = self._finish(None, ErrorInfo("runtime", message))
+        self.outcome = outcome = self._finish(self.context, None, ErrorInfo("runtime", message))
         return outcome
 
     @property
     def printed_lines(self) -> list[str]:
         """What was printed since the execution was started or replayed."""
-        return self._lines + self.context.lines
+        return self._lines if self._context is None else self._lines + self._context.lines
 
     def journal(self) -> dict[str, Any]:
         """All that another process needs to come to this point, as JSON data.
@@ -206,9 +240,9 @@ class Execution:
             "version": JOURNAL_VERSION,
             "program": self.program.fingerprint,
             "seed": self.seed,
-            "calls": list(self.calls),
+            "calls": [call.record() if isinstance(call, _Answered) else call for call in self.calls],
             "pending": None if self.pending is None else _call_record(self.pending),
-            "now": list(self.times),
+            "now": list(self.clock.times),
             "printed": self.printed,
             "used_s": self.used_s,
         }
@@ -226,68 +260,62 @@ class Execution:
             raise HogRuntimeError("The journal belongs to another program")
         self.seed = journal["seed"]
         self.calls = list(journal["calls"])
-        self.times = list(journal["now"])
+        self.clock.times = list(journal["now"])
         self.printed = journal["printed"]
         self.used_s = journal["used_s"]
         self._recorded_pending = journal["pending"]
 
     def _new_context(self) -> _Context:
-        repeats = bool(self.calls or self._recorded_pending)
+        limits, generated = self.limits, self.program.generated
+        repeats = self.calls or self._recorded_pending
+        self.clock.at = 0
         context = _Context(
-            self.limits,
+            limits,
             seed=self.seed,
-            now=self._now,
+            now=self.clock.now,
             timer=self.timer,
-            used_s=-REPEAT_FACTOR * self.limits.time_s if repeats else self.used_s,
+            used_s=-REPEAT_FACTOR * limits.time_s if repeats else self.used_s,
             skip_lines=self.printed,
         )
+        if generated.facts.suspension == "replay":
+            context.owner = self
+        budget = context.budget
+        budget.tick_bytes = generated.tick_bytes
+        budget.live_roots = _live_values
         self._skipped = self.printed
-        context.owner = self
-        context.budget.tick_bytes = self.program.generated.tick_bytes
-        context.budget.live_roots = _live_values
         self._answered = 0
-        self._time_index = 0
         return context
 
     def _restart(self) -> None:
         """Prepares to run the program again from its start (replay mode)."""
-        self._lines += self.context.lines
-        self.context = self._new_context()
-
-    def _now(self) -> float:
-        at = self._time_index
-        self._time_index += 1
-        if at < len(self.times):
-            return self.times[at]
-        moment = self.clock()
-        self.times.append(moment)
-        return moment
+        self._lines = self.printed_lines
+        self._context = None
 
     def _turn(self, value: Value) -> Finished | Suspended:
         context = self.context
         former = activate(context)
         outcome: Finished | Suspended
         try:
-            outcome = self._advance(value)
+            outcome = self._advance(context, value)
         except BaseException as error:
             info = explain(error, self.program)
             if info is None:
                 raise
-            outcome = self._finish(None, info)
+            outcome = self._finish(context, None, info)
         finally:
             activate(former)
         self.outcome = outcome
         return outcome
 
-    def _advance(self, value: Value) -> Finished | Suspended:
+    def _advance(self, context: Context, value: Value) -> Finished | Suspended:
         generator = self._generator
         if generator is None:
             try:
-                result = enter(self.program, self.globals, self.context)
+                result = enter(self.program, self._function, self.globals, context)
             except _Suspend as call:
-                return self._suspend(call.name, call.arguments)
-            if not _is_generator(result):
-                return self._end(result)
+                return self._suspend(context, call.name, call.arguments)
+            if result.__class__ is not GeneratorType:
+                return self._end(context, result)
             self._generator = generator = result
             value = None
         try:
@@ -295,8 +323,8 @@ class Execution:
             while self._answered < len(self.calls):
                 name, args = generator.send(self.next_answer(name, args))
         except StopIteration as end:
-            return self._end(end.value)
-        return self._suspend(name, args)
+            return self._end(context, end.value)
+        return self._suspend(context, name, args)
 
     def next_answer(self, name: str, args: list[Value]) -> Value:
         """The recorded answer to a call that the program repeats; suspends it when there is none.
@@ -307,49 +335,50 @@ class Execution:
         if at >= len(self.calls):
             raise _Suspend(name, args)
         recorded = self.calls[at]
-        _check_same(recorded, name, args)
+        if isinstance(recorded, _Answered):
+            _check_same(_call_record(recorded.call), name, args)
+            answer = recorded.answer
+        else:
+            _check_same(recorded, name, args)
+            answer = recorded["result"]
         self._answered = at + 1
         if self._answered == len(self.calls) and self._recorded_pending is None:
             self.context.budget.rewind(self.used_s)
-        return copy_value(from_json(recorded["result"]))
+        return from_json(answer)
 
-    def _suspend(self, name: str, args: list[Value]) -> Finished | Suspended:
-        if self.context.tripped is not None:
-            raise self.context.tripped
+    def _suspend(self, context: Context, name: str, args: list[Value]) -> Suspended:
+        if context.tripped is not None:
+            raise context.tripped
         if self._recorded_pending is not None:
             _check_same(self._recorded_pending, name, args)
             self._recorded_pending = None
-            self.context.budget.rewind(self.used_s)
+            context.budget.rewind(self.used_s)
         if len(self.calls) >= self.limits.async_steps:
-            limit = HogLimit(
-                f"Exceeded maximum number of async steps: {self.limits.async_steps}", kind="async_steps"
-            )
-            raise limit
-        pending = Suspended(name, [to_json(arg) for arg in args])
-        self.used_s = self.context.pause()
-        self._count_lines()
-        self.pending = pending
+            message = f"Exceeded maximum number of async steps: {self.limits.async_steps}"
+            raise HogLimit(message, kind="async_steps")
+        self.pending = pending = Suspended(name, [to_json(arg) for arg in args])
+        self._pause(context)
         self._answered = len(self.calls) + 1
         return pending
 
-    def _end(self, value: Value) -> Finished:
-        if self.context.tripped is not None:
-            raise self.context.tripped
-        missed = self.calls[self._answered :] if self._answered < len(self.calls) else []
+    def _end(self, context: Context, value: Value) -> Finished:
+        if context.tripped is not None:
+            raise context.tripped
+        missed = self.calls[self._answered :]
         if self._recorded_pending is not None:
             missed.append(self._recorded_pending)
         if missed:
-            raise HogRuntimeError(f"The repeated run ended where the first one called {missed[0]['call']}()")
-        return self._finish(value, None)
+            first = missed[0].call.name if isinstance(missed[0], _Answered) else missed[0]["call"]
+            raise HogRuntimeError(f"The repeated run ended where the first one called {first}()")
+        return self._finish(context, value, None)
 
-    def _finish(self, value: Value, error: ErrorInfo | None) -> Finished:
-        context = self.context
-        self.used_s = context.pause()
-        self._count_lines()
-        self._generator = None
+    def _finish(self, context: Context, value: Value, error: ErrorInfo | None) -> Finished:
+        self._pause(context)
+        self._lines = self.printed_lines
+        self._generator = self._context = None
         result = Result(
             value=value,
-            printed=tuple(self.printed_lines),
+            printed=tuple(self._lines),
             dropped_lines=context.dropped_lines,
             steps=context.steps,
             duration_us=round(self.used_s * 1e6),
@@ -358,22 +387,22 @@ class Execution:
         )
         return Finished(result)
 
-    def _count_lines(self) -> None:
-        shown = self._skipped + len(self.context.lines) + self.context.dropped_lines
-        self.printed = max(self.printed, shown)
+    def _pause(self, context: Context) -> None:
+        """Takes stock at the end of a turn."""
+        self.used_s = context.pause()
+        if context.lines or context.dropped_lines:
+            shown = self._skipped + len(context.lines) + context.dropped_lines
+            self.printed = max(self.printed, shown)
 
 
-def enter(program: Program, variables: dict[str, Value], context: Context) -> Any:
+def enter(
+    program: Program, function: Callable[..., Any], variables: dict[str, Value], context: Context
+) -> Any:
     """Calls the generated function; programs that may wait for the host give a generator."""
-    function = program.function
     if program.generated.bounded:
         return function(variables, context)
     ensure_stack()
     return function(variables, context, context.ticks, context.charge)
-
-
-def _is_generator(value: object) -> bool:
-    return value.__class__.__name__ == "generator"
 
 
 def _call_record(call: Suspended) -> dict[str, Any]:
@@ -494,12 +523,12 @@ def evaluate(program: Program, variables: dict[str, Value]) -> Value:
 
 def _at_once(program: Program, variables: dict[str, Value], context: Context) -> Value:
     try:
-        value = enter(program, variables, context)
+        value = enter(program, program.function, variables, context)
     except _Suspend as call:
         raise HogRuntimeError(f"Unknown async function '{call.name}'") from None
     if context.tripped is not None:
         raise context.tripped
-    if _is_generator(value):
+    if value.__class__ is GeneratorType:
         raise HogRuntimeError("This text waits for the host and cannot be evaluated at once")
     return value
 

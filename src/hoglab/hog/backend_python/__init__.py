@@ -196,4 +196,6 @@ def _allocation(node: n.Node) -> int:
         return 64 + 100 * len(node.items)
     if isinstance(node, (n.Function, n.Lambda)):
         return 200
+    if isinstance(node, n.VariableAssignment) and isinstance(node.left, n.ArrayAccess):
+        return 150
     return 100 if isinstance(node, n.Call) else 0

@@ -36,6 +36,7 @@ from hoglab.hog.backend_python.build import (
     tuple_of,
     walrus,
 )
+from hoglab.hog.backend_python.intrinsics import intrinsic
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
 from hoglab.hog.kinds import ARRAY, BOOL, DICT, FLOAT, NULL, NUMBER, SCALAR, STR, kinds_of_function
@@ -75,7 +76,8 @@ class ExpressionEmitter:
         if not self.borrows(node):
             return made
         first, again = self.twice(made)
-        return choose(in_classes(first, "scalars"), again, call("copy", again))
+        own = any_of([is_class(first, "str"), in_classes(again, "scalars")])
+        return choose(own, again, call("copy", again))
 
     def test(self, node: n.Expr) -> ast.expr:
         """Something that Python finds true exactly when Hog does."""
@@ -389,6 +391,9 @@ class ExpressionEmitter:
             if self.unit.facts.suspension == "replay":
                 return call("wait", name("c"), *made)
             return ast.Yield(tuple_of(made))
+        short = intrinsic(self, function, args)
+        if short is not None:
+            return short
         looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
         ask = self.expr if looks_only else self.value
         context = [name("c")] if function.needs_context else []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hoglab.hog import nodes as n
 from hoglab.hog.analyse import surcharge
 from hoglab.hog.backend_python.build import (
+    all_of,
     assign,
     binary,
     call,
@@ -112,8 +113,7 @@ class FunctionEmitter(ExpressionEmitter):
             key = self.unit.folder.value(left.property)
             if key.__class__ is str:
                 return self.store_member(self.value(left.array), key, node.right)
-            made = [self.value(left.array), self.expr(left.property), self.value(node.right)]
-            return [run(call("set_property", name("c"), *made))]
+            return self.store_element(left, node.right)
         assert isinstance(left, n.TupleAccess)  # noqa: S101 - the resolver lets nothing else through
         made = [self.value(left.tuple), const(left.index), self.value(node.right)]
         return [run(call("set_property", name("c"), *made))]
@@ -133,6 +133,19 @@ class FunctionEmitter(ExpressionEmitter):
         is_long = compare(call("size", name(variable)), ast.Gt(), const(SHORT_TEXT))
         account = run(call("grown", name("c"), name(variable)))
         return [assign(store(variable), grown), ast.If(is_long, [account], [])]
+
+    def store_element(self, left: n.ArrayAccess, right: n.Expr) -> list[ast.stmt]:
+        """`base[key] := right`; a member with a text key costs what `_allocation` says per turn of the loop."""
+        made = [self.value(left.array), self.expr(left.property), self.value(right)]
+        if not self.kind(left.property) & STR:
+            return [run(call("set_property", name("c"), *made))]
+        names = [self.unit.fresh("t") for _ in made]
+        subject, key, value = (name(each) for each in names)
+        short = assign(store_item(subject, key), value)
+        long = run(call("set_property", name("c"), subject, key, value))
+        plain = all_of([is_class(subject, "dict"), is_class(key, "str")])
+        evaluated = [assign(store(each), part) for each, part in zip(names, made, strict=True)]
+        return [*evaluated, ast.If(plain, [short], [long])]
 
     def store_member(self, base: ast.expr, key: str, right: n.Expr) -> list[ast.stmt]:
         """`base.key := right`; members of known names cannot grow without bound, so a dict needs no account."""
@@ -209,8 +222,12 @@ class FunctionEmitter(ExpressionEmitter):
             target = self.unit.fresh("t") if in_cell(symbol) else f"v{symbol.number}"
             targets.append(store(target))
             if symbol is symbols[-1] and self.borrows(node.expr):
-                own = ast.If(
+                shared = [
+                    negate(is_class(name(target), "str")),
                     negate(in_classes(name(target), "scalars")),
+                ]
+                own = ast.If(
+                    all_of(shared),
                     [assign(store(target), call("copy", name(target)))],
                     [],
                 )

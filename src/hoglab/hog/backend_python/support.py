@@ -184,5 +184,5 @@ NAMES: dict[str, Any] = {
 }
 """The names of generated code, besides its own variables and its constants (`k0`, `k1`, ...)."""
 
-ATTRIBUTES = frozenset({"__class__", "get", "lower"})
+ATTRIBUTES = frozenset({"__class__", "get", "isascii", "lower", "startswith"})
 """The attributes that generated code reads, all of them on values whose class it has checked."""
