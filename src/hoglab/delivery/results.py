@@ -1,0 +1,62 @@
+"""What is kept of each invocation (spec: hog-runtime 4.10)."""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from hoglab.storage.database.types import to_micros
+
+NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
+"""Parts of the globals that are looked up anew when an invocation is run again."""
+
+INPUTS_FAILED = "inputs_failed"
+POISON_PILL = "poison_pill"
+
+_STATUS = re.compile(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
+
+
+class Versions:
+    """Versions of results: microseconds that only ever rise in this process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def next(self, now: datetime) -> int:
+        with self._lock:
+            self._last = max(self._last + 1, to_micros(now))
+            return self._last
+
+
+def error_kind(message: str) -> str:
+    """What kind of error a message speaks of."""
+    lower = message.lower()
+    if "timeout" in lower or "timed out" in lower:
+        return "timeout"
+    status = _STATUS.search(lower)
+    if "server error" in lower or (status is not None and status[1] == "5"):
+        return "http_5xx"
+    if status is not None:
+        return "http_4xx"
+    if "out of memory" in lower or "memory limit" in lower:
+        return "oom"
+    return "hog_error"
+
+
+def kept_globals(globals_: bytes) -> bytes:
+    """The part of an invocation's globals that its result keeps, compressed."""
+    parts = orjson.loads(memoryview(globals_))
+    kept = {name: part for name, part in parts.items() if name not in NOT_IN_RESULTS}
+    return zlib.compress(orjson.dumps(kept), 1)
+
+
+def restored_globals(kept: bytes) -> dict[str, Any]:
+    """The reverse of `kept_globals`."""
+    restored: dict[str, Any] = orjson.loads(zlib.decompress(kept))
+    return restored

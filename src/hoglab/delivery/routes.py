@@ -1,0 +1,204 @@
+"""The endpoints of hog functions that are about running them (spec: hog-functions-api 12, 14-17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from hoglab.delivery import telemetry
+from hoglab.delivery.schemas import (
+    LogPage,
+    LogsQuery,
+    MetricsOut,
+    MetricsQuery,
+    StatusBody,
+    StatusOut,
+    TestRunBody,
+    TestRunOut,
+    TotalsOut,
+)
+from hoglab.delivery.telemetry import LogQuery, MetricQuery
+from hoglab.delivery.test_runs import TESTABLE, MissingEventError, TestRuns
+from hoglab.delivery.watcher import SETTABLE
+from hoglab.functions import store
+from hoglab.functions.compile import compile_configuration
+from hoglab.functions.configuration import Sent
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.status import status_of
+from hoglab.hog.errors import HogSourceError
+from hoglab.http.errors import BareError, not_found, validation_error
+from hoglab.http.fields import parse_uuid
+from hoglab.http.routing import ResourceRouter, TextId, UuidId
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.delivery.service import Delivery
+    from hoglab.functions.service import FunctionService
+    from hoglab.http.call import Call
+    from hoglab.storage.database import Database
+
+READ, WRITE = "hog_function:read", "hog_function:write"
+
+INTERVALS = ("hour", "day", "week")
+BREAKDOWNS = ("name", "kind")
+
+
+def router(delivery: Delivery, functions: FunctionService, database: Database) -> ResourceRouter:
+    """The endpoints below ``/hog_functions`` that need the runtime. ``database``: the metadata."""
+    routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
+    tests = TestRuns(delivery)
+
+    def known(call: Call, function_id: str) -> store.Row:
+        with database.read() as connection:
+            row = store.get(connection, call.project.id, function_id)
+        if row is None or row["deleted"]:
+            raise not_found()
+        return row
+
+    @routes.get("/{function_id}/logs/", query=LogsQuery, response=LogPage, heavy=True)
+    def logs(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """What a function's runs printed and what went wrong, newest first."""
+        known(call, function_id)
+        query = _log_query(call)
+        with delivery.queue_database.read() as connection:
+            lines = telemetry.read_logs(connection, call.project.id, function_id, query)
+        return {"count": len(lines), "next": None, "previous": None, "results": lines}
+
+    @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
+    def totals(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """How often what happened to a function's runs, in sum."""
+        known(call, function_id)
+        query = _metric_query(call, delivery.now(), series=False)
+        with delivery.queue_database.read() as connection:
+            return {"totals": telemetry.read_totals(connection, call.project.id, function_id, query)}
+
+    @routes.get("/{function_id}/metrics/", query=MetricsQuery, response=MetricsOut, heavy=True)
+    def metrics(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """How often what happened to a function's runs, over time."""
+        known(call, function_id)
+        query = _metric_query(call, delivery.now(), series=True)
+        with delivery.queue_database.read() as connection:
+            return telemetry.read_series(connection, call.project.id, function_id, query)
+
+    @routes.post(
+        "/{function_id}/invocations/", body=TestRunBody, response=TestRunOut, heavy=True, errors=(400,)
+    )
+    def test_run(call: Call, function_id: TextId) -> dict[str, Any]:
+        """Try a configuration on an event; nothing is stored. The id may be ``new``."""
+        return _test_run(call, parse_uuid(function_id), tests, functions, database)
+
+    @routes.get("/{function_id}/status/", response=StatusOut)
+    def status(call: Call, function_id: UuidId) -> dict[str, int]:
+        """How a function fares."""
+        row = known(call, function_id)
+        found = delivery.states.statuses([function_id])
+        return dict(status_of(function_id, enabled=row["enabled"], known=found))
+
+    @routes.patch("/{function_id}/status/", body=StatusBody, response=StatusOut, errors=(400,))
+    def set_status(call: Call, function_id: UuidId) -> dict[str, int]:
+        """Slow a function down, stop it, or let it run again."""
+        with database.read() as connection:
+            row = store.get(connection, call.project.id, function_id)
+        if row is None or row["deleted"]:
+            raise BareError(404, {"error": "Hog function not found"})
+        state = call.body.get("state")
+        if not isinstance(state, int) or isinstance(state, bool) or state not in SETTABLE:
+            raise BareError(400, {"error": "Invalid state"})
+        delivery.watcher.force(function_id, state)
+        return dict(delivery.states.statuses([function_id])[function_id])
+
+    return routes
+
+
+# --- logs and metrics
+
+
+def _log_query(call: Call) -> LogQuery:
+    wanted = call.validate_query(LogsQuery)
+    levels = _words(wanted.level)
+    return LogQuery(
+        limit=wanted.limit,
+        offset=wanted.offset,
+        after=wanted.after,
+        before=wanted.before,
+        levels=None if levels is None else [level.upper() for level in levels],
+        search=wanted.search or None,
+        instance_id=wanted.instance_id or None,
+    )
+
+
+def _words(text: str | None) -> list[str] | None:
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    return words or None
+
+
+def _metric_query(call: Call, now: datetime, *, series: bool) -> MetricQuery:
+    after = _moment(call.query("after") or "-7d", now, "after")
+    before = now if not call.query("before") else _moment(call.query("before") or "", now, "before")
+    interval = _choice(call, "interval", INTERVALS, "day")
+    if series and telemetry.label_count(after, before, interval) > telemetry.MAX_LABELS:
+        raise validation_error("The range is too long for this interval.", "after")
+    return MetricQuery(
+        after,
+        before,
+        interval=interval,
+        breakdown=_choice(call, "breakdown_by", BREAKDOWNS, "kind"),
+        names=_words(call.query("name")),
+        kinds=_words(call.query("kind")),
+        instance_id=(call.query("instance_id") or None) if series else None,
+    )
+
+
+def _moment(text: str, now: datetime, name: str) -> datetime:
+    try:
+        return telemetry.read_time(text, now)
+    except ValueError:
+        raise validation_error("Enter a date-time or a relative time such as -7d.", name) from None
+
+
+def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> str:
+    value = call.query(name) or default
+    if value not in choices:
+        raise validation_error(f'"{value}" is not a valid choice.', name, "invalid_choice")
+    return value
+
+
+# --- test runs
+
+
+def _test_run(
+    call: Call,
+    function_id: str | None,
+    tests: TestRuns,
+    functions: FunctionService,
+    database: Database,
+) -> dict[str, Any]:
+    body = call.validate(TestRunBody)
+    if body.configuration is None and not body.use_draft:
+        raise validation_error("Required unless use_draft is true.", "configuration")
+    try:
+        configuration = functions.configure(call.project, Sent(body.configuration or {}), function_id)
+        with database.read() as connection:
+            context = store.filter_context(connection, call.project)
+        function = compile_configuration(
+            configuration, context, function_id=function_id or str(uuid4()), project_id=call.project.id
+        )
+    except InvalidFunctionError as error:
+        raise BareError(400, {"configuration": error.nested()}) from None
+    except HogSourceError as error:
+        raise BareError(400, {"configuration": {"hog": [error.message]}}) from None
+    try:
+        globals_ = tests.globals_of(call.project, body.globals, body.clickhouse_event)
+    except MissingEventError:
+        raise _refused("Missing event") from None
+    run_id = str(uuid4()) if body.invocation_id is None else parse_uuid(body.invocation_id)
+    if run_id is None:
+        raise _refused("Invalid invocation ID")
+    if function.type not in TESTABLE:
+        raise _refused("Invalid function type")
+    return tests.run(call.project, function, globals_, run_id=run_id, mock=body.mock_async_functions)
+
+
+def _refused(message: str) -> BareError:
+    return BareError(400, {"status": "error", "errors": [message]})

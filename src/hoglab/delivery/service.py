@@ -1,0 +1,137 @@
+"""The delivery room as the application sees it: one object to build, start and stop.
+
+    queue = SqliteInvocationQueue(directory.queue_path)
+    queue_database = Database.open(directory.queue_path, tables.queue_metadata)
+    delivery = Delivery(
+        queue,
+        queue_database,
+        FunctionRegistry(database, secrets),
+        people,
+        secrets,
+        AddressGuard.create(settings.fetch_allow_cidrs, settings.fetch_allow_hosts),
+        site_url="http://127.0.0.1:8000",
+        capture=capture,
+    )
+    functions = FunctionService(database, secrets, delivery.states)
+    ingestion = Ingestion(..., dispatcher=delivery.dispatcher)
+    routers = [..., router(delivery, functions)]
+
+``capture(project_id, event)`` is awaited on the worker's own event loop and returns when the event is in the
+event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``, ``timestamp``,
+``properties``). ``start`` goes after the queue was opened and before ingestion starts, ``stop`` after ingestion
+has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hoglab.delivery.dispatch import EventDispatcher
+from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
+from hoglab.delivery.results import Versions
+from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.state import Timing
+from hoglab.delivery.turn import Workshop
+from hoglab.delivery.watcher import Watcher, cost_of
+from hoglab.delivery.worker import Capture, Worker, WorkerLimits
+from hoglab.http.dates import utc_now
+from hoglab.storage.database.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from hoglab.delivery.addresses import AddressGuard
+    from hoglab.delivery.fetch import FetchLimits
+    from hoglab.delivery.globals import People
+    from hoglab.functions.registry import FunctionRegistry
+    from hoglab.functions.secrets import SecretBox
+    from hoglab.functions.status import FunctionStates
+    from hoglab.storage.database import Database
+    from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry
+
+_log = structlog.get_logger(__name__)
+
+
+class Delivery:
+    """Runs hog functions on stored events."""
+
+    def __init__(
+        self,
+        queue: InvocationQueue,
+        queue_database: Database,
+        registry: FunctionRegistry,
+        people: People,
+        box: SecretBox,
+        guard: AddressGuard,
+        *,
+        site_url: str,
+        capture: Capture | None = None,
+        retries: RetryPolicy | None = None,
+        worker_limits: WorkerLimits | None = None,
+        fetch_limits: FetchLimits | None = None,
+        auto_disable: bool = True,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.queue = queue
+        self.queue_database = queue_database
+        self.registry = registry
+        self.people = people
+        self.guard = guard
+        self.site = Site(site_url)
+        self.fetch_limits = fetch_limits
+        self.now = now
+        self.watcher = Watcher(queue_database, auto_disable=auto_disable, now=now)
+        self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
+        versions = Versions()
+        self.dispatcher = EventDispatcher(
+            queue, registry, people, self.watcher, self.site, versions=versions, now=now
+        )
+        shop = Workshop(
+            registry,
+            box,
+            self.site,
+            self.event_globals,
+            now,
+            retries=retries or RetryPolicy(),
+            versions=versions,
+        )
+        self.worker = Worker(
+            queue,
+            shop,
+            guard,
+            self.watcher,
+            capture=capture,
+            limits=worker_limits,
+            fetch_limits=fetch_limits,
+        )
+
+    @property
+    def states(self) -> FunctionStates:
+        """What the API shows as ``status`` and tells when a function was saved."""
+        return self.watcher
+
+    def start(self) -> None:
+        """Start working on what is in the queue."""
+        self.worker.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish or put back what is being worked on; whether that was done in time."""
+        return self.worker.stop(timeout_s)
+
+    def is_alive(self) -> bool:
+        """Whether the worker runs, for health checks."""
+        return self.worker.is_alive()
+
+    def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
+        """Keep what transformations leave behind. Best effort: what cannot be written is lost, and noted."""
+        try:
+            self.queue.write_metrics(metrics)
+            self.queue.write_logs(logs)
+        except DatabaseError as error:
+            _log.warning("traces_not_written", error=str(error))
+
+    def observe_transformation(self, function_id: str, computing_ms: float) -> None:
+        """Count a run of a transformation against its bucket."""
+        self.watcher.observe({function_id: cost_of([Timing("hog", computing_ms)])})

@@ -1,0 +1,70 @@
+"""The durable state of an invocation (spec: hog-runtime 4.6): JSON, with the event's globals spliced in."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+import orjson
+
+INVOCATIONS = UUID("8a4f7f4e-6c0d-5e0b-9d56-0f3c2c1b7a11")
+"""Namespace of the ids of invocations that events cause."""
+
+
+class InvalidStateError(ValueError):
+    """A stored state cannot be read."""
+
+
+class Timing(msgspec.Struct, array_like=True):
+    """How long one stretch took: ``kind`` is ``hog`` (computing) or ``async_function`` (one attempt of a call)."""
+
+    kind: str
+    duration_ms: float
+
+
+class State(msgspec.Struct, omit_defaults=True):
+    """``globals`` never holds inputs. What is below ``journal`` is only there once a program was suspended:
+    from then on it goes on with the source and the inputs that it began with."""
+
+    globals: msgspec.Raw
+    event_uuid: str | None = None
+    distinct_id: str | None = None
+    person_id: str | None = None
+    mapping: int | None = None
+    rerun: int = 0  # how often it was run again from its result
+    first_scheduled_us: int | None = None
+    attempts: int = 0  # of the call at hand
+    sleep_until: float | None = None  # Unix time; the call at hand is `sleep`, which ends then
+    timings: list[Timing] = []
+    error: str | None = None
+    journal: dict[str, Any] | None = None
+    source: str | None = None
+    sealed_inputs: str | None = None  # encrypted: they may hold secrets
+
+
+_DECODER = msgspec.json.Decoder(State)
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode_state(state: State) -> bytes:
+    return _ENCODER.encode(state)
+
+
+def decode_state(data: bytes) -> State:
+    """Raises `InvalidStateError`."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise InvalidStateError(f"the state of the invocation cannot be read: {error}") from None
+
+
+def raw_json(value: Any) -> msgspec.Raw:
+    """A value as JSON that is written into states as it is."""
+    return msgspec.Raw(orjson.dumps(value))
+
+
+def invocation_id(function_id: str, event_uuid: str, mapping: int | None) -> str:
+    """The same for the same cause, so that a replayed batch of events starts nothing twice."""
+    place = "" if mapping is None else str(mapping)
+    return str(uuid5(INVOCATIONS, f"{function_id}/{event_uuid}/{place}"))

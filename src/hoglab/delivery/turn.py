@@ -1,0 +1,398 @@
+"""One turn of an invocation: from its stored state to what is stored next (spec: hog-runtime 4).
+
+A turn does at most one request, and what it finds out is written before the next one: a program that asks for
+another request is put back with its journal. All of this is computing; the worker performs the request and
+does the waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+
+from hoglab.delivery.calls import RUNNING, fetch_request, sleep_seconds
+from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
+from hoglab.delivery.program_run import MAX_ERROR_CHARS, Line, ProgramRun, clipped
+from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
+from hoglab.delivery.retries import Answer, RetryPolicy, excused, is_failure
+from hoglab.delivery.state import InvalidStateError, State, Timing, decode_state, encode_state
+from hoglab.functions.secrets import Secrets, SecretsError
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogSourceError, HogThrow
+from hoglab.hog.program import compile_program
+from hoglab.hog.rt.values import from_json, to_json
+from hoglab.storage.database.types import from_micros, to_micros
+from hoglab.storage.invocations import (
+    AppMetric,
+    FinalStatus,
+    InvocationOutcome,
+    InvocationResult,
+    LogEntry,
+    ResultStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hoglab.delivery.globals import EventGlobals, KnownProject, Site
+    from hoglab.functions.compile import CompiledFunction, CompiledMapping
+    from hoglab.functions.registry import FunctionRegistry
+    from hoglab.functions.secrets import SecretBox
+    from hoglab.hog.run import Suspended
+    from hoglab.storage.invocations import ClaimedInvocation
+
+_KINDS: Mapping[ResultStatus, tuple[str, str]] = {
+    "succeeded": ("success", "succeeded"),
+    "failed": ("failure", "failed"),
+}
+
+_logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """The turn goes on, with `Turn.answered`, when this request was sent."""
+
+    request: FetchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a turn leaves behind, to be written together."""
+
+    outcome: InvocationOutcome
+    logs: list[LogEntry]
+    metrics: list[AppMetric]
+    result: InvocationResult | None
+    timings: list[Timing]
+    """Of the whole invocation, when it is over; else empty."""
+    captured: dict[str, Any] | None = None
+    """An event to capture before anything is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What turns work with."""
+
+    registry: FunctionRegistry
+    box: SecretBox
+    site: Site
+    event_globals: EventGlobals
+    now: Callable[[], datetime]
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    versions: Versions = field(default_factory=Versions)
+
+
+class Turn:
+    """One claimed invocation at work. `begin` once, then `answered` when it says `Perform`."""
+
+    def __init__(self, shop: Workshop, claimed: ClaimedInvocation) -> None:
+        self.claimed = claimed
+        self._shop = shop
+        self._started_at = shop.now()
+        self._state: State | None = None
+        self._function: CompiledFunction | None = None
+        self._run: ProgramRun | None = None
+        self._lines: list[Line] = []
+        self._fetches = 0
+
+    def begin(self) -> Perform | Settled:
+        """Run the program up to its request, or to its end."""
+        try:
+            return self._begin()
+        except Exception as error:
+            return self._broken(error)
+
+    def answered(self, answer: Answer, duration_ms: float) -> Perform | Settled:
+        """Go on with what became of the request."""
+        try:
+            return self._answered(answer, duration_ms)
+        except Exception as error:
+            return self._broken(error)
+
+    def poisoned(self) -> Settled:
+        """Give up an invocation that lost its worker again and again."""
+        message = "The invocation was given up: its worker ended unexpectedly each time it was run."
+        self._note("error", message)
+        try:
+            self._state = decode_state(self.claimed.state)
+        except InvalidStateError:
+            self._state = None
+        return self._settle("failed", "failed", error=message, kind=POISON_PILL)
+
+    # --- beginning
+
+    def _begin(self) -> Perform | Settled:
+        claimed, shop = self.claimed, self._shop
+        try:
+            state = self._state = decode_state(claimed.state)
+        except InvalidStateError as error:
+            self._note("error", str(error))
+            return self._settle("failed", "failed", error=str(error))
+        functions = shop.registry.for_project(claimed.project_id)
+        function = None if functions is None else functions.by_id.get(claimed.function_id)
+        if functions is None or function is None:
+            self._note("info", "The function is disabled or deleted, so this run of it was cancelled.")
+            return self._settle("cancelled", "cancelled")
+        self._function = function
+        globals_ = self._globals(function, functions.project)
+        try:
+            run = self._run = self._program_run(function, globals_, state)
+        except (HogRuntimeError, HogLimit, HogThrow, SecretsError) as error:
+            message = f"Error building inputs: {_message(error)}"
+            self._note("error", message)
+            return self._settle("failed", "failed", error=message, kind=INPUTS_FAILED)
+        except HogSourceError as error:
+            self._note("error", f"The code of the function cannot be compiled: {error.message}")
+            return self._settle("failed", "failed", error=error.message)
+        return self._next(run.start(), may_perform=True)
+
+    def _globals(self, function: CompiledFunction, project: KnownProject) -> dict[str, Any]:
+        assert self._state is not None  # noqa: S101 - decoded before
+        globals_: dict[str, Any] = from_json(orjson.loads(memoryview(self._state.globals)))
+        if "person" not in globals_:
+            distinct_id = globals_["event"]["distinct_id"]
+            globals_["person"] = self._shop.event_globals.late_person(project, distinct_id)
+        globals_["source"] = self._shop.site.source(function)
+        globals_.setdefault("groups", {})
+        return globals_
+
+    def _program_run(self, function: CompiledFunction, globals_: dict[str, Any], state: State) -> ProgramRun:
+        """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
+        if state.journal is None:
+            inputs = function.build_inputs(globals_, _mapping(function, state.mapping))
+            source = function.hog
+        else:
+            inputs = self._pinned_inputs(state)
+            source = function.hog if state.source is None else state.source
+        return ProgramRun(
+            compile_program(source, RUNNING),
+            {**globals_, "inputs": inputs},
+            run_id=self.claimed.id,
+            redact=function.redactor(inputs),
+            now=self._shop.now,
+            journal=state.journal,
+            timings=state.timings,
+        )
+
+    def _pinned_inputs(self, state: State) -> dict[str, Any]:
+        sealed = state.sealed_inputs
+        content = {} if sealed is None else dict(self._shop.box.unseal(sealed.encode()).inputs)
+        pinned: dict[str, Any] = from_json(content)
+        return pinned
+
+    # --- going on
+
+    def _next(self, call: Suspended | None, *, may_perform: bool) -> Perform | Settled:
+        """Do what the program waits for; it may be ended (None), and a second request waits for its own turn."""
+        run, state = self._parts
+        while call is not None:
+            if state.error is not None:
+                return self._finish(run, "The program went on to another call after its request had failed.")
+            if call.name == "sleep":
+                moment = self._woken(call.args, state)
+                if moment is None:
+                    state.sleep_until = None
+                    call = run.resume(None)
+                    continue
+                return self._suspend(scheduled_at=moment)
+            if call.name != "fetch":
+                run.fail(f"Unknown async function '{call.name}'")
+                break
+            if not may_perform:
+                return self._suspend()
+            request = fetch_request(call.args, f"{self.claimed.id}-{run.calls_made}")
+            return self._answered(request, 0.0) if isinstance(request, FetchFailure) else Perform(request)
+        return self._finish(run)
+
+    def _woken(self, args: list[Any], state: State) -> datetime | None:
+        """When a sleeping program is to be woken; None when it is time, or when it asks for no proper time."""
+        now = self._shop.now()
+        if state.sleep_until is None:
+            seconds = sleep_seconds(args)
+            if seconds is None:
+                self._note("warn", "sleep takes a number of seconds from 0 to 86400; it did not wait.")
+                return None
+            state.sleep_until = now.timestamp() + seconds
+        due = datetime.fromtimestamp(state.sleep_until, UTC)
+        return due if due > now else None
+
+    def _answered(self, answer: Answer, duration_ms: float) -> Perform | Settled:
+        run, state = self._parts
+        state.timings.append(Timing("async_function", round(duration_ms, 3)))
+        now = self._shop.now()
+        if isinstance(answer, FetchResponse) and answer.truncated:
+            run.log("warn", "The response was too large; the rest of its body was cut off.")
+        if is_failure(answer):
+            state.attempts += 1
+            delay_s = self._shop.retries.delay_s(answer, state.attempts, now)
+            message = _failure_text(answer, state.attempts)
+            excuse = isinstance(answer, FetchResponse) and excused(answer.status, self._excused_codes())
+            run.log("info" if excuse else "error", message + (" Retrying." if delay_s is not None else ""))
+            if delay_s is not None:
+                return self._suspend(scheduled_at=now + timedelta(seconds=delay_s), retry=True)
+            if not excuse:
+                state.error = run.cleaned(message)
+        state.attempts = 0
+        self._fetches += 1
+        return self._next(run.resume(_for_program(answer)), may_perform=False)
+
+    def _excused_codes(self) -> Any:
+        return () if self._function is None else self._function.non_failure_status_codes
+
+    @property
+    def _parts(self) -> tuple[ProgramRun, State]:
+        assert self._run is not None  # noqa: S101 - begun before
+        assert self._state is not None  # noqa: S101
+        return self._run, self._state
+
+    # --- settling
+
+    def _finish(self, run: ProgramRun, error: str | None = None) -> Settled:
+        state = self._parts[1]
+        if error is not None:
+            run.execution.close()
+            run.log("error", error)
+        elif run.error is not None:
+            run.log_error(run.error)
+        else:
+            run.log_completion()
+        failure = run.error or state.error
+        if failure is None:
+            return self._settle("completed", "succeeded")
+        return self._settle("failed", "failed", error=failure)
+
+    def _suspend(self, scheduled_at: datetime | None = None, *, retry: bool = False) -> Settled:
+        """Put the invocation back, with all that it takes to come to this point again."""
+        run, state = self._parts
+        claimed = self.claimed
+        if state.journal is None:
+            self._pin(run, state)
+            state.first_scheduled_us = to_micros(claimed.created_at)
+        state.journal = run.execution.journal()
+        run.execution.close()
+        outcome = InvocationOutcome(
+            claimed.id,
+            claimed.lock_token,
+            "available",
+            state=encode_state(state),
+            scheduled_at=scheduled_at,
+            priority=claimed.priority + 1 if retry else None,
+        )
+        return self._settled(outcome, "running")
+
+    def _pin(self, run: ProgramRun, state: State) -> None:
+        """Keep the code and the inputs that this run began with. Inputs may hold secrets, so they are sealed."""
+        state.source = run.execution.program.source
+        sealed = self._shop.box.seal(Secrets(inputs=to_json(run.execution.globals["inputs"])))
+        state.sealed_inputs = None if sealed is None else sealed.decode()
+
+    def _settle(
+        self, status: FinalStatus, result: ResultStatus, *, error: str | None = None, kind: str | None = None
+    ) -> Settled:
+        outcome = InvocationOutcome(self.claimed.id, self.claimed.lock_token, status)
+        return self._settled(outcome, result, error=error, kind=kind)
+
+    def _broken(self, error: Exception) -> Settled:
+        """A mistake of ours must not keep an invocation from ending."""
+        _logger.error(
+            "turn_failed",
+            invocation_id=self.claimed.id,
+            function_id=self.claimed.function_id,
+            exc_info=error,
+        )
+        message = f"Internal error: {type(error).__name__}"
+        self._note("error", message)
+        return self._settle("failed", "failed", error=message)
+
+    def _settled(
+        self,
+        outcome: InvocationOutcome,
+        status: ResultStatus,
+        *,
+        error: str | None = None,
+        kind: str | None = None,
+    ) -> Settled:
+        now = self._shop.now()
+        run = self._run
+        over = outcome.status != "available"
+        metrics = [self._metric("other", "fetch", now, self._fetches)] if self._fetches else []
+        if status in _KINDS:
+            metrics.append(self._metric(*_KINDS[status], now))
+        lines = self._lines if run is None else run.lines
+        return Settled(
+            outcome=outcome,
+            logs=[self._entry(line) for line in lines],
+            metrics=metrics,
+            result=self._result(status, now, over=over, error=error, kind=kind),
+            timings=list(run.timings) if run is not None and over else [],
+            captured=None if run is None else run.captured,
+        )
+
+    def _result(
+        self, status: ResultStatus, now: datetime, *, over: bool, error: str | None, kind: str | None
+    ) -> InvocationResult:
+        claimed, state = self.claimed, self._state
+        total_ms = sum(each.duration_ms for each in state.timings) if state is not None else 0.0
+        return InvocationResult(
+            invocation_id=claimed.id,
+            project_id=claimed.project_id,
+            function_id=claimed.function_id,
+            status=status,
+            attempts=1 + (0 if state is None else state.rerun),
+            version=self._shop.versions.next(now),
+            is_retry=state is not None and state.rerun > 0,
+            parent_run_id=claimed.parent_run_id,
+            scheduled_at=claimed.scheduled_at,
+            first_scheduled_at=claimed.created_at
+            if state is None or state.first_scheduled_us is None
+            else from_micros(state.first_scheduled_us),
+            started_at=self._started_at,
+            finished_at=now if over else None,
+            duration_ms=round(total_ms),
+            error_kind="" if error is None else kind or error_kind(error),
+            error_message=None if error is None else clipped(error, MAX_ERROR_CHARS),
+            event_uuid=None if state is None else state.event_uuid,
+            distinct_id=None if state is None else state.distinct_id,
+            person_id=None if state is None else state.person_id,
+            invocation_globals=kept_globals(state.globals) if state is not None and over else None,
+        )
+
+    def _note(self, level: str, text: str) -> None:
+        if self._run is not None:
+            self._run.log(level, text)
+        else:
+            self._lines.append(Line(level, clipped(text), self._shop.now()))
+
+    def _entry(self, line: Line) -> LogEntry:
+        claimed = self.claimed
+        return LogEntry(claimed.project_id, claimed.function_id, claimed.id, line.at, line.level, line.text)
+
+    def _metric(self, kind: str, name: str, now: datetime, count: int = 1) -> AppMetric:
+        return AppMetric(self.claimed.project_id, self.claimed.function_id, kind, name, count, now)
+
+
+def _mapping(function: CompiledFunction, index: int | None) -> CompiledMapping | None:
+    if index is None:
+        return None
+    return next((one for one in function.mappings or () if one.index == index), None)
+
+
+def _message(error: Exception | HogLimit) -> str:
+    return str(getattr(error, "message", None) or error)
+
+
+def _failure_text(answer: Answer, attempts: int) -> str:
+    if isinstance(answer, FetchFailure):
+        return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.detail}."
+    return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}."
+
+
+def _for_program(answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, FetchFailure):
+        return {"status": 500, "body": f"{answer.name}: {answer.detail}"}
+    return {"status": answer.status, "body": answer.body, "headers": answer.headers}

@@ -1,0 +1,217 @@
+"""The circuit breaker: slow functions are slowed down, then stopped (spec: hog-runtime 6).
+
+Each function has a bucket of tokens that fills with time and is emptied by what its runs cost. States and
+buckets are in memory; what changed is written every now and then, and new states at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.dialects.sqlite import insert
+
+from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE, Status
+from hoglab.http.dates import utc_now
+from hoglab.storage.database.tables import watcher_state
+
+if TYPE_CHECKING:
+    from hoglab.delivery.state import Timing
+    from hoglab.storage.database import Database
+
+HEALTHY_STATE = 1
+FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED = 11, 12
+SETTABLE = frozenset(
+    {HEALTHY_STATE, DEGRADED_STATE, DISABLED_STATE, FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED}
+)
+
+BUCKET = 10_000
+REFILL_PER_S = 10
+LOWEST = -1
+DEGRADED_AT = 0.8
+LOCK = timedelta(seconds=60)
+"""After a change of state the next automatic one has to wait this long."""
+BUCKET_LIFE = timedelta(days=1)
+"""A bucket that nothing was taken from for so long counts as full."""
+RESET_TOKENS: Mapping[int, int] = {HEALTHY_STATE: BUCKET, DEGRADED_STATE: 8_000, DISABLED_STATE: 0}
+
+COSTS = {"hog": (100, 50.0, 550.0), "async_function": (20, 100.0, 5_000.0)}
+"""By kind of timing: cost, and the milliseconds at which it begins and at which it is full."""
+
+_logger = structlog.get_logger(__name__)
+
+
+def cost_of(timings: Iterable[Timing]) -> int:
+    """What a finished run takes out of the bucket of its function."""
+    total = 0
+    for timing in timings:
+        cost, lower, upper = COSTS[timing.kind]
+        total += _rounded(cost * max(timing.duration_ms - lower, 0.0) / (upper - lower))
+    return total
+
+
+def _rounded(number: float) -> int:
+    """Rounded as JavaScript does it: a half goes up."""
+    return int(number + 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """State and bucket of one function, as they were at ``at``."""
+
+    state: int
+    tokens: int
+    at: datetime
+    locked_until: datetime | None = None
+
+    def refilled(self, now: datetime) -> int:
+        """Tokens now."""
+        if now - self.at >= BUCKET_LIFE:
+            return BUCKET
+        return min(BUCKET, self.tokens + int((now - self.at).total_seconds() * REFILL_PER_S))
+
+    @property
+    def effective(self) -> int:
+        """The state as far as running is concerned."""
+        return {FORCEFULLY_DEGRADED: DEGRADED_STATE, FORCEFULLY_DISABLED: DISABLED_STATE}.get(
+            self.state, self.state
+        )
+
+
+StateChange = Callable[[str, int, int], None]
+"""Told of automatic changes: function id, state before, state after."""
+
+
+class Watcher:
+    """Watches all functions. Used from any thread. ``database``: ``queue.db`` opened as a `Database`."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        auto_disable: bool = True,
+        now: Callable[[], datetime] = utc_now,
+        on_change: StateChange = lambda _function_id, _before, _after: None,
+    ) -> None:
+        self._database = database
+        self._auto_disable = auto_disable
+        self._now = now
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._changed: set[str] = set()
+        with database.read() as connection:
+            rows = connection.execute(select(watcher_state)).mappings()
+            self._watches = {
+                row["function_id"]: Watch(row["state"], row["tokens"], row["tokens_at"], row["locked_until"])
+                for row in rows
+            }
+
+    # --- reading
+
+    def statuses(self, function_ids: Collection[str]) -> Mapping[str, Status]:
+        now = self._now()
+        found: dict[str, Status] = {}
+        for function_id in function_ids:
+            watch = self._watches.get(function_id)
+            if watch is not None:
+                found[function_id] = {"state": watch.state, "tokens": watch.refilled(now)}
+        return found
+
+    def is_disabled(self, function_id: str) -> bool:
+        watch = self._watches.get(function_id)
+        return watch is not None and watch.effective == DISABLED_STATE
+
+    def is_degraded(self, function_id: str) -> bool:
+        watch = self._watches.get(function_id)
+        return watch is not None and watch.effective == DEGRADED_STATE
+
+    # --- changing
+
+    def observe(self, costs: Mapping[str, int]) -> None:
+        """Take what finished runs of functions cost."""
+        now = self._now()
+        moved: list[tuple[str, int, int]] = []
+        with self._lock:
+            for function_id, cost in costs.items():
+                watch = self._watches.get(function_id)
+                if watch is None:
+                    if cost == 0:
+                        continue
+                    watch = Watch(HEALTHY_STATE, BUCKET, now)
+                elif cost == 0 and watch.state == HEALTHY_STATE:
+                    continue
+                tokens = watch.refilled(now) - cost
+                after = self._next_state(watch, tokens / BUCKET, now)
+                if after != watch.state:
+                    moved.append((function_id, watch.state, after))
+                    watch = replace(watch, state=after, locked_until=now + LOCK)
+                self._watches[function_id] = replace(watch, tokens=max(tokens, LOWEST), at=now)
+                self._changed.add(function_id)
+        if moved:
+            self.save()
+        for function_id, before, after in moved:
+            _logger.warning("function_state_changed", function_id=function_id, before=before, after=after)
+            self._on_change(function_id, before, after)
+
+    def _next_state(self, watch: Watch, rating: float, now: datetime) -> int:
+        if watch.state >= DISABLED_STATE or (watch.locked_until is not None and now < watch.locked_until):
+            return watch.state
+        if rating < 0 and self._auto_disable:
+            return DISABLED_STATE
+        return DEGRADED_STATE if rating <= DEGRADED_AT else HEALTHY_STATE
+
+    def function_saved(self, function_id: str) -> None:
+        """An enabled function was saved: one that was stopped automatically may run again."""
+        with self._lock:
+            watch = self._watches.get(function_id)
+            if watch is None or watch.state != DISABLED_STATE:
+                return
+            self._set(function_id, DEGRADED_STATE)
+        self.save()
+
+    def force(self, function_id: str, state: int) -> None:
+        """Set a state by hand; those from 11 on stay until the next time."""
+        with self._lock:
+            self._set(function_id, state)
+        self.save()
+
+    def _set(self, function_id: str, state: int) -> None:
+        now = self._now()
+        watch = self._watches.get(function_id)
+        tokens = BUCKET if watch is None else watch.refilled(now)
+        self._watches[function_id] = Watch(state, RESET_TOKENS.get(state, tokens), now, now + LOCK)
+        self._changed.add(function_id)
+
+    def save(self) -> None:
+        """Write what changed since the last time."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+            rows = [(function_id, self._watches[function_id]) for function_id in changed]
+        if not rows:
+            return
+        values = [
+            {
+                "function_id": function_id,
+                "state": watch.state,
+                "tokens": watch.tokens,
+                "tokens_at": watch.at,
+                "locked_until": watch.locked_until,
+            }
+            for function_id, watch in rows
+        ]
+        statement = insert(watcher_state)
+        update = {name: statement.excluded[name] for name in ("state", "tokens", "tokens_at", "locked_until")}
+        try:
+            with self._database.write() as tx:
+                tx.execute(
+                    statement.on_conflict_do_update(index_elements=["function_id"], set_=update), values
+                )
+        except BaseException:
+            with self._lock:
+                self._changed |= changed
+            raise

@@ -1,0 +1,426 @@
+"""The worker: claims invocations, runs their turns, sends their requests, writes what came of it.
+
+One thread with an event loop. Programs run in a few other threads, the queue is used from two more, so the
+loop itself never waits for anything but time and sockets (spec: hog-runtime 4.6, 4.9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import uvloop
+from prometheus_client import Counter, Gauge, Histogram
+
+from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.bodies import BodyPool
+from hoglab.delivery.fetch import Fetcher, FetchLimits, parse_url
+from hoglab.delivery.turn import Perform, Settled, Turn
+from hoglab.delivery.watcher import cost_of
+from hoglab.storage.invocations import InvocationOutcome
+
+if TYPE_CHECKING:
+    from yarl import URL
+
+    from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
+    from hoglab.delivery.turn import Workshop
+    from hoglab.delivery.watcher import Watcher
+    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue
+
+Capture = Callable[[int, dict[str, Any]], Awaitable[None]]
+"""Takes an event that a function captured, into the project with that id; returns when it is durable."""
+
+PASSED_OVER_S = 0.02
+"""Least time between two looks into the queue that find nothing to do."""
+
+QUEUES = ("hog", "hogoverflow")
+"""The queues in the order in which they are looked at; degraded functions are in the second."""
+
+_logger = structlog.get_logger(__name__)
+
+_TURNS = Counter("hoglab_delivery_turns", "Turns of invocations that were finished.", ["outcome"])
+_REQUESTS = Counter("hoglab_delivery_requests", "Requests that functions sent.", ["outcome"])
+_REQUEST_SECONDS = Histogram("hoglab_delivery_request_seconds", "Time of one request of a function.")
+_IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being worked on.")
+_BACKLOG = Gauge("hoglab_delivery_backlog", "Invocations that are not finished.")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """How much is done at a time, and how often things are looked at. Times in seconds."""
+
+    in_flight: int = 512
+    per_function: int = 128
+    per_host: int = 64
+    claim: int = 100
+    body_threads: int = 2
+    flush_outcomes: int = 100
+    flush_s: float = 0.004
+    heartbeat_s: float = 10.0
+    sweep_s: float = 5.0
+    idle_s: float = 0.5
+    capture_tries: int = 5
+    capture_retry_s: float = 0.5
+
+
+class Worker:
+    """The background service. `start` once, `stop` once."""
+
+    def __init__(
+        self,
+        queue: InvocationQueue,
+        shop: Workshop,
+        guard: AddressGuard,
+        watcher: Watcher,
+        *,
+        capture: Capture | None = None,
+        limits: WorkerLimits | None = None,
+        fetch_limits: FetchLimits | None = None,
+        release_at_start: bool = True,
+    ) -> None:
+        """``release_at_start``: no other worker uses the queue, so what runs at the start was abandoned."""
+        self._queue = queue
+        self._shop = shop
+        self._guard = guard
+        self._watcher = watcher
+        self._capture = capture
+        self._limits = limits or WorkerLimits()
+        self._fetch_limits = fetch_limits or FetchLimits()
+        self._release = release_at_start
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._stop_at: float | None = None
+        self._stopping: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Take up what an earlier process left, and start working."""
+        if self._release:
+            self._queue.release_all()
+        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish the turns at hand, put back those that take longer; whether it ended in time."""
+        thread, loop = self._thread, self._loop
+        if thread is None or loop is None:
+            return True
+        self._stop_at = time.monotonic() + timeout_s * 0.7  # the rest is for writing
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._ask_to_stop)
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    def is_alive(self) -> bool:
+        """Whether the worker runs, for health checks."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _ask_to_stop(self) -> None:
+        assert self._stopping is not None  # noqa: S101 - made before the loop was ready
+        self._stopping.set()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._main())
+        except Exception:
+            _logger.exception("delivery_worker_ended")
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        fetcher = Fetcher(self._guard, self._fetch_limits)
+        shift = _Shift(
+            self._queue, self._shop, fetcher, self._watcher, self._capture, self._limits, self._stopping
+        )
+        self._ready.set()
+        try:
+            await shift.work()
+            remaining_s = max(0.0, (self._stop_at or 0.0) - time.monotonic())
+            await shift.wind_up(remaining_s)
+        finally:
+            await fetcher.close()
+
+
+class _Shift:
+    """What lives as long as the worker's event loop."""
+
+    def __init__(
+        self,
+        queue: InvocationQueue,
+        shop: Workshop,
+        fetcher: Fetcher,
+        watcher: Watcher,
+        capture: Capture | None,
+        limits: WorkerLimits,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._queue = queue
+        self._shop = shop
+        self._fetcher = fetcher
+        self._watcher = watcher
+        self._capture = capture
+        self._limits = limits
+        self._stopping = stopping
+        self._bodies = BodyPool(limits.body_threads)
+        self._claimer = ThreadPoolExecutor(1, "delivery-claim")
+        self._writer = ThreadPoolExecutor(1, "delivery-write")
+        self._tasks: dict[asyncio.Task[None], ClaimedInvocation] = {}
+        self._by_id: dict[str, asyncio.Task[None]] = {}
+        self._not_begun: list[ClaimedInvocation] = []
+        self._per_function: Tally[str] = Tally()
+        self._hosts: dict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(self._limits.per_host)
+        )
+        self._host_users: Tally[str] = Tally()
+        self._settled: list[Settled] = []
+        self._flush_wanted = asyncio.Event()
+        self._flush_full = asyncio.Event()
+        self._room = asyncio.Event()
+
+    # --- life
+
+    async def work(self) -> None:
+        """Until the worker is asked to stop."""
+        claimer = asyncio.create_task(self._keep_going(self._claim_forever, "claim"))
+        helpers = [
+            asyncio.create_task(self._keep_going(step, name))
+            for name, step in (
+                ("flush", self._flush_forever),
+                ("heartbeat", self._beat_forever),
+                ("sweep", self._sweep_forever),
+            )
+        ]
+        try:
+            await self._stopping.wait()
+            self._room.set()
+            await asyncio.wait({claimer}, timeout=self._limits.idle_s * 2)
+        finally:
+            for helper in (claimer, *helpers):
+                helper.cancel()
+            await asyncio.gather(claimer, *helpers, return_exceptions=True)
+
+    async def wind_up(self, timeout_s: float) -> None:
+        """Let the turns at hand end, put back the others, write everything."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=timeout_s)
+        abandoned = [*self._tasks.values(), *self._not_begun]
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        put_back = [
+            InvocationOutcome(one.id, one.lock_token, "available", scheduled_at=one.scheduled_at)
+            for one in abandoned
+        ]
+        await self._flush(put_back)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._writer, self._watcher.save)
+        self._bodies.close(0.2)
+        self._claimer.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown()
+
+    async def _keep_going(self, step: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run an endless helper; when it fails (the disk is full, say), go on after a moment."""
+        while not self._stopping.is_set():
+            try:
+                await step()
+            except Exception:
+                _logger.exception("delivery_step_failed", step=name)
+                await asyncio.sleep(self._limits.idle_s)
+
+    # --- claiming
+
+    async def _claim_forever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            self._room.clear()
+            room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
+            # Claiming a handful at a time costs a transaction each: wait until it is worth it.
+            if room < min(self._limits.claim, self._limits.in_flight) // 4 and self._tasks:
+                await self._room.wait()
+                continue
+            full = [
+                function_id
+                for function_id, count in self._per_function.items()
+                if count >= self._limits.per_function
+            ]
+            claimed = await loop.run_in_executor(self._claimer, self._claim, room, full)
+            if self._stopping.is_set():
+                self._not_begun += claimed
+                return
+            for one in claimed:
+                self._take(one)
+
+    def _claim(self, room: int, full: list[str]) -> list[ClaimedInvocation]:
+        """Claim what is due; when there is nothing, sleep until there may be something."""
+        claimed: list[ClaimedInvocation] = []
+        for name in QUEUES:
+            if room > len(claimed):
+                claimed += self._queue.claim(queue=name, limit=room - len(claimed), exclude_functions=full)
+        if not claimed and not self._stopping.is_set():
+            # A function that was passed over may have work that is due as soon as one of its runs ends.
+            timeout_s = PASSED_OVER_S if full else self._limits.idle_s
+            due = self._queue.next_due()
+            if due is not None:
+                until_s = (due - datetime.now(UTC)).total_seconds()
+                timeout_s = min(timeout_s, max(until_s, PASSED_OVER_S))
+            self._queue.wait(timeout_s)
+        return claimed
+
+    def _take(self, claimed: ClaimedInvocation) -> None:
+        task = asyncio.create_task(self._work_on(claimed))
+        self._tasks[task] = claimed
+        self._by_id[claimed.id] = task
+        self._per_function[claimed.function_id] += 1
+        _IN_FLIGHT.set(len(self._tasks))
+        task.add_done_callback(self._drop)
+
+    def _drop(self, task: asyncio.Task[None]) -> None:
+        claimed = self._tasks.pop(task)
+        self._by_id.pop(claimed.id, None)
+        self._per_function[claimed.function_id] -= 1
+        if not self._per_function[claimed.function_id]:
+            del self._per_function[claimed.function_id]
+        _IN_FLIGHT.set(len(self._tasks))
+        self._room.set()
+        if not task.cancelled() and task.exception() is not None:
+            _logger.error("invocation_task_failed", invocation_id=claimed.id, exc_info=task.exception())
+
+    # --- one invocation
+
+    async def _work_on(self, claimed: ClaimedInvocation) -> None:
+        turn = Turn(self._shop, claimed)
+        step = await self._bodies.run(turn.begin)
+        while isinstance(step, Perform):
+            answer, duration_ms = await self._perform(step.request)
+            step = await self._bodies.run(partial(turn.answered, answer, duration_ms))
+        if step.captured is not None and self._capture is not None:
+            await self._capture_event(claimed, step.captured)
+        self._settle(step)
+
+    async def _perform(self, request: FetchRequest) -> tuple[FetchResponse | FetchFailure, float]:
+        host = _host_of(request.url)
+        self._host_users[host] += 1
+        try:
+            async with self._hosts[host]:
+                started = time.perf_counter()
+                answer = await self._fetcher.fetch(request)
+                took_s = time.perf_counter() - started
+        finally:
+            self._host_users[host] -= 1
+            if not self._host_users[host]:
+                del self._host_users[host]
+                self._hosts.pop(host, None)
+        _REQUEST_SECONDS.observe(took_s)
+        _REQUESTS.labels(str(answer.status) if hasattr(answer, "status") else answer.kind).inc()
+        return answer, took_s * 1000
+
+    async def _capture_event(self, claimed: ClaimedInvocation, event: dict[str, Any]) -> None:
+        """Put a captured event into the event log. It has a fixed uuid, so a second time does no harm."""
+        assert self._capture is not None  # noqa: S101 - the caller looked
+        for attempt in range(1, self._limits.capture_tries + 1):
+            try:
+                await self._capture(claimed.project_id, event)
+            except Exception:
+                if attempt == self._limits.capture_tries:
+                    _logger.exception("captured_event_lost", invocation_id=claimed.id)
+                    return
+                await asyncio.sleep(self._limits.capture_retry_s * attempt)
+            else:
+                return
+
+    def _settle(self, settled: Settled) -> None:
+        self._settled.append(settled)
+        _TURNS.labels(settled.outcome.status).inc()
+        self._flush_wanted.set()
+        if len(self._settled) >= self._limits.flush_outcomes:
+            self._flush_full.set()
+
+    # --- writing
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._flush_full.wait(), self._limits.flush_s)
+            await self._flush()
+
+    async def _flush(self, more: list[InvocationOutcome] | None = None) -> None:
+        """Write everything that was settled since the last time, in one transaction."""
+        settled, self._settled = self._settled, []
+        self._flush_wanted.clear()
+        self._flush_full.clear()
+        if not settled and not more:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.shield(loop.run_in_executor(self._writer, self._write, settled, more or []))
+        except Exception:
+            # Nothing was written; it is tried again with what comes next.
+            self._settled = settled + self._settled
+            self._flush_wanted.set()
+            raise
+        _BACKLOG.set(self._queue.backlog())
+
+    def _write(self, settled: list[Settled], more: list[InvocationOutcome]) -> None:
+        self._queue.finish(
+            [one.outcome for one in settled] + more,
+            logs=[line for one in settled for line in one.logs],
+            metrics=[metric for one in settled for metric in one.metrics],
+            results=[one.result for one in settled if one.result is not None],
+        )
+        costs: Tally[str] = Tally()
+        for one in settled:
+            if one.timings and one.result is not None:
+                costs[one.result.function_id] += cost_of(one.timings)
+        if costs:
+            self._watcher.observe(costs)
+
+    # --- keeping locks
+
+    async def _beat_forever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._limits.heartbeat_s)
+            held = {one.id: one.lock_token for one in self._tasks.values()}
+            if not held:
+                continue
+            kept = await loop.run_in_executor(self._writer, self._queue.heartbeat, held)
+            for lost in held.keys() - kept:
+                task = self._by_id.get(lost)
+                # A turn that ended meanwhile holds no lock any more, and that is right.
+                if task is not None and self._tasks[task].lock_token == held[lost]:
+                    _logger.warning("invocation_lock_lost", invocation_id=lost)
+                    task.cancel()
+
+    async def _sweep_forever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            sweep = await loop.run_in_executor(self._writer, self._queue.sweep)
+            if sweep.reset:
+                _logger.warning("stalled_invocations_reset", count=sweep.reset)
+            for claimed in sweep.poisoned:
+                turn = Turn(self._shop, claimed)
+                self._settle(turn.poisoned())
+            await loop.run_in_executor(self._writer, self._watcher.save)
+            await asyncio.sleep(self._limits.sweep_s)
+
+
+def _host_of(text: str) -> str:
+    url: URL | FetchFailure = parse_url(text)
+    return url.raw_host or "" if hasattr(url, "raw_host") else ""
