@@ -246,7 +246,10 @@ class FunctionService:
                 store.change(
                     tx.connection, function_id, {"execution_order": order, "updated_at": self._now()}
                 )
-                change = activity.change(SCOPE, "priority", str(row["execution_order"]), str(order))
+                before = row["execution_order"]
+                change = activity.change(
+                    SCOPE, "priority", None if before is None else str(before), str(order)
+                )
                 self._log(tx, project, user_id, "updated", row, [change])
             if moved:
                 tx.changed("functions", project.id)

@@ -26,17 +26,15 @@ searched for a text (whatever the case) or a pattern; compared with a number."""
 class Decision:
     """One condition. ``operand`` is what it compares with; ``negated`` says that it holds if that fails.
 
-    ``when_null`` is its answer where the property is null or missing. ``ask`` replaces ``node`` where the
-    condition is a whole filter: it must give true.
+    ``when_null`` is its answer where the property is null or missing.
     """
 
-    node: Expr | None
+    node: Expr
     chain: Chain = ()
     kind: Kind = "plain"
     operand: Any = None
     negated: bool = False
     when_null: bool = False
-    ask: Callable[..., Any] | None = None
 
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}

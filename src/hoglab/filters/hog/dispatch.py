@@ -8,12 +8,13 @@ that any event may match have a bucket of their own. The answer is the same as t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
-from hoglab.filters.hog.fuse import Case, fuse
+from hoglab.filters.hog.fuse import Case, Find, fuse
 from hoglab.filters.hog.tree import all_of, any_of, compare, const, field
 from hoglab.hog.errors import HogLimit
 
@@ -33,11 +34,31 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    members: tuple[int, ...]
-    find: Callable[[Globals, list[int]], None]
+    """The filters that some events concern. ``find`` answers for those that cannot fail, together."""
+
+    fused: tuple[int, ...] = ()
+    find: Find | None = None
+    risky: tuple[int, ...] = ()
+    """Filters that may fail are asked one by one, so that each failure shows and costs nobody else."""
 
 
-_EMPTY = _Bucket((), lambda _globals, _found: None)
+@dataclass(slots=True)
+class _Draft:
+    cases: list[Case] = dataclass_field(default_factory=list)
+    risky: list[int] = dataclass_field(default_factory=list)
+
+    def add(self, place: int, expression: FilterExpression, name: str | None) -> None:
+        if expression.total:
+            self.cases.append(Case(place, _conditions(expression, name)))
+        else:
+            self.risky.append(place)
+
+    def bucket(self) -> _Bucket:
+        places = tuple(case.place for case in self.cases)
+        return _Bucket(places, fuse(self.cases) if self.cases else None, tuple(self.risky))
+
+
+_EMPTY = _Bucket()
 
 
 class FusedDispatcher:
@@ -45,8 +66,8 @@ class FusedDispatcher:
 
     def __init__(self, filters: Sequence[CompiledFilter]) -> None:
         self._filters = tuple(filters)
-        named: dict[str, list[Case]] = defaultdict(list)
-        anywhere: list[Case] = []
+        named: dict[str, _Draft] = defaultdict(_Draft)
+        anywhere = _Draft()
         broken: list[tuple[int, str]] = []
         for place, one in enumerate(self._filters):
             expression = one.expression
@@ -55,13 +76,13 @@ class FusedDispatcher:
                 continue
             names = _bucket_names(expression)
             if names is None:
-                anywhere.append(_case(place, expression, one, None))
+                anywhere.add(place, expression, None)
                 continue
             for name in names:
-                named[name].append(_case(place, expression, one, name))
+                named[name].add(place, expression, name)
         self._broken = tuple(broken)
-        self._named = {name: _bucket(cases) for name, cases in named.items()}
-        self._anywhere = _bucket(anywhere)
+        self._named = {name: draft.bucket() for name, draft in named.items()}
+        self._anywhere = anywhere.bucket()
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -69,31 +90,31 @@ class FusedDispatcher:
     def match(self, globals_: Globals) -> Matches:
         """Ask every filter about one event."""
         found: list[int] = []
-        named = self._named.get(globals_["event"], _EMPTY)
-        try:
-            named.find(globals_, found)
-            self._anywhere.find(globals_, found)
-        except (Exception, HogLimit):
-            return self._one_by_one(globals_, (*named.members, *self._anywhere.members))
+        failed = [*self._broken]
+        for bucket in (self._named.get(globals_["event"], _EMPTY), self._anywhere):
+            if bucket.find is not None:
+                sure = len(found)
+                try:
+                    bucket.find(globals_, found)
+                except (Exception, HogLimit):  # a limit of the machine, which none but the guilty shall feel
+                    del found[sure:]
+                    self._ask(bucket.fused, globals_, found, failed)
+            if bucket.risky:
+                self._ask(bucket.risky, globals_, found, failed)
         found.sort()
-        return Matches(found, self._broken)
+        failed.sort()
+        return Matches(found, failed)
 
-    def _one_by_one(self, globals_: Globals, places: Sequence[int]) -> Matches:
-        """Find out which filter failed."""
-        matched: list[int] = []
-        failed = list(self._broken)
-        for place in sorted(places):
+    def _ask(
+        self, places: Sequence[int], globals_: Globals, found: list[int], failed: list[tuple[int, str]]
+    ) -> None:
+        """Ask filters one by one."""
+        for place in places:
             try:
                 if self._filters[place].matches(globals_):
-                    matched.append(place)
+                    found.append(place)
             except FilterFailure as failure:
                 failed.append((place, str(failure)))
-        failed.sort()
-        return Matches(matched, failed)
-
-
-def _bucket(cases: list[Case]) -> _Bucket:
-    return _Bucket(tuple(case.place for case in cases), fuse(cases)) if cases else _EMPTY
 
 
 def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
@@ -106,22 +127,15 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
     return None
 
 
-def _case(place: int, expression: FilterExpression, whole: CompiledFilter, name: str | None) -> Case:
-    """What must hold in a bucket, where the event's name is known (None: it is not).
-
-    A filter that may fail is asked as a whole: it evaluates all of its conditions, so that each failure shows.
-    """
-    if not expression.total:
-        return Case(place, (), whole.value)
+def _conditions(expression: FilterExpression, name: str | None) -> tuple[Expr, ...]:
+    """What must hold in a bucket, where the event's name is known (None: it is not)."""
     required = [one.node for one in expression.required]
-    ways = [_ways(entry, name) for entry in expression.entries]
-    alternatives = [way for entry in ways for way in entry]
-    if expression.entries:
-        if len(alternatives) == 1:
-            required += alternatives[0]
-        else:
-            required.append(any_of([all_of(way) for way in alternatives]))
-    return Case(place, tuple(required))
+    alternatives = [way for entry in expression.entries for way in _ways(entry, name)]
+    if len(alternatives) == 1:
+        required += alternatives[0]
+    elif expression.entries:
+        required.append(any_of([all_of(way) for way in alternatives]))
+    return tuple(required)
 
 
 def _ways(entry: Entry, name: str | None) -> list[list[Expr]]:

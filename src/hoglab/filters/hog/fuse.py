@@ -19,7 +19,6 @@ from typing import Any
 from hoglab.filters.hog.compiled import Globals, condition_function
 from hoglab.filters.hog.decisions import Chain, Decision, Decisions
 from hoglab.filters.hog.patterns import PatternSet
-from hoglab.filters.hog.tree import TRUE
 from hoglab.hog.nodes import Expr
 from hoglab.hog.rt.coerce import eq
 from hoglab.hog.rt.regex import compile_regex
@@ -38,11 +37,10 @@ Find = Callable[[Globals, list[int]], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A filter's place and the conditions that must all hold, or a function that must give true."""
+    """A filter's place and the conditions that must all hold. None of them may fail on any event."""
 
     place: int
     conditions: tuple[Expr, ...]
-    ask: Callable[[Globals], Any] | None = None
 
 
 def fuse(cases: Sequence[Case]) -> Find:
@@ -78,13 +76,7 @@ class _Pending:
 
 def _fused(cases: Sequence[Case]) -> Find:
     decisions = Decisions()
-    pending = [
-        _Pending(
-            case.place,
-            decisions.of(case.conditions) if case.ask is None else frozenset({Decision(None, ask=case.ask)}),
-        )
-        for case in cases
-    ]
+    pending = [_Pending(case.place, decisions.of(case.conditions)) for case in cases]
     generator = _Generator()
     return generator.link(generator.function(pending))
 
@@ -258,8 +250,6 @@ class _Generator:
 
     def _condition(self, test: Decision, names: _Names, lines: list[str], pad: str) -> str:
         """The text of a condition; what it needs first is added to ``lines``."""
-        if test.ask is not None:
-            return f"{self._value(test.ask)}(g) is True"
         if test.kind == "plain":
             return f"{self._slow(test)}(g)"
         value = self._load(test.chain, names, lines, pad)
@@ -290,23 +280,22 @@ class _Generator:
         return self._value(_when_needed(test.node))
 
 
-def _when_needed(node: Expr | None) -> Callable[[Globals], Any]:
+def _when_needed(node: Expr) -> Callable[[Globals], Any]:
     """An expression that is compiled when it is first asked; most never are, because values are as expected."""
     compiled: Callable[[Globals], Any] | None = None
 
     def ask(globals_: Globals) -> Any:
         nonlocal compiled
         if compiled is None:
-            compiled = condition_function(node or TRUE)
+            compiled = condition_function(node)
         return compiled(globals_)
 
     return ask
 
 
 def _most_shared(pending: Sequence[_Pending]) -> Decision:
-    """The decision that most cases wait for; whole filters come last."""
-    counts = Counter(one for case in pending for one in case.left)
-    return min(counts, key=lambda one: (-counts[one], one.ask is not None))
+    """The decision that most cases wait for."""
+    return Counter(one for case in pending for one in case.left).most_common(1)[0][0]
 
 
 def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
