@@ -187,6 +187,14 @@ class QueueMachine(RuleBasedStateMachine):
             or (row.log_offset or 0) > min(self.ingested, self.dispatched)
         }
 
+    @rule(limit=st.integers(1, 4), data=st.data())
+    def work(self, limit: int, data: st.DataObject) -> None:
+        """A turn as it mostly is, with nothing between claiming and finishing."""
+        self.claim(limit, [])
+        if self.locks:
+            self.finish(data, data.draw(st.sampled_from(["completed", "available"])), None)
+        self.time_passes(0.5)
+
     @precondition(lambda self: any(row.status == "running" for row in self.rows.values()))
     @rule()
     def workers_die(self) -> None:
@@ -196,8 +204,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.time_passes(700)
         self.claim(4, [])
 
-    @rule()
-    def restart(self) -> None:
+    @rule(luck=st.integers(0, 5))
+    def restart(self, luck: int) -> None:
+        if luck:  # seldom: it takes every lock away
+            return
         self.queue.close()
         self.queue = self.open()
         running = [row for row in self.rows.values() if row.status == "running"]
