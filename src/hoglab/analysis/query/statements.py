@@ -29,7 +29,7 @@ from hoglab.analysis.query.values import mean_statement, ratio_statement
 from hoglab.statistics import Proportion, Ratio, Retention, SampleMean, SufficientStatistics
 
 Groups = Mapping[str, SufficientStatistics]
-"""Statistics by variant; a variant without rows is missing."""
+"""Statistics by variant; a variant without samples is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Compiled:
         return {
             variants[variant]: self._statistics(sums)
             for variant, *sums in rows
-            if 0 <= variant < len(variants)
+            if 0 <= variant < len(variants) and sums[0]
         }
 
     def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Groups]:

@@ -1,0 +1,380 @@
+"""What results must be, said slowly: sets and loops over plain events, one metric and one moment at a time.
+
+Written from the rules (spec experiment-results 2, 3), sharing nothing with the product but the standard library.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from tests.analysis.events import Event
+
+MICRO = timedelta(microseconds=1)
+UNIT = {
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=30),
+}
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass
+class Setting:
+    """An experiment, and the moment at which it is looked at. A capped look sees nothing after ``end``."""
+
+    start: datetime
+    end: datetime
+    now: datetime
+    variants: Sequence[str] = ("control", "test")
+    flag: str = "flag"
+    first_seen: bool = False
+    custom_event: str | None = None
+    group: int | None = None
+    counts: Callable[[Event], bool] = lambda _event: True  # the test-account filters
+    matured_only: bool = False
+    zone: str = "UTC"
+    capped: bool = False
+    merged: Mapping[str, str] | None = None
+
+    def entity(self, event: Event) -> str | None:
+        if self.group is not None:
+            return event.groups.get(self.group) or None
+        return (self.merged or {}).get(event.person, event.person) or None
+
+
+@dataclass
+class Unit:
+    variant: str
+    first: datetime
+    exposures: list[Event]
+
+
+def uuid_of(event: Event) -> Any:
+    assert event.uuid is not None
+    return event.uuid
+
+
+def variant_of(setting: Setting, event: Event) -> str | None:
+    """The variant that an event exposes to; None when it is no exposure."""
+    if not setting.start <= event.timestamp <= setting.end or not setting.counts(event):
+        return None
+    if setting.custom_event is None:
+        if event.event != "$feature_flag_called" or event.properties.get("$feature_flag") != setting.flag:
+            return None
+        variant = event.properties.get("$feature_flag_response")
+    else:
+        if event.event != setting.custom_event:
+            return None
+        variant = event.properties.get(f"$feature/{setting.flag}")
+    return variant if isinstance(variant, str) and variant in setting.variants else None
+
+
+def units(setting: Setting, events: Sequence[Event]) -> dict[str, Unit]:
+    found: dict[str, Unit] = {}
+    for event in sorted(events, key=lambda event: (event.timestamp, uuid_of(event))):
+        variant, entity = variant_of(setting, event), setting.entity(event)
+        if variant is None or entity is None:
+            continue
+        unit = found.setdefault(entity, Unit(variant, event.timestamp, []))
+        unit.exposures.append(event)
+        if variant != unit.variant and not setting.first_seen:
+            unit.variant = "$multiple"
+    return found
+
+
+def window(metric: Mapping[str, Any]) -> timedelta:
+    length, unit = metric.get("conversion_window"), metric.get("conversion_window_unit")
+    return length * UNIT[unit] if length and unit else timedelta()
+
+
+def mature(setting: Setting, moment: datetime) -> bool:
+    return not setting.matured_only or moment <= (setting.end if setting.capped else setting.now)
+
+
+def number(value: Any) -> float:
+    if isinstance(value, bool) or value is None:
+        return 0.0
+    if isinstance(value, str):
+        if NUMBER.fullmatch(value) is None:
+            return 0.0
+        value = float(value)
+    if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > 1e100:
+        return 0.0
+    return float(value)
+
+
+def is_from(node: Mapping[str, Any], event: Event) -> bool:
+    if node.get("event") is not None and event.event != node["event"]:
+        return False
+    return all(event.properties.get(f["key"]) == f["value"] for f in node.get("properties", ()))
+
+
+def rows(
+    setting: Setting, events: Sequence[Event], node: Mapping[str, Any], until: timedelta, *, inclusive: bool
+) -> dict[str, list[Event]]:
+    """Events of a node by entity, in order of time, up to ``until`` after the end."""
+    before = (
+        setting.end + MICRO if setting.capped else setting.end + until + (MICRO if inclusive else 0 * MICRO)
+    )
+    found: dict[str, list[Event]] = {}
+    for event in sorted(events, key=lambda event: (event.timestamp, uuid_of(event))):
+        entity = setting.entity(event)
+        if entity is not None and setting.start <= event.timestamp < before and is_from(node, event):
+            found.setdefault(entity, []).append(event)
+    return found
+
+
+def value(node: Mapping[str, Any], found: Sequence[Event]) -> float:
+    """One entity's number from its events."""
+    math_, prop = node.get("math", "total"), node.get("math_property")
+    if math_ == "unique_session":
+        return len({e.properties.get("$session_id") for e in found} - {None, ""})
+    if math_ == "unique_group":
+        return len({e.groups.get(node["math_group_type_index"]) for e in found} - {None, ""})
+    if math_ == "dau":
+        return len({e.person for e in found})
+    if math_ == "total" or prop is None:
+        numbers = [1.0 for _ in found]
+    else:
+        numbers = [number(event.properties.get(prop)) for event in found]
+    if not numbers:
+        return 0.0
+    match math_:
+        case "avg":
+            return math.fsum(numbers) / len(numbers)
+        case "min":
+            return min(numbers)
+        case "max":
+            return max(numbers)
+    return math.fsum(numbers)
+
+
+def values(
+    setting: Setting, events: Sequence[Event], metric: Mapping[str, Any], node: Mapping[str, Any]
+) -> dict[str, float]:
+    """The number of every exposed and mature entity."""
+    length = window(metric)
+    found = rows(setting, events, node, length, inclusive=False)
+    result = {}
+    for entity, unit in units(setting, events).items():
+        if length and not mature(setting, unit.first + length):
+            continue
+        mine = [
+            event
+            for event in found.get(entity, [])
+            if event.timestamp >= unit.first and (not length or event.timestamp < unit.first + length)
+        ]
+        result[entity] = value(node, mine)
+    return result
+
+
+def clamped(numbers: Mapping[str, float], bounds: Mapping[str, Any]) -> dict[str, float]:
+    lower, upper = bounds.get("lower_bound_percentile"), bounds.get("upper_bound_percentile")
+    pool = sorted(numbers.values())
+    high_pool = [each for each in pool if each != 0] if bounds.get("ignore_zeros") else pool
+    low = pool[min(math.floor(lower * len(pool)), len(pool) - 1)] if lower is not None and pool else -math.inf
+    high = (
+        high_pool[min(math.floor(upper * len(high_pool)), len(high_pool) - 1)]
+        if upper is not None and high_pool
+        else math.inf
+    )
+    return {entity: min(max(low, each), high) for entity, each in numbers.items()}
+
+
+def statistics(
+    setting: Setting, events: Sequence[Event], metric: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The sufficient statistics by variant; a variant that nobody saw is missing."""
+    everybody = units(setting, events)
+    per_entity = {
+        "mean": mean,
+        "ratio": ratio,
+        "funnel": funnel,
+        "retention": retention,
+    }[metric["metric_type"]](setting, events, metric, everybody)
+    result: dict[str, dict[str, Any]] = {}
+    for entity, numbers in per_entity.items():
+        variant = everybody[entity].variant
+        if variant != "$multiple":
+            group = result.setdefault(variant, dict.fromkeys(["n", *numbers], 0))
+            group["n"] += 1
+            for name, each in numbers.items():
+                group[name] += each
+    return result
+
+
+def mean(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any) -> dict[str, Any]:
+    numbers = values(setting, events, metric, metric["source"])
+    if metric.get("lower_bound_percentile") is not None or metric.get("upper_bound_percentile") is not None:
+        numbers = clamped(numbers, metric)
+    elif metric.get("threshold") is not None:
+        numbers = {entity: float(each >= metric["threshold"]) for entity, each in numbers.items()}
+    return {entity: {"sum": y, "sum_squares": y * y} for entity, y in numbers.items()}
+
+
+def ratio(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any) -> dict[str, Any]:
+    sides = []
+    for name in ("numerator", "denominator"):
+        numbers = values(setting, events, metric, metric[name])
+        handling = metric.get(f"{name}_outlier_handling")
+        sides.append(clamped(numbers, handling) if handling else numbers)
+    return {
+        entity: {
+            "sum": m,
+            "sum_squares": m * m,
+            "denominator_sum": sides[1][entity],
+            "denominator_sum_squares": sides[1][entity] ** 2,
+            "numerator_denominator_sum_product": m * sides[1][entity],
+        }
+        for entity, m in sides[0].items()
+    }
+
+
+def funnel(
+    setting: Setting, events: Sequence[Event], metric: Any, everybody: dict[str, Unit]
+) -> dict[str, Any]:
+    length = window(metric)
+    limit = length or timedelta(seconds=94_608_000)
+    steps = metric["series"]
+    last = len(steps)
+    found = [rows(setting, events, node, length, inclusive=True) for node in steps]
+    result = {}
+    for entity, unit in everybody.items():
+        if length and not mature(setting, unit.first + length):
+            continue
+        matched: dict[Any, tuple[Event, list[int]]] = {}
+        for event in unit.exposures:
+            matched.setdefault(uuid_of(event), (event, []))[1].append(0)
+        for number_, by_entity in enumerate(found, 1):
+            for event in by_entity.get(entity, []):
+                matched.setdefault(uuid_of(event), (event, []))[1].append(number_)
+        mine = sorted(
+            matched.values(), key=lambda row: (row[0].timestamp, min(row[1]), sum(1 << j for j in row[1]))
+        )
+        order = metric.get("funnel_order_type") or "ordered"
+        if order == "unordered":
+            reached = furthest_unordered(mine, unit.first, limit)
+        else:
+            reached = furthest_ordered(mine, last, limit, strict=order == "strict")
+        counts = [int(reached >= step) for step in range(1, last + 1)]
+        result[entity] = {
+            "sum": counts[-1],
+            **{f"step_{step}": count for step, count in enumerate(counts, 1)},
+        }
+    return result
+
+
+def furthest_ordered(
+    mine: Sequence[tuple[Event, list[int]]], last: int, limit: timedelta, *, strict: bool
+) -> int:
+    entry: list[datetime | None] = [None] * (last + 1)
+    furthest = 0
+    for event, matched in mine:
+        reached: dict[int, datetime] = {}
+        for j in sorted(matched, reverse=True):
+            if j == 0:
+                reached[0] = event.timestamp
+                continue
+            began = entry[j - 1]
+            if began is not None and event.timestamp - began <= limit:
+                reached[j] = began
+                furthest = max(furthest, j)
+        if strict:
+            entry = [reached.get(j) for j in range(last + 1)]
+        else:
+            entry = [reached.get(j, entry[j]) for j in range(last + 1)]
+    return furthest
+
+
+def furthest_unordered(mine: Sequence[tuple[Event, list[int]]], first: datetime, limit: timedelta) -> int:
+    best = 0
+    later = [row for row in mine if row[0].timestamp >= first]
+    for begin, _ in later:
+        seen = {
+            step
+            for event, matched in later
+            if begin.timestamp <= event.timestamp <= begin.timestamp + limit
+            for step in matched
+        }
+        best = max(best, len(seen) - 1)
+    return best
+
+
+def retention(
+    setting: Setting, events: Sequence[Event], metric: Any, everybody: dict[str, Unit]
+) -> dict[str, Any]:
+    length = window(metric)
+    a, b = metric["retention_window_start"], metric["retention_window_end"]
+    unit_name = metric["retention_window_unit"]
+    reach = b * UNIT[unit_name]
+    starts = rows(setting, events, metric["start_event"], length, inclusive=False)
+    completions = rows(setting, events, metric["completion_event"], length + reach, inclusive=False)
+    result = {}
+    for entity, unit in everybody.items():
+        mine = [
+            event
+            for event in starts.get(entity, [])
+            if event.timestamp >= unit.first and (not length or event.timestamp <= unit.first + length)
+        ]
+        if not mine:
+            continue
+        if metric.get("start_handling") == "last_seen":
+            moment = max(event.timestamp for event in mine)
+        else:
+            moment = min(event.timestamp for event in mine)
+        start = min((e for e in mine if e.timestamp == moment), key=uuid_of)
+        if not mature(setting, start.timestamp + reach):
+            continue
+        came_back = any(
+            event.timestamp >= start.timestamp
+            and event.uuid != start.uuid
+            and returned(start.timestamp, event.timestamp, a, b, unit_name, ZoneInfo(setting.zone))
+            for event in completions.get(entity, [])
+        )
+        result[entity] = {"sum": int(came_back)}
+    return result
+
+
+def returned(start: datetime, back: datetime, a: int, b: int, unit: str, zone: ZoneInfo) -> bool:
+    if unit == "day":
+        days = (back.astimezone(zone).date() - start.astimezone(zone).date()).days
+        return a <= days <= b
+    if unit == "hour":
+        start, back = (
+            moment
+            - timedelta(
+                minutes=moment.astimezone(zone).minute,
+                seconds=moment.second,
+                microseconds=moment.microsecond,
+            )
+            for moment in (start, back)
+        )
+    if unit == "month":
+        return months_later(start, a) <= back <= months_later(start, b) and back <= start + b * UNIT["month"]
+    return start + a * UNIT[unit] <= back <= start + b * UNIT[unit]
+
+
+def months_later(moment: datetime, months: int) -> datetime:
+    index = moment.year * 12 + moment.month - 1 + months
+    year, month = index // 12, index % 12 + 1
+    return moment.replace(year=year, month=month, day=min(moment.day, calendar.monthrange(year, month)[1]))
+
+
+def new_exposures(setting: Setting, events: Sequence[Event]) -> dict[str, dict[str, int]]:
+    """Entities by variant and day of their first exposure."""
+    result: dict[str, dict[str, int]] = {}
+    for unit in units(setting, events).values():
+        day = unit.first.astimezone(ZoneInfo(setting.zone)).date().isoformat()
+        days = result.setdefault(unit.variant, {})
+        days[day] = days.get(day, 0) + 1
+    return result
