@@ -1,6 +1,8 @@
 """Executions: turns, journal, limits, errors with their place. spec: hog-runtime 4.1, 4.6; hog-language 8.10-8.12."""
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -475,3 +477,46 @@ def test_compiled_texts_are_cached_per_environment() -> None:
     first = hog.compile_program("return 1 + 1", hog.ANY)
     assert hog.compile_program("return 1 + 1", hog.ANY) is first
     assert hog.compile_program("return 1 + 1", hog.DESTINATION) is not first
+
+
+def test_executions_leave_nothing_behind() -> None:
+    """No reference cycles: a worker that drops an execution gets its memory back at once."""
+    gc.collect()
+    gc.disable()
+    try:
+        for source, answers in (
+            ("return 1", []),
+            ("fetch() fetch()", [1, 2]),
+            ("fetch() fetch()", [1]),
+            ("nope", []),
+        ):
+            step, execution = start(source, {"big": list(range(1000))})
+            for answer in answers:
+                step = execution.resume(answer)
+            gone = weakref.ref(execution)
+            del execution, step
+            assert gone() is None, source
+    finally:
+        gc.enable()
+
+
+def test_host_functions_find_the_execution() -> None:
+    def whose(context: Any) -> Any:
+        return context.owner.seed
+
+    env = hog.ANY.with_functions(hog.host_function("whose", whose, needs_context=True))
+    execution = hog.Execution(hog.compile_program("return whose()", env), seed="mine")
+    step = execution.start()
+    assert isinstance(step, hog.Finished)
+    assert step.result.value == "mine"
+
+
+def test_dropped_lines_add_up_over_turns() -> None:
+    source = (
+        "let f := () -> { print('a') print('b') print('c') fetch() print('d') print('e') } f() print('f')"
+    )
+    step, execution = start(source, limits=hog.Limits(print_lines=2))
+    assert execution.printed_lines == ["a", "b"]
+    step = execution.resume(None)
+    assert step.result.printed == ("a", "b", "d", "e")
+    assert step.result.dropped_lines == 2

@@ -43,6 +43,7 @@ from hoglab.hog.errors import (
     HogThrow,
     Position,
 )
+from hoglab.hog.failures import ErrorInfo
 from hoglab.hog.program import (
     Input,
     Program,
@@ -53,7 +54,7 @@ from hoglab.hog.program import (
 )
 from hoglab.hog.rt.context import Limits
 from hoglab.hog.rt.values import from_json, to_json
-from hoglab.hog.run import ErrorInfo, Execution, Finished, Result, Suspended, evaluate
+from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
 from hoglab.hog.templates import input_dependencies, order_inputs, template_bytecode
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import FunctionScope, Resolution, Symbol
+    from hoglab.hog.symbols import Resolution, Symbol
 
 NULL, BOOL, INT, FLOAT, STR, ARRAY, DICT, OTHER = (1 << bit for bit in range(8))
 NUMBER = INT | FLOAT
@@ -147,9 +147,6 @@ class Kinds:
                     for args in self.arguments.get(scope.symbol, ())
                 ]
         return found
-
-    def function_of(self, symbol: Symbol) -> FunctionScope | None:
-        return None if symbol.function is None else self.names.scopes.get(symbol.function)
 
 
 def only_called(symbol: Symbol) -> bool:

@@ -11,14 +11,15 @@ import hashlib
 import os
 import sys
 import time
+import weakref
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hoglab.hog.backend_python import FILE_NAME
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, Position
-from hoglab.hog.program import Program
-from hoglab.hog.rt.context import Context, Limits, activate, memory_text
+from hoglab.hog.failures import ErrorInfo, explain
+from hoglab.hog.rt.context import Context, Limits, activate
 from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.rt.values import Value, from_json, to_json
 from hoglab.hog.stack import ensure_stack
@@ -27,34 +28,14 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Generator, Iterator, Mapping
 
+    from hoglab.hog.program import Program
+
 JOURNAL_VERSION = 1
 
 REPEAT_FACTOR = 9
 """How many times the time limit the repetition of earlier turns may take on top of it; it is not charged."""
 
 _OWN_LOCALS = frozenset({"g", "c", "b", "charge", "_"})
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorInfo:
-    """Why a program ended early.
-
-    `kind`: `throw` (an error value that nobody caught), `runtime` (the machine refused something) or `limit`.
-    `message` is the full text; `type` and `payload` are those of a thrown error value. `line` and `column` count
-    from 1 and are None when the place is not known. `path` is the place of the template among inputs.
-    """
-
-    kind: str
-    message: str
-    type: str | None = None
-    payload: Value = None
-    line: int | None = None
-    column: int | None = None
-    path: tuple[str | int, ...] = ()
-
-    def __str__(self) -> str:
-        where = "" if self.line is None else f" (line {self.line}, column {self.column})"
-        return f"{self.message}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +114,25 @@ class _Clock:
         return self.times[at]
 
 
-class _Context(Context):
-    """A context that knows the answers of the host, for programs in replay mode."""
+class ExecutionContext(Context):
+    """The context of an execution. Host functions that need more than their arguments find it by `owner`."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("_owner",)
 
-    owner: Execution
+    def __init__(self, owner: Execution, limits: Limits, **options: Any) -> None:
+        super().__init__(limits, **options)
+        self._owner = weakref.ref(owner)  # the execution holds the context: a strong one would make a cycle
+
+    @property
+    def owner(self) -> Execution:
+        """The execution that this context belongs to."""
+        execution = self._owner()
+        if execution is None:
+            raise HogRuntimeError("The execution is over")
+        return execution
 
     def answer(self, name: str, args: list[Value]) -> Value:
-        """The recorded answer to the next call; suspends when there is none."""
+        """The recorded answer to the next call; suspends when there is none (for programs in replay mode)."""
         return self.owner.next_answer(name, args)
 
 
@@ -183,8 +174,8 @@ class Execution:
         self._generator: Generator[tuple[str, list[Value]], Value, Value] | None = None
         self._recorded_pending: dict[str, Any] | None = None
         self._lines: list[str] = []
-        self._skipped = 0
-        self._context: _Context | None = None
+        self._skipped = self._dropped = 0
+        self._context: ExecutionContext | None = None
         if journal is not None:
             self._load(journal)
 
@@ -265,11 +256,12 @@ class Execution:
         self.used_s = journal["used_s"]
         self._recorded_pending = journal["pending"]
 
-    def _new_context(self) -> _Context:
+    def _new_context(self) -> ExecutionContext:
         limits, generated = self.limits, self.program.generated
         repeats = self.calls or self._recorded_pending
         self.clock.at = 0
-        context = _Context(
+        context = ExecutionContext(
+            self,
             limits,
             seed=self.seed,
             now=self.clock.now,
@@ -277,8 +269,6 @@ class Execution:
             used_s=-REPEAT_FACTOR * limits.time_s if repeats else self.used_s,
             skip_lines=self.printed,
         )
-        if generated.facts.suspension == "replay":
-            context.owner = self
         budget = context.budget
         budget.tick_bytes = generated.tick_bytes
         budget.live_roots = _live_values
@@ -289,6 +279,7 @@ class Execution:
     def _restart(self) -> None:
         """Prepares to run the program again from its start (replay mode)."""
         self._lines = self.printed_lines
+        self._dropped += self.context.dropped_lines
         self._context = None
 
     def _turn(self, value: Value) -> Finished | Suspended:
@@ -379,7 +370,7 @@ class Execution:
         result = Result(
             value=value,
             printed=tuple(self._lines),
-            dropped_lines=context.dropped_lines,
+            dropped_lines=self._dropped + context.dropped_lines,
             steps=context.steps,
             duration_us=round(self.used_s * 1e6),
             memory=context.memory,
@@ -434,69 +425,6 @@ def _live_values() -> Iterator[Value]:
         frame = frame.f_back
 
 
-# --- errors
-
-
-def explain(error: BaseException, program: Program) -> ErrorInfo | None:
-    """What an exception out of generated code means to the author of the program.
-
-    None for exceptions that are not about the program (keyboard interrupts and the like).
-    """
-    line, column, innermost = _place(error)
-    position, path = (None, ()) if line is None else program.locate(line, column)
-    if isinstance(error, HogThrow):
-        thrown = error.error
-        return _info("throw", str(error), position, path, thrown.type, thrown.payload)
-    if isinstance(error, HogRuntimeError):
-        return _info("runtime", error.message, position, path)
-    if isinstance(error, HogLimit):
-        return _info("limit", error.message, position, path)
-    if isinstance(error, KeyError) and innermost and line is not None:
-        chain = program.generated.chains.get((line, column))
-        if chain is not None:
-            return _info("runtime", f"Global variable not found: {'.'.join(chain)}", position, path)
-    if isinstance(error, RecursionError):
-        depth = program.env.limits.call_depth
-        return _info("limit", f"Call stack exceeded maximum length of {depth}", position, path)
-    if isinstance(error, MemoryError):
-        limit = program.env.limits.memory_bytes
-        return _info("limit", memory_text(limit, limit), position, path)
-    if isinstance(error, OverflowError):
-        return _info("runtime", "Number is out of range", position, path)
-    if isinstance(error, Exception):
-        text = f"Internal error: {type(error).__name__}: {error}"
-        return _info("runtime", text[:500], position, path)
-    return None
-
-
-def _info(
-    kind: str,
-    message: str,
-    position: Position | None,
-    path: tuple[str | int, ...],
-    error_type: str | None = None,
-    payload: Value = None,
-) -> ErrorInfo:
-    line = None if position is None else position.line
-    column = None if position is None else position.column
-    return ErrorInfo(kind, message, error_type, payload, line, column, path)
-
-
-def _place(error: BaseException) -> tuple[int | None, int, bool]:
-    """Line and column of the innermost generated code in a traceback, and whether it raised the error itself."""
-    found = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE_NAME:
-            found = trace
-        trace = trace.tb_next
-    if found is None:
-        return None, 0, False
-    positions = list(found.tb_frame.f_code.co_positions())
-    line, _, column, _ = positions[found.tb_lasti // 2]
-    return line, column or 0, found.tb_next is None
-
-
 # --- short ways
 
 
@@ -511,7 +439,8 @@ def evaluate(program: Program, variables: dict[str, Value]) -> Value:
             return program.function(variables)
         except BaseException as error:
             _raise(error, program)
-    context = Execution(program, variables).context
+    execution = Execution(program, variables)
+    context = execution.context
     former = activate(context)
     try:
         return _at_once(program, variables, context)
