@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.hog.rt.text import has_wide, joined, units, utf16_length
+from hoglab.hog.rt.text import joined, units, utf16_length, utf16_reversed, utf16_slice
 from hoglab.hog.rt.values import clean_text
 
 TEXT = st.text(st.characters(exclude_categories=[]) | st.sampled_from("a\ud83d\ude00😀é"))
@@ -13,13 +13,13 @@ def test_lengths() -> None:
     assert utf16_length("abc") == 3
     assert utf16_length("héllo😀") == 7
     assert utf16_length("\ud83d") == 1
-    assert has_wide("a😀")
-    assert not has_wide("é\uffff")
 
 
 def test_units_count_as_javascript_does() -> None:
     assert units("a😀b") == "a\ud83d\ude00b"
-    assert joined(units("a😀b")[::-1]) == "b\ude00\ud83da"
+    assert utf16_reversed("a😀b") == "b\ude00\ud83da"
+    assert utf16_slice("a😀b", 1, 3) == "😀"
+    assert utf16_slice("a😀b", 2, 9) == "\ude00b"
     assert joined("\ud83d\ude00") == "😀"
 
 
@@ -28,6 +28,8 @@ def test_units_and_back(text: str) -> None:
     assert utf16_length(text) == len(units(text))
     assert joined(units(text)) == joined(text)
     assert utf16_length(joined(text)) == utf16_length(text)
+    assert utf16_reversed(text) == joined(units(text)[::-1])
+    assert utf16_slice(text, 1, 4) == joined(units(text)[1:4])
 
 
 @given(TEXT)

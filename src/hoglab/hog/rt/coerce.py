@@ -17,7 +17,9 @@ from hoglab.hog.rt.numbers import (
     INFINITY,
     MAX_SAFE_INTEGER,
     NAN,
+    float_prefix,
     format_number,
+    integer_prefix,
     number_from_text,
     tidy,
     to_double,
@@ -45,6 +47,9 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "read_float_prefix",
+    "read_integer_prefix",
+    "read_number",
     "regex",
     "repr_value",
     "same",
@@ -69,14 +74,35 @@ def to_number(value: Value) -> int | float:
     if cls is int or cls is float:
         return value  # type: ignore[no-any-return]
     if cls is str:
-        return number_from_text(value)
+        return read_number(value)
     if cls is bool:
         return 1 if value else 0
     if value is None:
         return 0
     if cls is list or cls is HogTuple:
-        return number_from_text(js_string(value))
+        return read_number(js_string(value))
     return NAN
+
+
+def read_number(text: str) -> int | float:
+    """A text as a number by JavaScript's rules; NaN when it is none."""
+    if len(text) > LONG:
+        charge(len(text) >> 2)
+    return number_from_text(text)
+
+
+def read_integer_prefix(text: str) -> int | float | None:
+    """The integer that a text starts with, as parseInt finds it; None when there is none."""
+    if len(text) > LONG:
+        charge(len(text) >> 3)
+    return integer_prefix(text)
+
+
+def read_float_prefix(text: str) -> int | float | None:
+    """The number that a text starts with, as parseFloat finds it; None when there is none."""
+    if len(text) > LONG:
+        charge(len(text) >> 3)
+    return float_prefix(text)
 
 
 def add(left: Value, right: Value) -> int | float:
@@ -170,12 +196,12 @@ def _unified(left: Value, right: Value) -> tuple[Value, Value]:
         return left, right
     if a is str:
         if b is int or b is float:
-            return number_from_text(left), right
+            return read_number(left), right
         if b is bool:
             return left == "true", right
     elif b is str:
         if a is int or a is float:
-            return left, number_from_text(right)
+            return left, read_number(right)
         if a is bool:
             return left, right == "true"
     elif a is bool:
@@ -214,7 +240,9 @@ def eq(left: Value, right: Value) -> bool:
     a = left.__class__
     b = right.__class__
     if a is b:
-        if a is str or a is int or a is float or a is bool:
+        if a is str:
+            return left == right if len(left) <= LONG else _same_text(left, right)
+        if a is int or a is float or a is bool:
             return left == right  # type: ignore[no-any-return]
         if a is HogDateTime or a is HogDate:
             return _seconds(left) == _seconds(right)
@@ -264,7 +292,7 @@ def _compare(left: Value, right: Value) -> int:
 def compare_primitives(left: Value, right: Value) -> int:
     """The order of two numbers or texts as JavaScript has it; 2 when there is none (NaN)."""
     if left.__class__ is str and right.__class__ is str:
-        if left == right:
+        if _same_text(left, right):
             return 0
         return -1 if _text_before(left, right) else 1
     x = to_number(left)
@@ -281,9 +309,19 @@ def text_key(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+def _same_text(left: str, right: str) -> bool:
+    if len(left) > LONG and len(left) == len(right):
+        charge(len(left) >> 9)
+    return left == right
+
+
 def _text_before(left: str, right: str) -> bool:
     if left.isascii() or right.isascii():
+        if len(left) > LONG and len(right) > LONG:
+            charge(min(len(left), len(right)) >> 9)
         return left < right
+    if len(left) + len(right) > LONG:
+        charge((len(left) + len(right)) >> 5)
     return text_key(left) < text_key(right)
 
 
@@ -326,7 +364,7 @@ def same(left: Value, right: Value) -> bool:
     if a is int or a is float:
         return (right.__class__ is int or right.__class__ is float) and left == right
     if a is str:
-        return right.__class__ is str and left == right
+        return right.__class__ is str and _same_text(left, right)
     return left is right
 
 
@@ -359,6 +397,8 @@ def member(needle: Value, items: list[Value]) -> bool:
         charge(len(items) >> 5)
     cls = needle.__class__
     if cls is str:
+        if len(needle) > LONG:  # each comparison may take its time
+            return any(item.__class__ is str and _same_text(item, needle) for item in items)
         return needle in items
     if cls is int or cls is float:
         if needle != needle:

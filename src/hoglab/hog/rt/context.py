@@ -160,8 +160,7 @@ class Budget:
         """
         live = self.allocated
         if self.live_roots is not None and n_bytes <= self.memory_bytes:
-            live = live_size(self.live_roots(), self.memory_bytes) + n_bytes
-            self.charge(live >> 7)
+            live = live_size(self.live_roots(), self.memory_bytes, self.charge) + n_bytes
         self._peak = max(self._peak, live)
         if live > self.memory_bytes:
             self.trip(memory_text(self.memory_bytes, live), "memory")
@@ -179,8 +178,9 @@ class Budget:
 
     def pause(self) -> float:
         """Stops the clock before a suspension; returns the time used so far."""
-        self._used_s = self.used_s
-        self._started = self.timer()
+        now = self.timer()
+        self._used_s += now - self._started
+        self._started = now
         return self._used_s
 
     def resume(self) -> None:
@@ -410,11 +410,13 @@ def _free(units: Any) -> None:
     """Charges nothing."""
 
 
+_USUAL_MEMORY: Final = Limits().memory_bytes
+
+
 def _one_value_at_most(n_bytes: int) -> None:
     """Refuses single values beyond the usual memory limit."""
-    most = Limits().memory_bytes
-    if n_bytes > most:
-        raise HogLimit(memory_text(most, n_bytes), kind="memory")
+    if n_bytes > _USUAL_MEMORY:
+        raise HogLimit(memory_text(_USUAL_MEMORY, n_bytes), kind="memory")
 
 
 UNMETERED: Final[Context] = _Unmetered()

@@ -6,6 +6,8 @@ from its partner stays in the text as a lone surrogate until the text leaves the
 
 import re
 
+from hoglab.hog.rt.context import LONG, charge
+
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -13,19 +15,38 @@ def utf16_length(text: str) -> int:
     """The number of UTF-16 units."""
     if text.isascii():
         return len(text)
-    return len(text.encode("utf-16-le", "surrogatepass")) >> 1
+    if len(text) > LONG:
+        charge(len(text) >> 6)
+    return len(_encode(text)) >> 1
 
 
-def has_wide(text: str) -> bool:
-    """Whether some character is beyond U+FFFF, so that units and characters are not the same."""
-    return not text.isascii() and max(text) > "\uffff"
+def _encode(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-16-le", "surrogatepass")
+
+
+def utf16_slice(text: str, start: int, end: int) -> str:
+    """The units from `start` up to, not including, `end`, counted from 0."""
+    if text.isascii():
+        return text[start:end]
+    if len(text) > LONG:
+        charge(len(text) >> 6)
+    return _decode(_encode(text)[2 * start : 2 * end])
+
+
+def utf16_reversed(text: str) -> str:
+    """The units in opposite order."""
+    if text.isascii():
+        return text[::-1]
+    return _decode(memoryview(_encode(text)).cast("H")[::-1].tobytes())
 
 
 def units(text: str) -> str:
     """The text with each character beyond U+FFFF as its two surrogates, so that indexes count units."""
-    if not has_wide(text):
-        return text
-    return _WIDE.sub(_surrogates, text)
+    return text if text.isascii() else _WIDE.sub(_surrogates, text)
 
 
 def _surrogates(found: re.Match[str]) -> str:
@@ -37,4 +58,4 @@ def joined(text: str) -> str:
     """The text with surrogates that form a pair as one character again; the opposite of `units`."""
     if text.isascii():
         return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _decode(_encode(text))

@@ -10,7 +10,7 @@ because arbitrary numbers as keys allow hash flooding.  Every store and every lo
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias, final
 
 from hoglab.hog.errors import HogRuntimeError
@@ -473,64 +473,73 @@ def clean_text(text: str) -> str:
 # Memory accounting
 
 VALUE_COST: Final = 8
+NUMBER_COST: Final = 32
 CONTAINER_COST: Final = 64
 ENTRY_COST: Final = 48
 
 
-def live_size(roots: Iterable[Value], cap: int) -> int:
+def live_size(roots: Iterable[Value], cap: int, charge: Callable[[int], None] | None = None) -> int:
     """Bytes the values reachable from `roots` account for; counting stops soon after `cap`.
 
     A shared container or long text counts once.  8 bytes per value and the length of a text, as
-    spec: hog-language 8.11 has it, plus what a Python container really needs.
+    spec: hog-language 8.11 has it, plus what a Python container or number really needs.  `charge` is told
+    about the work, a unit for about a tick of the budget, and may end it.
     """
     seen: set[int] = set()
-    pending: list[Iterator[Value]] = [iter(roots)]
-    total = 0
-    while pending:
-        for value in pending[-1]:
-            total += VALUE_COST
+    first = list(roots)
+    total = VALUE_COST * len(first)
+    pending: list[Collection[Value]] = [first]
+    while pending and total <= cap:
+        values = pending.pop()
+        if charge is not None:
+            charge(1 + (len(values) >> 1))
+        classes = set(map(type, values))
+        if classes <= _WEIGHTLESS:
+            continue
+        if classes <= _NUMBERS:
+            total += (NUMBER_COST - VALUE_COST) * len(values)
+            continue
+        for value in values:
             cls = value.__class__
             if cls is str:
                 size = len(value)
-                if size > 256:
+                if size > _LONG_TEXT:
                     if id(value) in seen:
                         continue
                     seen.add(id(value))
                 total += size
-            elif cls not in SCALARS or cls is HogFunction:
-                if id(value) in seen:
-                    continue
+            elif cls is int or cls is float:
+                total += NUMBER_COST - VALUE_COST
+            elif cls not in _WEIGHTLESS and id(value) not in seen:
                 seen.add(id(value))
-                inner, size = _parts(value, cls)
+                contents, size = _parts(value, cls)
                 total += size
-                if inner is not None:
-                    pending.append(inner)
+                pending.append(contents)
+                if total > cap:
                     break
-        else:
-            pending.pop()
-        if total > cap:
-            break
     return total
 
 
-def _parts(value: Value, cls: type) -> tuple[Iterator[Value] | None, int]:
-    """What a container holds and what it costs besides."""
+_LONG_TEXT: Final = 256
+_WEIGHTLESS: Final = frozenset({NoneType, bool, HogDateTime, HogDate})
+_NUMBERS: Final = frozenset({int, float})
+
+
+def _parts(value: Value, cls: type) -> tuple[Collection[Value], int]:
+    """What a container holds, and what the container and its places cost."""
     if cls is list or cls is HogTuple:
-        return iter(value), CONTAINER_COST
+        return value, CONTAINER_COST + VALUE_COST * len(value)
     if cls is dict:
-        return _keys_and_values(value), CONTAINER_COST + ENTRY_COST * len(value)
+        try:
+            names = sum(map(len, value))
+        except TypeError:  # some keys are no texts
+            names = sum(len(key) for key in value if key.__class__ is str)
+        return value.values(), CONTAINER_COST + (ENTRY_COST + 2 * VALUE_COST) * len(value) + names
     if cls is HogError:
-        return iter((value.message, value.payload)), CONTAINER_COST
+        return (value.message, value.payload), CONTAINER_COST
     if cls is HogFunction:
-        return _captured(value.call), CONTAINER_COST
-    return None, 0
-
-
-def _keys_and_values(mapping: dict[Any, Value]) -> Iterator[Value]:
-    for key, value in mapping.items():
-        if key.__class__ is str:
-            yield key
-        yield value
+        return list(_captured(value.call)), CONTAINER_COST
+    return (), 0
 
 
 def _captured(call: Callable[..., Value]) -> Iterator[Value]:

@@ -8,7 +8,7 @@ from hoglab.hog.rt.coerce import add, sub, to_number
 from hoglab.hog.rt.context import LONG, Context
 from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, tidy
 from hoglab.hog.rt.printing import js_string
-from hoglab.hog.rt.values import Value
+from hoglab.hog.rt.values import NUMBER_COST, Value
 from hoglab.hog.stdlib.registry import function
 
 declare = partial(function, category="numbers")
@@ -106,7 +106,7 @@ def _range(ctx: Context, start_or_end: Value, end: Value = None) -> list[int | f
     if not wanted > 0:
         return []
     count = math.floor(min(wanted, MAX_SAFE_INTEGER))
-    ctx.grow(8 * count)
+    ctx.grow(NUMBER_COST * count)
     if count > LONG:
         ctx.charge(count >> 3)
     if first.__class__ is int:

@@ -104,7 +104,7 @@ def _index_of(ctx: Context, items: Value, value: Value) -> int:
         return 0
     if len(items) > LONG:
         ctx.charge(len(items) >> 1)
-    if value.__class__ is str and value not in items:
+    if value.__class__ is str and not member(value, items):
         return 0
     return next((position for position, item in enumerate(items, 1) if same(item, value)), 0)
 
@@ -218,10 +218,15 @@ def _sorted(ctx: Context, items: Value) -> list[Value]:
         if float in classes and any(item != item for item in items):
             return sorted(items, key=_not_a_number_last)
         return sorted(items)
-    if classes == _TEXTS and all(map(str.isascii, items)):
+    texts = []
+    for item in items:
+        text = item if item.__class__ is str else js_string(item)
+        ctx.grow(64 + len(text))  # also for shared texts: each may be compared to its end
+        texts.append(text)
+    if classes == _TEXTS and all(map(str.isascii, texts)):
         return sorted(items)
-    ctx.grow(64 * count)
-    return sorted(items, key=lambda item: text_key(js_string(item)))
+    keys_in_order = sorted(range(count), key=list(map(text_key, texts)).__getitem__)
+    return [items[position] for position in keys_in_order]
 
 
 _NUMBERS: Final = frozenset({int, float})

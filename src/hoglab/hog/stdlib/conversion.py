@@ -3,8 +3,8 @@
 import math
 from functools import partial
 
+from hoglab.hog.rt.coerce import read_float_prefix, read_integer_prefix
 from hoglab.hog.rt.dates import date_seconds
-from hoglab.hog.rt.numbers import float_prefix, integer_prefix
 from hoglab.hog.rt.printing import js_string, to_string
 from hoglab.hog.rt.values import HogDate, HogDateTime, HogError, HogFunction, HogTuple, Value
 from hoglab.hog.stdlib.registry import function
@@ -117,7 +117,7 @@ def _to_int(value: Value) -> int | float | None:
         return math.floor(value.seconds)  # type: ignore[no-any-return]
     if cls is HogDate:
         return _day_number(value)
-    return integer_prefix(js_string(value))
+    return read_integer_prefix(js_string(value))
 
 
 @declare(
@@ -143,4 +143,4 @@ def _to_float(value: Value) -> int | float | None:
         return value.seconds  # type: ignore[no-any-return]
     if cls is HogDate:
         return _day_number(value)
-    return float_prefix(js_string(value))
+    return read_float_prefix(js_string(value))

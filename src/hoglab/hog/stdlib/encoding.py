@@ -101,11 +101,12 @@ def _encode_url(ctx: Context, text: Value) -> str:
     return quote(source, safe=_KEPT)
 
 
+_ESCAPE_BYTES: Final = 100  # what decoding needs for each escape in passing
 _ESCAPES: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def _decoded(ctx: Context, text: str) -> str | None:
-    _account(ctx, len(text))
+    _account(ctx, len(text) + _ESCAPE_BYTES * text.count("%"))
     if _ESCAPES.search(text):
         return None
     try:

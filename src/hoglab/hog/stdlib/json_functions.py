@@ -5,8 +5,8 @@ from functools import partial
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.access import get_property
+from hoglab.hog.rt.coerce import read_float_prefix, read_integer_prefix
 from hoglab.hog.rt.json_text import parse, stringify
-from hoglab.hog.rt.numbers import float_prefix, integer_prefix
 from hoglab.hog.rt.printing import js_string
 from hoglab.hog.rt.values import HogTuple, Value, dict_key
 from hoglab.hog.stdlib.registry import function
@@ -177,7 +177,7 @@ def _json_extract_bool(json: Value, *path: Value) -> bool:
     ),
 )
 def _json_extract_int(json: Value, *path: Value) -> int | float | None:
-    return integer_prefix(js_string(_at(json, path)))
+    return read_integer_prefix(js_string(_at(json, path)))
 
 
 @declare(
@@ -192,7 +192,7 @@ def _json_extract_int(json: Value, *path: Value) -> int | float | None:
     ),
 )
 def _json_extract_float(json: Value, *path: Value) -> int | float | None:
-    return float_prefix(js_string(_at(json, path)))
+    return read_float_prefix(js_string(_at(json, path)))
 
 
 @declare(

@@ -25,7 +25,11 @@ declare = partial(function, category="strings")
     examples=(("startsWith('hello', 'he')", "true"), ("startsWith(null, 'a')", "false")),
 )
 def _starts_with(text: Value, prefix: Value) -> bool:
-    return text.__class__ is str and prefix.__class__ is str and text.startswith(prefix)
+    if text.__class__ is not str or prefix.__class__ is not str:
+        return False
+    if len(prefix) > LONG:
+        charge(len(prefix) >> 9)
+    return bool(text.startswith(prefix))
 
 
 def _find(text: str, wanted: str) -> int:

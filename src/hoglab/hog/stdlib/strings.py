@@ -10,7 +10,7 @@ from typing import Final
 from hoglab.hog.rt.coerce import to_number
 from hoglab.hog.rt.context import LONG, Context
 from hoglab.hog.rt.printing import concat_text, js_string
-from hoglab.hog.rt.text import has_wide, joined, units, utf16_length
+from hoglab.hog.rt.text import units, utf16_length, utf16_reversed, utf16_slice
 from hoglab.hog.rt.values import HogTuple, Value
 from hoglab.hog.stdlib.registry import expect_string, function
 
@@ -106,7 +106,7 @@ def _upper(ctx: Context, text: Value) -> str | None:
     examples=(("reverse('abc')", "'cba'"), ("reverse(null)", "null")),
 )
 def _reverse(ctx: Context, text: Value) -> str | None:
-    return None if text is None else built(ctx, joined(units(expect_string("reverse", text))[::-1]))
+    return None if text is None else built(ctx, utf16_reversed(expect_string("reverse", text)))
 
 
 @declare(
@@ -129,16 +129,15 @@ def _reverse(ctx: Context, text: Value) -> str | None:
 def _substring(ctx: Context, text: Value, start: Value, length: Value = None) -> str:
     if text.__class__ is not str:
         return ""
+    if start.__class__ is int and length.__class__ is int and start > 0 <= length < LONG and text.isascii():
+        return text[start - 1 : start - 1 + length]  # short: not accounted for
     first = to_number(start)
     count: int | float = math.inf if length is None else to_number(length)
     if not first >= 1 or not count >= 0:
         return ""
-    wide = has_wide(text)
-    source = units(text) if wide else text
-    size = len(source)
+    size = 2 * len(text)  # in units at most
     begin = min(first - 1, size)
-    part = source[math.floor(begin) : math.floor(begin + min(count, size))]
-    return built(ctx, joined(part) if wide else part)
+    return built(ctx, utf16_slice(text, math.floor(begin), math.floor(begin + min(count, size))))
 
 
 @declare(
@@ -279,7 +278,7 @@ def _split(ctx: Context, separator: Value, text: Value, max_parts: Value = None)
     parts = min(source.count(between) + 1 if between else utf16_length(source), most)
     ctx.grow(len(source) + 64 * parts)
     if len(source) > LONG:
-        ctx.charge(len(source) >> 5)
+        ctx.charge(len(source) >> 2)
     if not between:
         return list(units(source)[:parts])
     return source.split(between, parts)[:parts] if parts else []
