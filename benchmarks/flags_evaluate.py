@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -28,7 +29,7 @@ TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
 CONNECTIONS = 32
 REQUESTS = 256
-ROUNDS = 3
+ROUNDS = 5
 
 ABC = {
     "variants": [
@@ -223,16 +224,16 @@ def measure(seconds: float) -> None:
             ("properties stored", port, stored),
             ("login with continuity", sticky_port, login),
         )
-        best: dict[str, tuple[float, float, float]] = {}
-        for _ in range(ROUNDS):  # in turns, so that what else the machine does hits all of them
-            for name, target, requests in cases:
-                result = asyncio.run(drive(target, requests, seconds))
-                best[name] = max(best.get(name, result), result)
-    reference = best["bare Starlette answer"][0]
-    for name, (rate, median_ms, tail_ms) in best.items():
-        ratio = f"{rate / reference:5.2f} x" if name != "bare Starlette answer" else "  reference"
+        rounds = [  # in turns, so that what else the machine does hits all of them
+            [asyncio.run(drive(target, requests, seconds)) for _, target, requests in cases]
+            for _ in range(ROUNDS)
+        ]
+    for case, (name, _, _) in enumerate(cases):
+        rate, median_ms, tail_ms = max(results[case] for results in rounds)
+        ratio = median(results[case][0] / results[0][0] for results in rounds)
+        shown = f"{ratio:5.2f} x" if case else "  reference"
         print(
-            f"   {name:<24} {rate:8.0f} requests/s   p50 {median_ms:5.1f} ms   p99 {tail_ms:5.1f} ms   {ratio}"
+            f"   {name:<24} {rate:8.0f} requests/s   p50 {median_ms:5.1f} ms   p99 {tail_ms:5.1f} ms   {shown}"
         )
 
 
@@ -253,7 +254,7 @@ def main() -> None:
             serve_bare() if options.bare else serve_flags(options.serve, continuity=options.continuity)
         )
     else:
-        measure(0.3 if options.smoke else 2.0)
+        measure(0.2 if options.smoke else 1.0)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from hoglab.flags.outcome import GROUPS_SKIPPED
 from hoglab.flags.snapshot import Choice
 from hoglab.flags.subject import INITIAL_SOURCES, FlagRequest, StoredPerson
+from hoglab.storage.database import to_micros
 
 HALVES = {
     "variants": [{"key": "control", "rollout_percentage": 50}, {"key": "test", "rollout_percentage": 50}]
@@ -18,7 +19,7 @@ BIG = {"key": "size", "type": "group", "group_type_index": 0, "value": "10", "op
 
 
 def person(**properties) -> StoredPerson:
-    return StoredPerson(11, properties, datetime(2025, 5, 5, tzinfo=UTC))
+    return StoredPerson(11, properties, to_micros(datetime(2025, 5, 5, tzinfo=UTC)))
 
 
 def reason(outcome) -> tuple:

@@ -10,12 +10,13 @@ from hoglab.flags.checks import dependency_matches
 from hoglab.flags.matching import order_stages
 from hoglab.flags.snapshot import Choice, ProjectFlags
 from hoglab.flags.subject import StoredPerson
+from hoglab.storage.database import to_micros
 
 PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}
 
 
 def person(**properties) -> StoredPerson:
-    return StoredPerson(11, properties, datetime(2025, 5, 5, tzinfo=UTC))
+    return StoredPerson(11, properties, to_micros(datetime(2025, 5, 5, tzinfo=UTC)))
 
 
 def reason(outcome) -> tuple:

@@ -205,7 +205,7 @@ def dependency_matches(expected: bool | str, actual: bool | str) -> bool:
 
 def _person_check(key: str, predicate: Predicate) -> CompiledCheck:
     def test(subject: Subject) -> bool:
-        value = subject.person_overrides.get(key, MISSING)
+        value = subject.known.get(key, MISSING)
         if value is MISSING:
             value = subject.person_property(key)
         return predicate(value)

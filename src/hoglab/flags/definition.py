@@ -93,7 +93,7 @@ class CompiledFlag:
         self.early_exit = False
         self._payloads: Mapping[str, str] = {}
         self._metadata = FlagMetadata(source.id, source.version, source.has_experiment, source.experiment_id)
-        self._outcomes: dict[tuple[bool, str | None, Reason, int | None, str | None], Outcome] = {}
+        self._outcomes: dict[tuple[Reason, int | None, str | bool, str | None], Outcome] = {}
         try:
             self._compile(source, compiler)
         except (FilterError, _DefinitionError) as error:
@@ -158,7 +158,7 @@ class CompiledFlag:
         description: str | None = None,
     ) -> Outcome:
         """The one `Outcome` of these facts; its payload is that of the variant, or of ``true``."""
-        place = (enabled, variant, reason, index, description)
+        place = (reason, index, enabled if variant is None else variant, description)
         outcome = self._outcomes.get(place)
         if outcome is None:
             payload = self._payloads.get("true" if variant is None else variant) if enabled else None

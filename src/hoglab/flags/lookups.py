@@ -18,7 +18,6 @@ from hoglab.storage.database.tables import (
     person,
     person_distinct_id,
 )
-from hoglab.storage.database.types import from_micros
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -27,29 +26,30 @@ if TYPE_CHECKING:
 
 
 class PointRead:
-    """A statement that is compiled once and then run by the driver alone.
+    """A statement with positional parameters that is compiled once and then run by the driver alone.
 
     What SQLAlchemy adds to each execution costs twenty times as much as SQLite takes for an indexed read.
     Values come as the driver has them: JSON as text, moments as microseconds.
     """
 
-    def __init__(self, *columns: sa.ColumnElement[Any], where: Sequence[sa.ColumnElement[bool]]) -> None:
+    def __init__(
+        self,
+        parameters: tuple[str, ...],
+        *columns: sa.ColumnElement[Any],
+        where: Sequence[sa.ColumnElement[bool]],
+    ) -> None:
+        self._parameters = parameters
         self._statement = sa.select(*columns).where(*where)
         self._text: str | None = None
-        self._names: Sequence[str] | None = None
 
-    def __call__(self, connection: Connection, **parameters: Any) -> list[tuple[Any, ...]]:
+    def text(self, connection: Connection) -> str:
+        """The statement in the dialect of a connection. Raises `ValueError` when it counts differently."""
         if self._text is None:
             compiled = self._statement.compile(dialect=connection.dialect)
-            self._names = compiled.positiontup
+            if tuple(compiled.positiontup or ()) != self._parameters:
+                raise ValueError(f"parameters must be given in the order {compiled.positiontup}")
             self._text = str(compiled)
-        cursor = connection.connection.cursor()
-        try:
-            names = self._names
-            cursor.execute(self._text, parameters if names is None else [parameters[name] for name in names])
-            return list(cursor.fetchall())
-        finally:
-            cursor.close()
+        return self._text
 
 
 class PointReader:
@@ -63,19 +63,24 @@ class PointReader:
         self._database = database
         self._stack = ExitStack()
         self._connection: Connection | None = None
+        self._driver: Any = None
 
-    def __call__(self, read: PointRead, **parameters: Any) -> list[tuple[Any, ...]]:
+    def __call__(self, read: PointRead, *values: Any) -> list[tuple[Any, ...]]:
         if self._connection is None:
             self._connection = self._stack.enter_context(self._database.read())
+            self._driver = self._connection.connection.driver_connection
         try:
-            return read(self._connection, **parameters)
+            cursor = self._driver.cursor()
+            cursor.execute(read.text(self._connection), values)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
         except Exception:
             self.close()  # the next read starts on a new connection
             raise
+        return rows
 
     def close(self) -> None:
         """Give the connection back."""
-        self._connection = None
+        self._connection = self._driver = None
         self._stack.close()
 
 
@@ -85,7 +90,11 @@ Run = Callable[..., list[tuple[Any, ...]]]
 
 def within(connection: Connection) -> Run:
     """Runs point reads on the connection of a transaction, so that they see what it did."""
-    return lambda read, **parameters: read(connection, **parameters)
+
+    def run(read: PointRead, *values: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.exec_driver_sql(read.text(connection), values)]
+
+    return run
 
 
 _ids = person_distinct_id.c
@@ -94,10 +103,15 @@ _PERSON_OF = (
     _ids.distinct_id == sa.bindparam("distinct_id"),
 )
 _READ_PERSON = PointRead(
-    person.c.id, person.c.properties, person.c.created_at, where=(*_PERSON_OF, person.c.id == _ids.person_id)
+    ("project_id", "distinct_id"),
+    person.c.id,
+    person.c.properties,
+    person.c.created_at,
+    where=(*_PERSON_OF, person.c.id == _ids.person_id),
 )
-_READ_PERSON_ID = PointRead(_ids.person_id, where=_PERSON_OF)
+_READ_PERSON_ID = PointRead(("project_id", "distinct_id"), _ids.person_id, where=_PERSON_OF)
 _READ_GROUP = PointRead(
+    ("project_id", "group_index", "group_key"),
     group.c.properties,
     where=(
         group.c.project_id == sa.bindparam("project_id"),
@@ -106,6 +120,7 @@ _READ_GROUP = PointRead(
     ),
 )
 _READ_MEMBERSHIP = PointRead(
+    ("cohort_id", "person_id"),
     cohort_person.c.person_id,
     where=(
         cohort_person.c.cohort_id == sa.bindparam("cohort_id"),
@@ -113,6 +128,7 @@ _READ_MEMBERSHIP = PointRead(
     ),
 )
 _READ_HASH_KEYS = PointRead(
+    ("project_id", "person_id"),
     flag_hash_key_override.c.feature_flag_key,
     flag_hash_key_override.c.hash_key,
     where=(
@@ -124,13 +140,13 @@ _READ_HASH_KEYS = PointRead(
 
 def person_id_of(run: Run, project_id: int, distinct_id: str) -> int | None:
     """The row id of the person behind a distinct id."""
-    rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
+    rows = run(_READ_PERSON_ID, project_id, distinct_id)
     return rows[0][0] if rows else None
 
 
 def hash_keys_of(run: Run, project_id: int, person_id: int) -> dict[str, str]:
     """The stored bucketing ids of a person, by flag key."""
-    return dict(run(_READ_HASH_KEYS, project_id=project_id, person_id=person_id))
+    return dict(run(_READ_HASH_KEYS, project_id, person_id))
 
 
 class DatabaseFacts:
@@ -142,21 +158,19 @@ class DatabaseFacts:
         self._continuity_failure = continuity_failure
 
     def person(self, distinct_id: str) -> StoredPerson | None:
-        rows = self._run(_READ_PERSON, project_id=self._project_id, distinct_id=distinct_id)
+        rows = self._run(_READ_PERSON, self._project_id, distinct_id)
         if not rows:
             return None
         person_id, properties, created_at = rows[0]
-        return StoredPerson(person_id, orjson.loads(properties), from_micros(created_at))
+        return StoredPerson(person_id, orjson.loads(properties), created_at)
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
-        rows = self._run(
-            _READ_GROUP, project_id=self._project_id, group_index=group_type_index, group_key=group_key
-        )
+        rows = self._run(_READ_GROUP, self._project_id, group_type_index, group_key)
         properties: dict[str, Any] | None = orjson.loads(rows[0][0]) if rows else None
         return properties
 
     def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
-        return bool(self._run(_READ_MEMBERSHIP, cohort_id=cohort_id, person_id=person_id))
+        return bool(self._run(_READ_MEMBERSHIP, cohort_id, person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
         if self._continuity_failure is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -15,6 +14,7 @@ import msgspec
 
 from hoglab.filters.evaluate import MISSING
 from hoglab.flags.outcome import FlagFailure, Reason
+from hoglab.storage.database.types import from_micros
 
 _INITIAL_NAMES: Final = re.findall(
     r"\S+",
@@ -33,13 +33,17 @@ INITIAL_SOURCES: Final[Mapping[str, str]] = {
 """``$initial_…`` properties and the property that stands in for each when it is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPerson:
+class StoredPerson(msgspec.Struct, frozen=True):
     """What storage knows about the person behind a distinct id."""
 
     id: int
-    properties: Mapping[str, Any]
-    created_at: datetime
+    properties: dict[str, Any]
+    created_at_us: int
+    """Microseconds since the Unix epoch."""
+
+    @property
+    def created_at(self) -> datetime:
+        return from_micros(self.created_at_us)
 
 
 class StoredFacts(Protocol):
@@ -72,6 +76,9 @@ class NoStoredFacts:
         return {}
 
 
+_NOTHING_STORED: Final = NoStoredFacts()
+
+
 class FlagRequest(msgspec.Struct, frozen=True):
     """What one evaluation request says about its subject, after reading (spec: sdk-wire 2.1)."""
 
@@ -93,13 +100,14 @@ class Subject:
         "_failure",
         "_groups",
         "_hash_keys",
+        "_is_complete",
         "_person",
         "_person_read",
         "_use_stored",
         "device_id",
         "group_names",
         "id_bytes",
-        "person_overrides",
+        "known",
         "request",
         "values",
     )
@@ -109,16 +117,15 @@ class Subject:
     ) -> None:
         self.request = request
         self.group_names = group_names
-        self.person_overrides: dict[str, Any] = {
-            "distinct_id": request.distinct_id,
-            **request.person_properties,
-        }
+        self.known: dict[str, Any] = {"distinct_id": request.distinct_id, **request.person_properties}
+        """Person properties as far as they are known: what the request sent, later with the stored ones."""
         self.id_bytes = request.distinct_id.encode()
         self.device_id = request.device_id
         self.values: dict[int, bool | str] = {}
         """Values of flags that others depend on, by flag id; filled in by the evaluation."""
-        self._facts: StoredFacts = facts or NoStoredFacts()
+        self._facts: StoredFacts = facts or _NOTHING_STORED
         self._use_stored = not request.only_use_overrides
+        self._is_complete = facts is None or request.only_use_overrides
         self._person: StoredPerson | None = None
         self._person_read = False
         self._groups: dict[tuple[int, str], Mapping[str, Any]] = {}
@@ -128,20 +135,15 @@ class Subject:
 
     def person_property(self, key: str) -> Any:
         """A person property, or `MISSING`: the request wins, then storage, then ``x`` for ``$initial_x``."""
-        value = self.person_overrides.get(key, MISSING)
-        if value is not MISSING:
-            return value
-        stored: Mapping[str, Any] = {}
-        if self._use_stored:
+        value = self.known.get(key, MISSING)
+        if value is MISSING and not self._is_complete:
             person = self.person()
             if person is not None:
-                stored = person.properties
-                value = stored.get(key, MISSING)
+                self.known = {**person.properties, **self.known}
+            self._is_complete = True
+            value = self.known.get(key, MISSING)
         if value is MISSING and key in INITIAL_SOURCES:
-            source = INITIAL_SOURCES[key]
-            value = self.person_overrides.get(source, MISSING)
-            if value is MISSING:
-                value = stored.get(source, MISSING)
+            value = self.known.get(INITIAL_SOURCES[key], MISSING)
         return value
 
     def group_property(self, index: int, key: str) -> Any:
