@@ -8,6 +8,7 @@ differs between engines is behind `PropertyDialect`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
@@ -19,6 +20,8 @@ from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 
 TRUE: Final = "TRUE"
 FALSE: Final = "FALSE"
+
+_REFERENCE = re.compile(r"\$(v[0-9]+)")
 
 METADATA_COLUMNS: Final[Mapping[str, str]] = {
     "event": "event",
@@ -33,7 +36,7 @@ class Parameters:
     """The values of one statement. `bind` returns how the statement refers to a value."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self._names: dict[tuple[type, Any], str] = {}
 
     def bind(self, value: str | float | datetime) -> str:
@@ -41,9 +44,13 @@ class Parameters:
         known = (type(value), value)
         name = self._names.get(known)
         if name is None:
-            name = self._names[known] = f"v{len(self.values)}"
-            self.values[name] = value
+            name = self._names[known] = f"v{len(self._values)}"
+            self._values[name] = value
         return f"${name}"
+
+    def used_in(self, sql: str) -> dict[str, Any]:
+        """The values that a statement refers to: engines refuse others, and a condition may have been dropped."""
+        return {name: self._values[name] for name in set(_REFERENCE.findall(sql))}
 
 
 class PropertyDialect(Protocol):

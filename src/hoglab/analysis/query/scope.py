@@ -39,7 +39,8 @@ class Scope:
     def statement(self, sql: str) -> Statement:
         """The statement: every subquery so far, then ``sql``."""
         named = ",\n".join(f"{name} AS (\n{text}\n)" for name, text in self.subqueries)
-        return Statement(f"WITH {named}\n{sql}", self.parameters.values)
+        whole = f"WITH {named}\n{sql}"
+        return Statement(whole, self.parameters.used_in(whole))
 
     # -- events ----------------------------------------------------------------------------------------
 
