@@ -14,7 +14,7 @@
     )
     functions = FunctionService(database, secrets, delivery.states)
     ingestion = Ingestion(..., dispatcher=delivery.dispatcher)
-    routers = [..., router(delivery, functions)]
+    routers = [..., router(delivery, functions, database)]
 
 ``capture(project_id, event)`` is awaited on the worker's own event loop and returns when the event is in the
 event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``, ``timestamp``,
@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+import structlog
 
 import structlog
 
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry
 
 _log = structlog.get_logger(__name__)
+
+_logger = structlog.get_logger(__name__)
 
 
 class Delivery:
@@ -119,6 +123,19 @@ class Delivery:
     def stop(self, timeout_s: float) -> bool:
         """Finish or put back what is being worked on; whether that was done in time."""
         return self.worker.stop(timeout_s)
+
+    def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
+        """Keep what transformations leave behind. A metric that is lost holds up no event."""
+        try:
+            self.queue.enqueue((), metrics=metrics, logs=logs)
+        except DatabaseError as error:
+            _logger.warning("transformation_traces_lost", error=str(error))
+
+    def observe_transformation(self, function_id: str, computing_ms: float) -> None:
+        """Let the watcher know what one run of a transformation took."""
+        cost = cost_of([Timing("hog", computing_ms)])
+        if cost:
+            self.watcher.observe({function_id: cost})
 
     def is_alive(self) -> bool:
         """Whether the worker runs, for health checks."""

@@ -359,7 +359,10 @@ class Turn:
             event_uuid=None if state is None else state.event_uuid,
             distinct_id=None if state is None else state.distinct_id,
             person_id=None if state is None else state.person_id,
-            invocation_globals=kept_globals(state.globals) if state is not None and over else None,
+            # What succeeded is not run again, so its globals need not be kept.
+            invocation_globals=kept_globals(state.globals)
+            if state is not None and status == "failed"
+            else None,
         )
 
     def _note(self, level: str, text: str) -> None:

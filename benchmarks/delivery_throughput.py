@@ -1,0 +1,263 @@
+"""How many requests a second hog functions send durably, and how fast events are held against functions.
+
+Deliveries: a queue full of invocations of a function that posts each event, worked off by the real worker
+(claims, inputs, program, request, results, logs, metrics). The reference is the bare HTTP client posting bodies of
+the same size to the same receiver, which runs in a process of its own.
+
+Dispatch: batches of events through the real dispatcher with 100 and 1,000 functions, once where no function
+matches and once with the mix of `benchmarks.dispatch_filters`, where a few do.
+
+    python -m benchmarks.delivery_throughput [--smoke]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import aiohttp
+import orjson
+import uvloop
+from aiohttp import web
+from cryptography.fernet import Fernet
+
+from benchmarks.dispatch_filters import make_event, make_filter
+from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.service import AccountService
+from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.service import Delivery
+from hoglab.functions.configuration import Sent
+from hoglab.functions.registry import FunctionRegistry
+from hoglab.functions.secrets import SecretBox
+from hoglab.functions.service import FunctionService
+from hoglab.people import PersonService
+from hoglab.storage.database import Database, tables
+from hoglab.storage.event_store import EventRow
+from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+
+SEED = 20_260_101
+CONCURRENCY = 64
+BATCH = 1_000
+
+FORWARD = """\
+let response := fetch(inputs.url, {
+    'method': 'POST',
+    'body': {'uuid': event.uuid, 'event': event.event, 'properties': event.properties, 'person': person.name}
+})
+if (response.status >= 400) {
+    throw Error(f'the destination answered {response.status}')
+}
+"""
+
+
+class House:
+    """Delivery on a directory of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = Database.open(folder / "hoglab.db")
+        accounts = AccountService(self.database)
+        bootstrap(self.database, accounts)
+        project = accounts.project(1)
+        assert project is not None
+        self.project = project
+        self.queue = SqliteInvocationQueue(folder / "queue.db")
+        self.queue_database = Database.open(folder / "queue.db", tables.queue_metadata)
+        box = SecretBox([Fernet.generate_key().decode()])
+        self.delivery = Delivery(
+            self.queue,
+            self.queue_database,
+            FunctionRegistry(self.database, box),
+            PersonService(self.database),
+            box,
+            AddressGuard.create(["127.0.0.0/8"]),
+            site_url="http://localhost:8000",
+        )
+        self.functions = FunctionService(self.database, box, self.delivery.states)
+        self._offset = 0
+
+    def create(self, **body: Any) -> None:
+        self.functions.create(self.project, None, Sent({"type": "destination", "enabled": True, **body}))
+
+    def dispatch(self, events: list[IngestedEvent]) -> None:
+        self._offset += 1
+        self.delivery.dispatcher.dispatch(events, log_offset=self._offset)
+
+    def close(self) -> None:
+        self.delivery.stop(10)
+        self.queue.close()
+        self.queue_database.dispose()
+        self.database.dispose()
+
+
+def ingested(event: dict[str, Any]) -> IngestedEvent:
+    """A made-up event as ingestion hands it over."""
+    now = datetime.now(UTC)
+    properties = event["properties"]
+    row = EventRow(
+        1,
+        uuid4(),
+        event["event"],
+        event["distinct_id"],
+        now,
+        now,
+        orjson.dumps(properties),
+        UUID(int=1),
+        orjson.dumps(event["person"]["properties"]),
+        now,
+        "full",
+        "",
+        {},
+        1,
+        None,
+        None,
+        None,
+    )
+    return IngestedEvent(row, properties)
+
+
+# --- the receiver, in a process of its own
+
+
+def serve() -> None:
+    """Answer every request at once; print the port first."""
+
+    async def main() -> None:
+        async def answer(request: web.BaseRequest) -> web.Response:
+            await request.read()
+            return web.Response(text='{"ok":true}', content_type="application/json")
+
+        runner = web.ServerRunner(web.Server(answer, access_log=None))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        print(runner.addresses[0][1], flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (3, 12) else uvloop.run(
+        main()
+    )
+
+
+def bare_client(url: str, body: bytes, count: int) -> float:
+    """Requests per second of the HTTP client alone."""
+
+    async def main() -> float:
+        connector = aiohttp.TCPConnector(limit=CONCURRENCY)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            left = iter(range(count))
+
+            async def send() -> None:
+                for _ in left:
+                    async with session.post(
+                        url, data=body, headers={"Content-Type": "application/json"}
+                    ) as got:
+                        await got.read()
+
+            started = time.perf_counter()
+            await asyncio.gather(*(send() for _ in range(CONCURRENCY)))
+            return count / (time.perf_counter() - started)
+
+    return uvloop.run(main())
+
+
+def measure_deliveries(url: str, count: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        house = House(Path(folder))
+        house.create(
+            hog=FORWARD,
+            inputs_schema=[{"key": "url", "type": "string"}],
+            inputs={"url": {"value": url}},
+        )
+        chance = random.Random(SEED)
+        for start in range(0, count, BATCH):
+            house.dispatch([ingested(make_event(chance)) for _ in range(min(BATCH, count - start))])
+        assert house.queue.backlog() == count
+        started, processor = time.perf_counter(), time.process_time()
+        house.delivery.start()
+        while house.queue.backlog():
+            time.sleep(0.01)
+        took, used = time.perf_counter() - started, time.process_time() - processor
+        house.close()
+    print(f"  processor time for each delivery {used / count * 1e6:8.0f} µs")
+    return count / took
+
+
+def measure_dispatch(functions: int, events: int, *, matching: bool) -> tuple[float, float]:
+    """Events per second, and matches of each event."""
+    with tempfile.TemporaryDirectory() as folder:
+        house = House(Path(folder))
+        chance = random.Random(SEED)
+        for _ in range(functions):
+            filters = make_filter(chance)
+            if not matching:
+                filters = {"events": [{"id": f"never_{chance.randrange(40)}", "type": "events"}], **filters}
+                filters["events"] = filters["events"][:1]
+                filters["events"][0] = {**filters["events"][0], "id": f"never_{chance.randrange(40)}"}
+            house.create(
+                hog=FORWARD,
+                filters=filters,
+                inputs_schema=[{"key": "url", "type": "string"}, {"key": "text", "type": "string"}],
+                inputs={
+                    "url": {"value": "https://a.example"},
+                    "text": {"value": "{event.event} by {person.name}"},
+                },
+            )
+        made = [ingested(make_event(chance)) for _ in range(events)]
+        house.dispatch(made[:1])  # compiles
+        before = house.queue.backlog()
+        started = time.perf_counter()
+        for start in range(0, events, BATCH):
+            house.dispatch(made[start : start + BATCH])
+        took = time.perf_counter() - started
+        matches = (house.queue.backlog() - before) / events
+        house.close()
+    return events / took, matches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve()
+        return
+    deliveries, events = (300, 1_000) if options.smoke else (5_000, 10_000)
+    command = [sys.executable, "-m", "benchmarks.delivery_throughput", "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
+        try:
+            assert receiver.stdout is not None
+            url = f"http://127.0.0.1:{int(receiver.stdout.readline())}/"
+            body = orjson.dumps(
+                {**make_event(random.Random(SEED))["properties"], "uuid": str(uuid4()), "event": "e"}
+            )
+            bare_client(url, body, deliveries // 5)
+            bare = bare_client(url, body, deliveries)
+            durable = measure_deliveries(url, deliveries)
+            again = bare_client(url, body, deliveries)
+        finally:
+            receiver.terminate()
+    reference = (bare + again) / 2
+    print(f"  bare HTTP client                 {reference:8,.0f} requests/s")
+    print(f"  durable deliveries               {durable:8,.0f} requests/s   {durable / reference:.2f} of it")
+    for count in (100, 1_000):
+        for matching in (False, True):
+            speed, matches = measure_dispatch(
+                count, events if not matching else events // 5, matching=matching
+            )
+            print(
+                f"  dispatch, {count:5,} functions         {speed:8,.0f} events/s   {matches:.1f} matches each"
+            )
+
+
+if __name__ == "__main__":
+    main()
