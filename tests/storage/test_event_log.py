@@ -166,6 +166,26 @@ class TestAppendAndRead:
             assert waiting.result(timeout=30)
             assert not log.wait(1, 0.001)
 
+    def test_offsets_that_were_skipped_or_deleted_are_not_waited_for_in_vain(
+        self, log: SqliteEventLog
+    ) -> None:
+        log.skip_to(7)
+        assert log.last_offset() == 7
+        assert not log.wait(0, 0.001)
+        assert append(log, b"x") == [8]
+        assert log.wait(0, 0.001)
+        log.trim(8)
+        assert not log.wait(0, 0.001)
+        log.skip_to(3)
+        assert append(log, b"y") == [9]
+
+    def test_skipping_in_a_new_file_lasts(self, tmp_path: Path) -> None:
+        with opened(tmp_path) as log:
+            log.skip_to(70)
+        with opened(tmp_path) as log:
+            assert log.last_offset() == 70
+            assert append(log, b"x") == [71]
+
     def test_waiting_ends_when_the_log_is_closed(self, tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as pool, opened(tmp_path) as log:
             waiting = pool.submit(log.wait, 0, 30)

@@ -142,7 +142,8 @@ class SqliteEventLog:
         self._waiting: deque[_Waiter] = deque()
         self._waiting_bytes = 0
         self._backlog = Backlog(min(MIB, max_backlog_bytes // 64))
-        self._last_offset = self._load()
+        self._newest_record = 0  # offset of the newest record that is stored, 0 for none
+        self._last_offset = self._load()  # the last one given out: deleted records and `skip_to` count
         self._failing = False  # of the writer thread alone
         self._closed = threading.Event()
         self._threads = [
@@ -158,6 +159,7 @@ class SqliteEventLog:
             row = self._reader.execute(_LAST).fetchone()
             for last_offset, size, newest_at in self._reader.execute(_SIZES):
                 self._backlog.add(last_offset, size, newest_at)
+                self._newest_record = last_offset
         self._backlog.finish(self._lowest_position() or 0)
         return 0 if row is None else int(row[0])
 
@@ -225,6 +227,7 @@ class SqliteEventLog:
             if error is None:
                 for self._last_offset, waiter in enumerate(group, first):
                     self._backlog.add(self._last_offset, len(waiter.payload), now)
+                self._newest_record = self._last_offset
                 self._arrived.notify_all()
         _wake(group, first, error)
 
@@ -286,8 +289,8 @@ class SqliteEventLog:
         Returns at once when the log is closed.
         """
         with self._arrived:
-            self._arrived.wait_for(lambda: self._last_offset > after or self._closed.is_set(), timeout_s)
-            return self._last_offset > after
+            self._arrived.wait_for(lambda: self._newest_record > after or self._closed.is_set(), timeout_s)
+            return self._newest_record > after
 
     # -- consumers ----------------------------------------------------------------------------------
 
@@ -349,6 +352,8 @@ class SqliteEventLog:
             freed += sum(step)
         with self._work:
             self._backlog.drop(up_to)
+            if self._newest_record <= up_to:
+                self._newest_record = 0
         return freed
 
     def tidy(self) -> None:
