@@ -14,8 +14,7 @@ from tests.analysis.events import Event, store_events
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.analysis.flag_properties import flag_property_seen
-from hoglab.analysis.live import LiveResults
-from hoglab.analysis.routes import query_router, results_router
+from hoglab.analysis.routes import routers
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
 from hoglab.experiments.extras import ExperimentExtras
@@ -47,7 +46,7 @@ REVENUE = {
 class Lab:
     """A server with one project; ``now`` can be moved."""
 
-    def __init__(self, path: Path, *, refresh_s: float = 60, query_timeout_s: float = 30) -> None:
+    def __init__(self, path: Path, *, refresh_s: float = 60) -> None:
         self.now = NOW
         self.database = Database.open(path / "hoglab.db")
         self.accounts = AccountService(self.database)
@@ -60,15 +59,14 @@ class Lab:
             experiments,
             projects=self.accounts.project,
             refresh_s=refresh_s,
-            query_timeout_s=query_timeout_s,
+            query_timeout_s=30,
             now=lambda: self.now,
         )
         self.runner = ResultsRunner(self.service)
         extras = ExperimentExtras(experiments, flag_property_seen=flag_property_seen(self.events))
         self._app = build_app(
             [
-                results_router(self.service),
-                query_router(LiveResults(self.service)),
+                *routers(self.service),
                 experiments_router(
                     experiments,
                     Lifecycle(experiments),

@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis import schemas
+from hoglab.analysis.live import LiveResults
 from hoglab.http.responses import json_response
 from hoglab.http.routing import IntId, ResourceRouter, either
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from hoglab.analysis.live import LiveResults
     from hoglab.analysis.service import ResultsService
     from hoglab.http.call import Call
 
 _QUERY = either("query:read", "experiment:read")
 SCOPES = ("experiment:read", "experiment:write")
+
+
+def routers(service: ResultsService) -> list[ResourceRouter]:
+    """Every router of this room."""
+    return [results_router(service), query_router(LiveResults(service))]
 
 
 def results_router(service: ResultsService) -> ResourceRouter:

@@ -1,0 +1,304 @@
+"""Results and exposures computed at once over the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.analysis.events import Event
+from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
+
+from hoglab.statistics import sample_ratio_mismatch
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
+from hoglab.storage.event_store.duckdb import DuckDbReader
+
+START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()
+
+
+def test_a_result_has_every_key(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send([exposed("ann", "control", START), bought("ann", START, 5), exposed("bob", "test", START)])
+    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE})
+    sums = {
+        "step_counts": None,
+        "step_sessions": None,
+        "denominator_sum": None,
+        "denominator_sum_squares": None,
+        "numerator_denominator_sum_product": None,
+        "covariate_sum": None,
+        "covariate_sum_squares": None,
+        "covariate_sum_product": None,
+    }
+    assert answer["baseline"] == {
+        "key": "control",
+        "number_of_samples": 1,
+        "sum": 5,
+        "sum_squares": 25,
+        **sums,
+        "validation_failures": ["not-enough-exposures"],
+    }
+    assert answer["variant_results"] == [
+        {
+            "key": "test",
+            "method": "bayesian",
+            "number_of_samples": 1,
+            "sum": 0,
+            "sum_squares": 0,
+            **sums,
+            "chance_to_win": None,
+            "credible_interval": None,
+            "significant": None,
+            "validation_failures": ["not-enough-exposures"],
+        }
+    ]
+    for key in (
+        *("breakdown_results", "clickhouse_sql", "hogql", "metric", "insight", "variants", "probability"),
+        *("credible_intervals", "significant", "significance_code", "p_value", "stats_version"),
+    ):
+        assert answer[key] is None, key
+    assert answer["kind"] == "ExperimentQuery"
+    assert answer["is_precomputed"] is False
+    assert answer["is_cached"] is False
+    assert answer["timezone"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (
+            {
+                "kind": "ExperimentMetric",
+                "metric_type": "ratio",
+                "numerator": REVENUE["source"],
+                "denominator": {"kind": "EventsNode", "event": "purchase"},
+            },
+            {"sum": 12, "denominator_sum": 2, "numerator_denominator_sum_product": 24},
+        ),
+        (
+            {
+                "kind": "ExperimentMetric",
+                "metric_type": "retention",
+                "start_event": {"kind": "EventsNode", "event": "purchase"},
+                "completion_event": {"kind": "EventsNode", "event": "purchase"},
+                "retention_window_start": 0,
+                "retention_window_end": 1,
+                "retention_window_unit": "day",
+                "start_handling": "first_seen",
+            },
+            {"number_of_samples": 1, "sum": 1, "denominator_sum": 1},
+        ),
+    ],
+)
+def test_ratio_and_retention(lab: Lab, metric: dict[str, Any], expected: dict[str, Any]) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send(
+        [
+            exposed("ann", "control", START),
+            bought("ann", START, 5),
+            bought("ann", START + timedelta(hours=1), 7),
+        ]
+    )
+    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric})
+    assert {name: answer["baseline"][name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ({"kind": "ExperimentQuery", "metric": REVENUE}, "experiment_id is required"),
+        (
+            {"kind": "ExperimentQuery", "experiment_id": 999, "metric": REVENUE},
+            "Experiment with id 999 not found",
+        ),
+        ({"kind": "ExperimentExposureQuery"}, "feature_flag key is required"),
+        ({"kind": "ExperimentExposureQuery", "feature_flag": {"key": ""}}, "feature_flag key is required"),
+        ({"kind": "HogQLQuery"}, "Queries of kind 'HogQLQuery' are not supported."),
+    ],
+)
+def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -> None:
+    assert lab.query(query, status=400)["detail"] == detail
+
+
+@pytest.mark.parametrize(
+    ("metric", "detail"),
+    [
+        ({"metric_type": "mystery"}, "Metrics of type 'mystery' are not supported."),
+        ({"metric_type": "mean"}, "source must be an object."),
+        ({"metric_type": "funnel", "series": []}, "A funnel needs at least one step."),
+        (
+            {"metric_type": "mean", "source": {"kind": "ExperimentDataWarehouseNode"}},
+            "Data warehouse sources are not supported",
+        ),
+        (
+            {**REVENUE, "breakdownFilter": {"breakdowns": [{"property": f"p{n}"} for n in range(4)]}},
+            "Maximum of 3 breakdowns are supported for experiment metrics",
+        ),
+        (
+            {**REVENUE, "conversion_window": 10**12, "conversion_window_unit": "month"},
+            "conversion_window is too long.",
+        ),
+        ({**REVENUE, "upper_bound_percentile": 95}, "upper_bound_percentile must lie between 0 and 1."),
+    ],
+)
+def test_metrics_that_cannot_be_computed_are_refused(lab: Lab, metric: dict[str, Any], detail: str) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric}
+    assert lab.query(query, status=400)["detail"] == detail
+
+
+def test_a_bad_filter_is_an_error_of_the_day(lab: Lab) -> None:
+    source = {
+        "kind": "EventsNode",
+        "event": "purchase",
+        "properties": [{"key": "x", "operator": "regex", "value": "("}],
+    }
+    experiment = lab.experiment(metrics=[{**REVENUE, "source": source}], start_date=START.isoformat())
+    answer = lab.series(experiment)
+    assert answer["status"] == "failed"
+    assert list(answer["errors"]) == ["2026-03-10"]
+    assert "not a valid regular expression" in answer["errors"]["2026-03-10"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "detail"),
+    [
+        (QueryTimeoutError("slow"), 429, "Query exceeded the time limit of 30 s"),
+        (QueryMemoryError("big"), 429, "Query exceeded the memory limit"),
+        (EventStoreUnavailableError("disk"), 429, "The event store is not available now"),
+        (QueryError("odd"), 400, "Query failed: odd"),
+    ],
+)
+def test_faults_of_the_engine_are_readable(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, detail: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise fault
+
+    experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckDbReader, "execute", fail)
+        assert lab.query(query, status=status)["detail"] == detail
+        assert lab.series(experiment)["errors"] == {"2026-03-10": detail}
+    lab.now = NOW + timedelta(minutes=2)
+    answer = lab.series(experiment)
+    assert (answer["status"], answer["errors"]) == ("completed", None), "tried again when stale"
+
+
+# -- exposures -------------------------------------------------------------------------------------------
+
+
+def exposure_query(experiment: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "kind": "ExperimentExposureQuery",
+        "experiment_id": experiment["id"],
+        "experiment_name": experiment["name"],
+        "feature_flag": {"key": "checkout", "filters": experiment["feature_flag"]["filters"]},
+        "exposure_criteria": {"filterTestAccounts": False},
+        "start_date": START.isoformat(),
+        "end_date": None,
+        **fields,
+    }
+
+
+def test_exposures_are_cumulative(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    events = [
+        exposed(f"p{n}", ("control", "test")[n % 3 == 0], START + timedelta(days=n % 2)) for n in range(120)
+    ]
+    lab.send([*events, exposed("p0", "control", START + timedelta(days=2))])
+    answer = lab.query(exposure_query(experiment))
+    days = ["2026-03-08", "2026-03-09", "2026-03-10"]
+    assert answer["timeseries"] == [
+        {"variant": "control", "days": days, "exposure_counts": [40, 80, 80]},
+        {"variant": "test", "days": days, "exposure_counts": [19, 39, 39]},
+        {"variant": "$multiple", "days": days, "exposure_counts": [1, 1, 1]},
+    ]
+    assert answer["total_exposures"] == {"control": 80, "test": 39, "$multiple": 1}
+    expected = sample_ratio_mismatch({"control": 80, "test": 39}, {"control": 50, "test": 50})
+    assert expected is not None
+    assert answer["sample_ratio_mismatch"] == {"expected": expected.expected, "p_value": expected.p_value}
+    assert answer["bias_risk"] is None, "an even split"
+    assert answer["date_range"] == {
+        "date_from": "2026-03-08T09:00:00+00:00",
+        "date_to": None,
+        "explicitDate": True,
+    }
+
+
+def test_first_seen_has_no_multiple(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send([exposed("ann", "test", START), exposed("ann", "control", START + timedelta(hours=1))])
+    criteria = {"filterTestAccounts": False, "multiple_variant_handling": "first_seen"}
+    answer = lab.query(exposure_query(experiment, exposure_criteria=criteria))
+    assert answer["total_exposures"] == {"control": 0, "test": 1}
+
+
+def test_uneven_splits_tell_of_bias(lab: Lab) -> None:
+    variants = [{"key": "control", "rollout_percentage": 80}, {"key": "test", "rollout_percentage": 20}]
+    experiment = lab.experiment(start_date=START.isoformat(), parameters={"feature_flag_variants": variants})
+    lab.send([exposed("ann", "test", START), exposed("ann", "control", START), exposed("bob", "test", START)])
+    assert lab.query(exposure_query(experiment))["bias_risk"] == {"multiple_variant_percentage": 50.0}
+    ended = exposure_query(experiment, end_date=NOW.isoformat())
+    assert lab.query(ended)["bias_risk"] is None
+
+
+def test_drafts_have_no_exposures(lab: Lab) -> None:
+    experiment = lab.experiment()
+    answer = lab.query(exposure_query(experiment, start_date=None))
+    assert answer["timeseries"] == []
+    assert answer["total_exposures"] == {}
+
+
+def test_exposures_by_a_custom_event(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send(
+        [
+            Event("ann", START, "saw", {"$feature/checkout": "test", "page": "cart"}),
+            Event("bob", START, "saw", {"$feature/checkout": "test", "page": "home"}),
+            exposed("cy", "control", START),
+        ]
+    )
+    criteria = {
+        "filterTestAccounts": False,
+        "exposure_config": {
+            "kind": "ExperimentEventExposureConfig",
+            "event": "saw",
+            "properties": [{"key": "page", "value": "cart", "operator": "exact", "type": "event"}],
+        },
+    }
+    answer = lab.query(exposure_query(experiment, exposure_criteria=criteria))
+    assert answer["total_exposures"] == {"control": 0, "test": 1}
+
+
+def test_flag_properties_are_seen(lab: Lab) -> None:
+    path = '/experiments/requires_flag_implementation/?events=[{"id":"purchase"}]'
+    lab.send([Event("ann", NOW - timedelta(days=1), "purchase", {"amount": 5})])
+    assert lab.ok("GET", path) == {"result": True}
+    lab.send([Event("ann", NOW - timedelta(days=8), "purchase", {"$feature/checkout": "test"})])
+    assert lab.ok("GET", path) == {"result": True}, "too long ago"
+    lab.send([Event("ann", NOW - timedelta(hours=1), "purchase", {"$feature/checkout": "test"})])
+    assert lab.ok("GET", path) == {"result": False}
+
+
+def test_funnel_rows_have_step_counts(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send([exposed("ann", "control", START), bought("ann", START, 5)])
+    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": PURCHASES})
+    assert answer["baseline"]["step_counts"] == [1]
+    assert answer["variant_results"][0]["step_counts"] is None, "nobody saw it"

@@ -1,0 +1,302 @@
+"""Statements against the slow oracle, on event logs full of ties, duplicates, gaps and wrong types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.analysis import oracle
+from tests.analysis.events import Event, store_events
+from tests.analysis.oracle import Setting
+
+from hoglab.analysis.compute import Computer
+from hoglab.analysis.days import DayGrid, end_of_day, zone_of
+from hoglab.analysis.definition import Reader
+from hoglab.analysis.query.model import Question, Span
+from hoglab.analysis.query.statements import Groups, at_end_of_day
+from hoglab.experiments.fingerprint import Calculation
+from hoglab.statistics import StatisticsConfig
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+
+START = datetime(2026, 3, 27, 9, 30, tzinfo=UTC)  # the clocks of Europe change on the 29th
+END = datetime(2026, 3, 31, 22, 0, tzinfo=UTC)  # midnight in Berlin
+MICRO = timedelta(microseconds=1)
+
+PURCHASE = {"kind": "EventsNode", "event": "purchase"}
+CHECKOUT = {"kind": "EventsNode", "event": "checkout"}
+BIG = {**PURCHASE, "properties": [{"key": "size", "value": "big", "operator": "exact", "type": "event"}]}
+ANYTHING = {"kind": "EventsNode", "event": None}
+EXPOSURE = {"kind": "EventsNode", "event": "$feature_flag_called"}
+AMOUNT = {"math_property": "amount"}
+NUMBERS: list[Any] = [
+    *(3, 0, -2.5, 40, 1000, 2**53, "20.5", "-1e2", ".5", "7."),
+    *("abc", "", " 5", "1_0", "inf", "nan", "1e400", 1e300, True, None, [1], {"a": 1}),
+]
+
+
+def mean(**fields: Any) -> dict[str, Any]:
+    return {"metric_type": "mean", "source": PURCHASE, **fields}
+
+
+def funnel(*steps: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"metric_type": "funnel", "series": list(steps), **fields}
+
+
+def retention(first: int, last: int, unit: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "metric_type": "retention",
+        "start_event": PURCHASE,
+        "completion_event": PURCHASE,
+        "retention_window_start": first,
+        "retention_window_end": last,
+        "retention_window_unit": unit,
+        "start_handling": "first_seen",
+        **fields,
+    }
+
+
+METRICS = [
+    mean(),
+    mean(source=ANYTHING),
+    mean(source=BIG),
+    *(mean(source={**PURCHASE, **AMOUNT, "math": name}) for name in ("sum", "avg", "min", "max")),
+    *(mean(source={**PURCHASE, "math": name}) for name in ("sum", "unique_session", "dau")),
+    mean(source={**ANYTHING, "math": "unique_group", "math_group_type_index": 0}),
+    mean(threshold=2),
+    mean(source={**PURCHASE, **AMOUNT, "math": "sum"}, threshold=0),
+    mean(
+        source={**PURCHASE, **AMOUNT, "math": "sum"}, lower_bound_percentile=0.2, upper_bound_percentile=0.7
+    ),
+    mean(source={**PURCHASE, **AMOUNT, "math": "max"}, upper_bound_percentile=0.5, ignore_zeros=True),
+    mean(source={**PURCHASE, **AMOUNT, "math": "sum"}, lower_bound_percentile=1, threshold=1),
+    funnel(PURCHASE),
+    funnel(CHECKOUT, PURCHASE),
+    funnel(PURCHASE, PURCHASE),
+    funnel(CHECKOUT, BIG, PURCHASE),
+    funnel(EXPOSURE, PURCHASE),
+    funnel(ANYTHING, PURCHASE, CHECKOUT),
+    *(funnel(CHECKOUT, PURCHASE, funnel_order_type=order) for order in ("unordered", "strict")),
+    funnel(ANYTHING, PURCHASE, PURCHASE, funnel_order_type="unordered"),
+    funnel(CHECKOUT, ANYTHING, PURCHASE, funnel_order_type="strict"),
+    {"metric_type": "ratio", "numerator": {**PURCHASE, **AMOUNT, "math": "sum"}, "denominator": PURCHASE},
+    {
+        "metric_type": "ratio",
+        "numerator": {**PURCHASE, **AMOUNT, "math": "max"},
+        "denominator": {**ANYTHING, **AMOUNT, "math": "min"},
+    },
+    {
+        "metric_type": "ratio",
+        "numerator": {**PURCHASE, **AMOUNT, "math": "avg"},
+        "denominator": {**ANYTHING, "math": "unique_session"},
+        "numerator_outlier_handling": {"upper_bound_percentile": 0.6},
+    },
+    retention(0, 0, "day"),
+    retention(1, 2, "day", completion_event=ANYTHING),
+    retention(1, 30, "hour", start_event=CHECKOUT),
+    retention(0, 1, "hour", start_handling="last_seen"),
+    retention(0, 2, "day", start_handling="last_seen", completion_event=ANYTHING),
+    retention(1, 5, "minute"),
+    retention(0, 1, "week", start_event=ANYTHING),
+    retention(0, 1, "month", completion_event=CHECKOUT),
+]
+WINDOWS = [(None, None), (None, None), (1, "hour"), (1, "day"), (2, "day"), (5, None)]
+
+edges = [START, END, datetime(2026, 3, 27, 23, 0, tzinfo=UTC), datetime(2026, 3, 29, 0, 0, tzinfo=UTC)]
+moments = st.one_of(
+    st.sampled_from([edge + shift for edge in edges for shift in (-MICRO, 0 * MICRO, MICRO)]),
+    st.integers(-6, 160).map(lambda hours: START + timedelta(hours=hours)),
+    st.integers(0, 4 * 86_400).map(lambda seconds: START + timedelta(seconds=seconds)),
+)
+people = st.sampled_from(["ann", "bob", "cy", ""])
+groups = st.sampled_from([{}, {0: "acme"}, {0: "umbrella"}, {0: ""}, {1: "acme"}])
+
+
+@st.composite
+def an_event(draw: st.DrawFn) -> Event:
+    event = draw(
+        st.sampled_from(["$feature_flag_called"] * 3 + ["purchase"] * 3 + ["checkout", "checkout", "saw"])
+    )
+    properties: dict[str, Any] = {}
+    if event == "$feature_flag_called":
+        properties["$feature_flag"] = draw(st.sampled_from(["flag"] * 7 + ["other"]))
+        properties["$feature_flag_response"] = draw(
+            st.sampled_from(["control", "control", "test", "test", "holdout-1", True, False, None, "TEST"])
+        )
+    elif event == "saw":
+        properties["$feature/flag"] = draw(st.sampled_from(["control", "test", "false", False, None]))
+    else:
+        if draw(st.booleans()):
+            properties["amount"] = draw(st.sampled_from(NUMBERS))
+        properties["size"] = draw(st.sampled_from(["big", "small", 7, None]))
+        properties["$session_id"] = draw(st.sampled_from(["s1", "s2", "", None]))
+    return Event(
+        person=draw(people),
+        timestamp=draw(moments),
+        event=event,
+        properties=properties,
+        person_properties={"staff": draw(st.sampled_from([True, False, None]))},
+        groups=draw(groups),
+    )
+
+
+@st.composite
+def a_log(draw: st.DrawFn) -> list[Event]:
+    """Events in any order, with some repeated under another uuid."""
+    events = draw(st.lists(an_event(), min_size=12, max_size=60))
+    events += [event for event in events if draw(st.integers(0, 5)) == 0]
+    order = draw(st.permutations(range(1, len(events) + 1)))
+    return [replace(event, uuid=UUID(int=number)) for event, number in zip(events, order, strict=True)]
+
+
+@st.composite
+def a_setting(draw: st.DrawFn) -> Setting:
+    zone = draw(st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu", "Pacific/Auckland"]))
+    filtering = draw(st.sampled_from([False, False, True]))
+    setting = Setting(
+        START,
+        END,
+        now=END + draw(st.sampled_from([timedelta(), timedelta(hours=12), timedelta(days=40)])),
+        variants=draw(st.sampled_from([("control", "test"), ("test",), ("control", "test", "idle")])),
+        first_seen=draw(st.booleans()),
+        custom_event=draw(st.sampled_from([None, None, "saw"])),
+        group=draw(st.sampled_from([None, None, None, 0])),
+        matured_only=draw(st.booleans()),
+        zone=zone,
+        merged=draw(st.sampled_from([{}, {}, {"bob": "ann"}, {"bob": "ann", "cy": "ann"}])),
+    )
+    if filtering:
+        setting.counts = lambda event: event.person_properties.get("staff") is not True
+    return setting
+
+
+class Bench:
+    """One store for all examples: each gets a project of its own."""
+
+    def __init__(self, store: DuckDbEventStore) -> None:
+        self.store = store
+        self.computer = Computer(store, timeout_s=30)
+        self.project = 100
+
+    def ask(self, setting: Setting, events: list[Event], metric: dict[str, Any]) -> Question:
+        self.project += 1
+        merges = list((setting.merged or {}).items())
+        store_events(self.store, events, project_id=self.project, merges=merges)
+        staff = {"key": "staff", "type": "person", "operator": "is_not", "value": "true"}
+        criteria: dict[str, Any] = {
+            "filterTestAccounts": not setting.counts(Event("", START, "", person_properties={"staff": True})),
+            "multiple_variant_handling": "first_seen" if setting.first_seen else "exclude",
+        }
+        if setting.custom_event is not None:
+            criteria["exposure_config"] = {
+                "kind": "ExperimentEventExposureConfig",
+                "event": setting.custom_event,
+                "properties": [],
+            }
+        calculation = Calculation(
+            start_date=setting.start,
+            feature_flag_key=setting.flag,
+            variants=setting.variants,
+            statistics=StatisticsConfig(),
+            aggregation_group_type_index=setting.group,
+            exposure_criteria=criteria,
+            test_account_filters=[staff],
+        )
+        reader = Reader(lambda _identifier: None)
+        return Question(
+            reader.exposures(self.project, calculation),
+            Span(
+                setting.start,
+                setting.end,
+                setting.now,
+                DayGrid.between(setting.start, setting.end, zone_of(setting.zone)),
+            ),
+            reader.metric(metric),
+            matured_only=setting.matured_only,
+            zone=setting.zone,
+        )
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    store = DuckDbEventStore(tmp_path_factory.mktemp("oracle") / "events.duckdb", memory="512MB", threads=2)
+    yield Bench(store)
+    store.close()
+
+
+def assert_same(found: Groups, expected: dict[str, dict[str, Any]], what: str) -> None:
+    shown = {}
+    for variant, group in found.items():
+        numbers = {"n": group.number_of_samples, "sum": group.sum}
+        for number, count in enumerate(getattr(group, "step_counts", ()), 1):
+            numbers[f"step_{number}"] = count
+        for name, each in asdict(group).items():
+            if name in ("number_of_samples", "step_counts"):
+                continue
+            numbers[name] = each
+        shown[variant] = numbers
+    assert shown.keys() == expected.keys(), what
+    for variant, numbers in expected.items():
+        assert shown[variant] == pytest.approx(numbers, rel=1e-9, abs=1e-6), (what, variant)
+
+
+def earlier(setting: Setting, question: Question, number: int) -> Setting:
+    """The setting of one point of the series."""
+    grid = question.span.days
+    assert grid is not None
+    if number == grid.count - 1:
+        return setting
+    end = end_of_day(grid.days[number], grid.zone) - MICRO
+    return replace(setting, end=end, capped=True)
+
+
+@settings(
+    max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(
+    events=a_log(),
+    setting=a_setting(),
+    metric=st.sampled_from(METRICS),
+    window=st.sampled_from(WINDOWS),
+    day=st.integers(0, 4),
+)
+def test_every_metric_on_every_day(
+    bench: Bench,
+    events: list[Event],
+    setting: Setting,
+    metric: dict[str, Any],
+    window: tuple[int | None, str | None],
+    day: int,
+) -> None:
+    metric = {**metric, "conversion_window": window[0], "conversion_window_unit": window[1]}
+    question = bench.ask(setting, events, metric)
+    assert_same(bench.computer.result(question), oracle.statistics(setting, events, metric), "whole span")
+    grid = question.span.days
+    assert grid is not None
+    number = min(day, grid.count - 1)
+    alone = bench.computer.result(at_end_of_day(question, number))
+    assert_same(
+        alone, oracle.statistics(earlier(setting, question, number), events, metric), f"day {number} alone"
+    )
+    for number, point in bench.computer.points(question).items():
+        expected = oracle.statistics(earlier(setting, question, number), events, metric)
+        assert_same(point, expected, f"day {number} of the series")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=a_log(), setting=a_setting())
+def test_new_exposures_of_every_day(bench: Bench, events: list[Event], setting: Setting) -> None:
+    question = bench.ask(setting, events, mean())
+    grid = question.span.days
+    assert grid is not None
+    found = {
+        variant: {day.isoformat(): new for day, new in zip(grid.days, counts, strict=True) if new}
+        for variant, counts in bench.computer.exposures(question).items()
+    }
+    assert set(setting.variants) <= found.keys()
+    assert {variant: days for variant, days in found.items() if days} == oracle.new_exposures(setting, events)
