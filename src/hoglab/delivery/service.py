@@ -30,8 +30,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-import structlog
-
 from hoglab.delivery.dispatch import EventDispatcher
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.results import Versions
@@ -52,8 +50,6 @@ if TYPE_CHECKING:
     from hoglab.functions.status import FunctionStates
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry
-
-_log = structlog.get_logger(__name__)
 
 _logger = structlog.get_logger(__name__)
 
@@ -127,7 +123,8 @@ class Delivery:
     def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
         """Keep what transformations leave behind. A metric that is lost holds up no event."""
         try:
-            self.queue.enqueue((), metrics=metrics, logs=logs)
+            self.queue.write_metrics(metrics)
+            self.queue.write_logs(logs)
         except DatabaseError as error:
             _logger.warning("transformation_traces_lost", error=str(error))
 
@@ -140,15 +137,3 @@ class Delivery:
     def is_alive(self) -> bool:
         """Whether the worker runs, for health checks."""
         return self.worker.is_alive()
-
-    def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
-        """Keep what transformations leave behind. Best effort: what cannot be written is lost, and noted."""
-        try:
-            self.queue.write_metrics(metrics)
-            self.queue.write_logs(logs)
-        except DatabaseError as error:
-            _log.warning("traces_not_written", error=str(error))
-
-    def observe_transformation(self, function_id: str, computing_ms: float) -> None:
-        """Count a run of a transformation against its bucket."""
-        self.watcher.observe({function_id: cost_of([Timing("hog", computing_ms)])})
