@@ -305,8 +305,8 @@ def test_format_strings_are_just_text() -> None:
 WORDS = """
 let fun fn if else while for in return throw try catch finally not and or is null true false inf like ilike between
 case when then end interval day a b c x event.p.q f( ) ( [ ] { } , ; : := = == != < <= > >= + - * / % || ?? ? ?. . ->
-1 2.5 0 'text' "name" `q` f'a{ }' ' // -- /* */ # \\ @ é 😀 select sql( <b/> arrayMap( length( upper :: as distinct
-array [1] .1 0x1F 1e5
+1 2.5 0 'text' "name" `q` f'a{ }' ' // -- /* */ # \\ @ é 😀 select sql( <b/> <b> </b> arrayMap( length( upper ::
+as distinct array [1] .1 0x1F 1e5
 """
 FRAGMENTS = st.sampled_from([*WORDS.split(), "\n"])
 

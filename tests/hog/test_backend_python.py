@@ -153,6 +153,20 @@ def test_programs_cannot_change_globals() -> None:
         assert repr_value(GLOBALS) == before, change
 
 
+def test_every_reading_of_a_global_is_a_container_of_its_own() -> None:
+    for text in (
+        "event.props = event.props",
+        "event.list = event.list",
+        "event.list[2] in event.list",
+        "has(event.list, event.list[2])",
+        "equals(event, event)",
+        "indexOf(event.list, event.list[2]) > 0",
+    ):
+        assert expression(text) is False, text  # official
+    assert expression("event.n = event.n and s = s and nul = nul") is True
+    assert value("let l := event.list return l = l and l[2] in l and has(l, l[2])") is True
+
+
 def test_containers_of_the_program_are_references() -> None:
     assert value("let a := {'n': 1} let b := a b.n := 2 return a.n") == 2
     assert value("let a := [1] fun f(x) { x[1] := 'new' } f(a) return a") == ["new"]

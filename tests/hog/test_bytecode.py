@@ -14,7 +14,7 @@ from hoglab.hog.symbols import resolve
 
 EXAMPLES = json.loads((Path(__file__).parent / "bytecode_examples.json").read_text())
 PARSERS = {"expression": parse_expression, "program": parse_program, "template": parse_template}
-UNSUPPORTED = {"example 35", "example 36"}  # sql(...) and HogQLX tags
+UNSUPPORTED = {"example 35"}  # sql(...)
 
 
 def bytecode(source: str, kind: str = "program", *, null_safe_between: bool = True) -> list[Any]:

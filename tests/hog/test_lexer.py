@@ -153,9 +153,25 @@ def test_templates_keep_quotes_and_unknown_escapes() -> None:
 def test_a_tag_is_told_from_less_than() -> None:
     assert kinds("a<b") == ["name", "<", "name"]
     assert kinds("a <b c") == ["name", "<", "name", "name"]
+    assert kinds("return <b />") == ["name", "tag", "/>"]
+    assert kinds("a\n<b>x</b>") == ["name", "tag", "tag>", "text", "</"]
+
+
+def test_tags() -> None:
+    assert kinds("<A b='c' d={e < f} g h=f'{i}'/>") == [
+        "tag", "attribute", "=", "string", "attribute", "=", "{{", "name", "<", "name", "}}", "attribute",
+        "attribute", "=", "f'", "{{", "name", "}}", "f-end", "/>",
+    ]  # fmt: skip
+    assert kinds("[<a>it's {b}<c-d/> ' </a>, 'x']") == [
+        "[", "tag", "tag>", "text", "{{", "name", "}}", "tag", "/>", "text", "</", ",", "string", "]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["<a>", "<a>text", '<a b="c" />', "<a b=1 />", "<a></", "<a>< b></a>"])
+def test_faulty_tags(text: str) -> None:
     with pytest.raises(HogSyntaxError) as caught:
-        tokenize("return <Box size={3} />")
-    assert caught.value.code == "unsupported"
+        tokenize(text)
+    assert caught.value.code == "tag"
 
 
 def test_limits() -> None:

@@ -109,11 +109,25 @@ def test_warnings_for_what_is_probably_not_meant(source: str, code: str) -> None
     assert warnings[0].hint
 
 
-@pytest.mark.parametrize("source", ["return (select 1)", "f(select 1)", "return <b/>", "a[1:2]", "return #1"])
-def test_sql_and_tags_are_refused_clearly(source: str) -> None:
+@pytest.mark.parametrize("source", ["return (select 1)", "f(select 1)", "a[1:2]", "return #1"])
+def test_sql_is_refused_clearly(source: str) -> None:
     found = error(source)
     assert found.code == "unsupported"
     assert "not supported" in found.message or "SQL" in found.message
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("return <a></b>", "Opening and closing HogQLX tags must match. Got a and b"),
+        (
+            "return <a children='x'>y</a>",
+            "Can't have a HogQLX tag with both children and a 'children' attribute",
+        ),
+    ],
+)
+def test_faulty_tags(source: str, message: str) -> None:
+    assert error(source).message == message
 
 
 def test_depth_limit() -> None:
@@ -132,6 +146,7 @@ def test_depth_limit() -> None:
         assert caught.value.code == "too-deep", opening
         shallow = opening * (MAX_DEPTH // 2 - 5) + "1" + closing * (MAX_DEPTH // 2 - 5)
         assert parse_expression(shallow)
+    assert error("<a>" * 300 + "</a>" * 300).code == "too-deep"
     assert error("{" * 300 + "}" * 300).code == "too-deep"
     assert error("if (a) " * 300 + "b").code == "too-deep"
     assert error("1 ? " * 300 + "2").code == "too-deep"

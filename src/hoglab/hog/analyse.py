@@ -135,7 +135,7 @@ class _Analysis:
             self.facts.loops = True
         elif isinstance(node, n.Call):
             self.look_at_call(node, owner)
-        elif isinstance(node, n.ExprCall):
+        elif isinstance(node, n.ExprCall) or (isinstance(node, n.HogQLXTag) and node in self.names.uses):
             owner.effects = True
         elif isinstance(node, n.VariableAssignment):
             symbol = self.names.uses.get(node.left)
@@ -255,6 +255,8 @@ class Effects:
     def pure_here(self, node: n.Node) -> bool:
         if isinstance(node, n.ExprCall):
             return False
+        if isinstance(node, n.HogQLXTag):
+            return node not in self.names.uses
         if isinstance(node, n.Call):
             symbol = self.names.uses.get(node)
             if is_operator_call(node):

@@ -386,6 +386,18 @@ class _Compiler:
             return [*self.exprs(node.args), CALL_GLOBAL, node.name, len(node.args)]
         return [*self.exprs(node.args), *callee, CALL_LOCAL, len(node.args)]
 
+    def tag(self, node: n.HogQLXTag) -> Code:
+        """An object, or a call with one if the name is a variable (spec: hog-language 6.12)."""
+        members: Code = []
+        for attribute in node.attributes:
+            value = attribute.value
+            code = [*self.exprs(value), ARRAY, len(value)] if isinstance(value, tuple) else self.expr(value)
+            members += [STRING, attribute.name, *code]
+        callee = self.variable_read(node.kind)
+        if callee is not None:
+            return [*members, DICT, len(node.attributes), *callee, CALL_LOCAL, 1]
+        return [STRING, "__hx_tag", STRING, node.kind, *members, DICT, len(node.attributes) + 1]
+
     def expr_call(self, node: n.ExprCall) -> Code:
         return [*self.exprs(node.args), *self.expr(node.expr), CALL_LOCAL, len(node.args)]
 
@@ -443,4 +455,5 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., Code]] = {
     n.Lambda: _Compiler.lambda_,
     n.Call: _Compiler.call,
     n.ExprCall: _Compiler.expr_call,
+    n.HogQLXTag: _Compiler.tag,
 }

@@ -209,6 +209,10 @@ def _dict(_kinds: Kinds, _node: n.Expr) -> int:
     return DICT
 
 
+def _tag(kinds: Kinds, node: n.HogQLXTag) -> int:
+    return ANY if node in kinds.names.uses else DICT
+
+
 def _lambda(_kinds: Kinds, _node: n.Expr) -> int:
     return OTHER
 
@@ -275,5 +279,6 @@ _VISITS: dict[type[n.Expr], Callable[..., int]] = {
     n.Tuple: _array,
     n.Dict: _dict,
     n.Lambda: _lambda,
+    n.HogQLXTag: _tag,
     n.Call: _call,
 }

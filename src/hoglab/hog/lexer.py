@@ -37,8 +37,9 @@ class Token(NamedTuple):
 
     `name` (an identifier that is no reserved word; `word` is it in lower case), `quoted` (a quoted
     identifier), `reserved` (`word` in lower case), `literal` (null, inf, nan), `number`, `string`,
-    `text` (a chunk of an f-string or template), `f'` (start of an f-string), `f-end`, `{{` and `}}` (an
-    interpolation opens and closes), `eof`.
+    `text` (a chunk of an f-string, a template or the inside of a tag), `f'` (start of an f-string), `f-end`,
+    `{{` and `}}` (an interpolation opens and closes), `tag` (a tag opens; `value` is its name), `attribute`,
+    `tag>` (the opening tag ends), `/>` (the tag ends), `</` (the closing tag, `value` is its name), `eof`.
     """
 
     kind: str
@@ -87,7 +88,13 @@ _UNESCAPE_STRING = re.compile(r"''|\\(.)", re.DOTALL)
 _UNESCAPE_TEMPLATE = re.compile(r"\\([bfrntav0\\{])")
 _UNESCAPE_QUOTED = {"`": re.compile(r"``|\\([^'])", re.DOTALL), '"': re.compile(r"\"\"|\\([^'])", re.DOTALL)}
 
-_OPERAND_ENDS = frozenset({"name", "quoted", "literal", "number", "string", "f-end", ")", "]", "}"})
+_TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TAG_TEXT = re.compile(r"[^{<]+")
+_SPACES = re.compile(rf"[{_BLANK}]*")
+
+_OPERAND_ENDS = frozenset(
+    {"name", "quoted", "literal", "number", "string", "f-end", ")", "]", "}", "/>", "</"}
+)
 
 _BEFORE_OPERANDS = frozenset(
     {"return", "throw", "and", "or", "not", "in", "like", "ilike", "else", "then", "when", "case", "between"}
@@ -171,12 +178,12 @@ class _Lexer:
             if self.modes[-1][0] == "interpolation":
                 self.modes.pop()
                 self.tokens.append(Token("}}", None, start, end))
-                return self.string_text(end)
+                return self.go_on(end)
             self.modes.pop()
         elif op == "/" and self.source.startswith("/*", start):
             raise self.error("The comment is not closed", start, start + 2, code="unterminated-comment")
         elif op == "<" and _TAG_START.match(self.source, start) and not self.after_operand(start):
-            raise self.error("HogQLX tags are not supported", start, end, code="unsupported")
+            return self.tag(start)
         self.tokens.append(Token(op, None, start, end))
         return end
 
@@ -219,8 +226,105 @@ class _Lexer:
         if source[at] == "'":
             self.modes.pop()
             self.tokens.append(Token("f-end", None, at, at + 1))
-            return at + 1
+            return self.go_on(at + 1) if self.modes and self.modes[-1][0] == "tag" else at + 1
         raise self.bad_escape(at)
+
+    def go_on(self, at: int) -> int:
+        """Reads on behind an interpolation, an attribute or a tag, according to what is open around it."""
+        mode = self.modes[-1][0] if self.modes else ""
+        if mode in ("fstring", "template"):
+            return self.string_text(at)
+        if mode == "tag":
+            return self.tag_attributes(at)
+        return self.tag_children(at) if mode == "children" else at
+
+    # --- tags
+
+    def tag(self, start: int) -> int:
+        """Reads an opening tag from its `<`."""
+        found = _TAG_NAME.match(self.source, start + 1)
+        if found is None:
+            raise self.error("Expected the name of a tag", start, start + 1, code="tag")
+        self.tokens.append(Token("tag", found.group(), start, found.end()))
+        self.modes.append(("tag", start))
+        return self.tag_attributes(found.end())
+
+    def tag_attributes(self, at: int) -> int:
+        """Reads attributes up to the end of the opening tag, or to a value that is an expression."""
+        source, add = self.source, self.tokens.append
+        while True:
+            at = self.skip_spaces(at)
+            name = _TAG_NAME.match(source, at)
+            if name is not None and not source.startswith("f'", at):
+                add(Token("attribute", name.group(), at, name.end()))
+                at = name.end()
+            elif source.startswith("=", at):
+                add(Token("=", None, at, at + 1))
+                at += 1
+            elif source.startswith(("'", "f'", "{"), at):
+                return self.tag_value(at)
+            elif source.startswith("/>", at):
+                add(Token("/>", None, at, at + 2))
+                self.modes.pop()
+                return self.go_on(at + 2) if self.modes and self.modes[-1][0] == "children" else at + 2
+            elif source.startswith(">", at):
+                add(Token("tag>", None, at, at + 1))
+                self.modes[-1] = ("children", self.modes[-1][1])
+                return self.tag_children(at + 1)
+            else:
+                raise self.bad_tag(at)
+
+    def tag_value(self, at: int) -> int:
+        source = self.source
+        if source[at] == "{":
+            self.modes.append(("interpolation", at))
+            self.tokens.append(Token("{{", None, at, at + 1))
+            return at + 1
+        if source[at] == "f":
+            self.tokens.append(Token("f'", None, at, at + 2))
+            self.modes.append(("fstring", at))
+            return self.string_text(at + 2)
+        found = _TOKEN.match(source, at)
+        if found is None or found.lastgroup != "string":
+            raise self.bad_string(at, "'")
+        self.tokens.append(Token("string", self.string_value(at, found.end()), at, found.end()))
+        return self.tag_attributes(found.end())
+
+    def tag_children(self, at: int) -> int:
+        """Reads the inside of a tag up to an expression, or through its closing tag."""
+        source = self.source
+        found = _TAG_TEXT.match(source, at)
+        if found is not None:
+            self.tokens.append(Token("text", found.group(), at, found.end()))
+            at = found.end()
+        if source.startswith("{", at):
+            self.modes.append(("interpolation", at))
+            self.tokens.append(Token("{{", None, at, at + 1))
+            return at + 1
+        if not source.startswith("</", at):
+            if at >= len(source):
+                raise self.bad_tag(at)
+            return self.tag(at)
+        name = _TAG_NAME.match(source, self.skip_spaces(at + 2))
+        end = self.skip_spaces(name.end()) if name is not None else at
+        if name is None or not source.startswith(">", end):
+            raise self.bad_tag(at)
+        self.tokens.append(Token("</", name.group(), at, end + 1))
+        self.modes.pop()
+        return self.go_on(end + 1) if self.modes and self.modes[-1][0] == "children" else end + 1
+
+    def skip_spaces(self, at: int) -> int:
+        found = _SPACES.match(self.source, at)
+        return found.end() if found else at
+
+    def bad_tag(self, at: int) -> HogSyntaxError:
+        if at >= len(self.source):
+            opened = self.modes[-1][1]
+            return self.error("The tag is not closed", opened, opened + 1, code="tag")
+        hint = None
+        if self.source[at] == '"':
+            hint = "values of attributes are written in single quotes or braces"
+        return self.error(f"Unexpected `{self.source[at]}` in a tag", at, at + 1, code="tag", hint=hint)
 
     def number(self, kind: str, start: int, end: int) -> None:
         text = self.source[start:end]
@@ -261,6 +365,8 @@ class _Lexer:
 
     def finish(self, *, template: bool) -> None:
         size = len(self.source)
+        if self.modes and self.modes[-1][0] == "tag":
+            raise self.bad_tag(size)
         if self.modes and self.modes[-1][0] == "interpolation":
             opened = self.modes[-1][1]
             raise self.error(

@@ -169,6 +169,22 @@ class NamedArgument(Expr):
     value: Expr
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HogQLXAttribute(Node):
+    """One attribute of a tag; children are an attribute whose value is a tuple."""
+
+    name: str
+    value: Expr | tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HogQLXTag(Expr):
+    """`<Kind attr='x' />`: an object, or the call of a variable of that name."""
+
+    kind: str
+    attributes: tuple[HogQLXAttribute, ...]
+
+
 # --- statements ---
 
 

@@ -392,6 +392,15 @@ class _Resolver:
     def lambda_(self, node: n.Lambda) -> None:
         self.function_body(node, node.args, node.body)
 
+    def tag(self, node: n.HogQLXTag) -> None:
+        symbol = self.lookup(node.kind)
+        if symbol is not None:
+            self.found.uses[node] = symbol
+            symbol.read_as_value = True
+        for attribute in node.attributes:
+            for child in n.children(attribute):
+                self.expr(child)  # type: ignore[arg-type]  # values are expressions
+
     def access(self, node: n.ArrayAccess) -> None:
         self.expr(node.array)
         self.expr(node.property)
@@ -504,6 +513,7 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., None]] = {
     n.ArithmeticOperation: _Resolver.arithmetic,
     n.Placeholder: _Resolver.placeholder,
     n.NamedArgument: _Resolver.named_argument,
+    n.HogQLXTag: _Resolver.tag,
     n.Alias: _Resolver.sql_only,
     n.TypeCast: _Resolver.sql_only,
     n.TryCast: _Resolver.sql_only,

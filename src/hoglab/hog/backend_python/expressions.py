@@ -280,6 +280,21 @@ class ExpressionEmitter:
             keys.append(made if plain or not self.kind(key) & ~STR else call("key", made))
         return ast.Dict(keys, [self.value(value) for _, value in node.items])
 
+    def tag(self, node: n.HogQLXTag) -> ast.expr:
+        """An object, or a call with one if the name is a variable."""
+        symbol = self.unit.names.uses.get(node)
+        keys: list[ast.expr | None] = [const(attribute.name) for attribute in node.attributes]
+        values: list[ast.expr] = []
+        for attribute in node.attributes:
+            value = attribute.value
+            if isinstance(value, tuple):
+                values.append(list_of(self.value(part) for part in value))
+            else:
+                values.append(self.value(value))
+        if symbol is None:
+            return ast.Dict([const("__hx_tag"), *keys], [const(node.kind), *values])
+        return call("call_value", name("c"), ast.Dict(keys, values), self.variable(symbol))
+
     # --- calls
 
     def call(self, node: n.Call) -> ast.expr:
@@ -395,9 +410,22 @@ class ExpressionEmitter:
         if short is not None:
             return short
         looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
-        ask = self.expr if looks_only else self.value
         context = [name("c")] if function.needs_context else []
-        return call(self.unit.constants.add(function.impl), *context, *(ask(arg) for arg in args))
+        made = self.looked_at(args) if looks_only else [self.value(arg) for arg in args]
+        return call(self.unit.constants.add(function.impl), *context, *made)
+
+    def looked_at(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
+        """Values for something that only looks at them, and may look whether two are the same container.
+
+        Every reading of a global gives a container of its own, so only one of the parts may go without a copy.
+        """
+        borrowed = False
+        made = []
+        for part in parts:
+            borrows = self.borrows(part)
+            made.append(self.value(part) if borrows and borrowed else self.expr(part))
+            borrowed = borrowed or borrows
+        return made
 
     def expr_call(self, node: n.ExprCall) -> ast.expr:
         args = [self.value(arg) for arg in node.args]
@@ -429,4 +457,5 @@ _EXPRESSIONS: dict[type[n.Expr], Callable[..., ast.expr]] = {
     n.Call: ExpressionEmitter.call,
     n.ExprCall: ExpressionEmitter.expr_call,
     n.Lambda: ExpressionEmitter.lambda_,
+    n.HogQLXTag: ExpressionEmitter.tag,
 }

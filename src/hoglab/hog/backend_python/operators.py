@@ -127,7 +127,7 @@ def comparison(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr
         special = _like(emitter, node)
     else:
         special = _regex(emitter, node)
-    return special or by_helper(op, emitter.expr(node.left), emitter.expr(node.right))
+    return special or by_helper(op, *emitter.looked_at((node.left, node.right)))
 
 
 def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
@@ -153,7 +153,7 @@ def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
             match, compare(again, python(), const(known)), call(helper, again, emitter.constant_of(known))
         )
     left, right = emitter.kind(node.left), emitter.kind(node.right)
-    made_left, made_right = emitter.expr(node.left), emitter.expr(node.right)
+    made_left, made_right = emitter.looked_at((node.left, node.right))
     for group in (NUMBER, STR, BOOL):
         if not (left | right) & ~group:
             return compare(made_left, python(), made_right)

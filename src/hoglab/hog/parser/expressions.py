@@ -23,6 +23,8 @@ from hoglab.hog.nodes import (
     Expr,
     ExprCall,
     Field,
+    HogQLXAttribute,
+    HogQLXTag,
     Lambda,
     NamedArgument,
     Or,
@@ -267,8 +269,8 @@ class ExpressionParser(TokenReader):
         if kind == "*":
             self.advance()
             return Field(token.start, token.end, ("*",))
-        if kind == "<":
-            raise self.error("HogQLX tags are not supported", code="unsupported")
+        if kind == "tag":
+            return self.tag()
         if kind == "#":
             raise self.error("Positional references are SQL only", code="unsupported")
         raise self.error(f"Expected an expression, found {self.shown()}")
@@ -471,6 +473,69 @@ class ExpressionParser(TokenReader):
         if not parts:
             return Constant(start, end, "")
         return parts[0] if len(parts) == 1 else Call(start, end, "concat", tuple(parts))
+
+    # --- tags
+
+    def tag(self) -> HogQLXTag:
+        """`<Name attr='text' other={expr} flag />` or with children (spec: hog-language 2.3)."""
+        self.enter()
+        opening = self.advance()
+        attributes: list[HogQLXAttribute] = []
+        while self.token.kind == "attribute":
+            attributes.append(self.attribute())
+        if self.accept("/>"):
+            end = self.last_end
+        else:
+            self.expect("tag>", "at the end of the tag")
+            children = self.tag_children(opening)
+            end = self.last_end
+            if children and any(attribute.name == "children" for attribute in attributes):
+                message = "Can't have a HogQLX tag with both children and a 'children' attribute"
+                raise self.error(message, opening, code="tag")
+            if children:
+                start = children[0].start
+                attributes.append(HogQLXAttribute(start, children[-1].end, "children", tuple(children)))
+        self.depth -= 1
+        return HogQLXTag(opening.start, end, str(opening.value), tuple(attributes))
+
+    def attribute(self) -> HogQLXAttribute:
+        self.count()
+        name = self.advance()
+        value: Expr = Constant(name.start, name.end, True)
+        if self.accept("="):
+            token = self.token
+            if token.kind == "string":
+                self.advance()
+                value = Constant(token.start, token.end, token.value)
+            elif self.accept("f'"):
+                value = self.text_parts(token.start, "f-end")
+            else:
+                self.expect("{{", "or a string as the value of the attribute")
+                value = self.bracketed_expression()
+                self.expect("}}", "after the value of the attribute")
+        return HogQLXAttribute(name.start, value.end, str(name.value), value)
+
+    def tag_children(self, opening: Token) -> list[Expr]:
+        found: list[Expr] = []
+        while self.token.kind != "</":
+            token = self.token
+            self.count()
+            if token.kind == "text":
+                self.advance()
+                found.append(Constant(token.start, token.end, token.value))
+            elif token.kind == "tag":
+                found.append(self.tag())
+            else:
+                self.expect("{{", "in the tag")
+                found.append(self.bracketed_expression())
+                self.expect("}}", "after the expression in the tag")
+        if self.token.value != opening.value:
+            raise self.error(
+                f"Opening and closing HogQLX tags must match. Got {opening.value} and {self.token.value}",
+                code="tag",
+            )
+        self.advance()
+        return found
 
     def starts_select(self) -> bool:
         """Whether a `select` query begins here (and not a variable of that name)."""

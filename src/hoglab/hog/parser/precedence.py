@@ -19,5 +19,5 @@ COMPARE_OPS = {"=": "==", "<>": "!=", "~": "=~", "~*": "=~*"}
 NEGATABLE = {"in": COMPARE, "like": COMPARE, "ilike": COMPARE, "between": BETWEEN}
 
 OPERAND_KINDS = frozenset(
-    {"name", "quoted", "literal", "number", "string", "f'", "(", "[", "{", "-", "+", "*", ".", "#"}
+    {"name", "quoted", "literal", "number", "string", "f'", "(", "[", "{", "-", "+", "*", ".", "#", "tag"}
 )

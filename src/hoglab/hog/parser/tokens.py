@@ -18,7 +18,14 @@ MAX_OPERATORS = 500
 MAX_NODES = 20_000
 """How many nodes a tree may have."""
 
-_SHOWN = {"eof": "the end", "f'": "an f-string", "f-end": "the end of the f-string", "{{": "{", "}}": "}"}
+_SHOWN = {
+    "eof": "the end",
+    "f'": "an f-string",
+    "f-end": "the end of the f-string",
+    "{{": "{",
+    "}}": "}",
+    "tag>": ">",
+}
 
 
 class TokenReader:
