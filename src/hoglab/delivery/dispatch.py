@@ -124,7 +124,6 @@ class EventDispatcher:
     ) -> None:
         self._queue = queue
         self._registry = registry
-        self._people = people
         self._watcher = watcher
         self._groups = GroupProperties(people)
         self._event_globals = EventGlobals(site, people, self._groups)
@@ -173,10 +172,9 @@ class EventDispatcher:
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: _Batch) -> None:
         asked = functions.destinations
         elements = asked.reads_elements
-        group_types = self._people.group_types(functions.project.id)
         hits: Counter[int] = Counter()
         for event in events:
-            seen = filter_globals(quick_globals(event, group_types, self._groups), elements=elements)
+            seen = filter_globals(quick_globals(event, self._groups), elements=elements)
             matches = asked.dispatcher.match(seen)
             for place, message in matches.failed:
                 hits[place] += 1

@@ -118,9 +118,7 @@ def has_person(event: IngestedEvent) -> bool:
     return event.row.person_id is not None and event.row.person_mode != "propertyless"
 
 
-def quick_globals(
-    event: IngestedEvent, group_types: Mapping[str, int], groups: GroupProperties
-) -> dict[str, Any]:
+def quick_globals(event: IngestedEvent, groups: GroupProperties) -> dict[str, Any]:
     """As much of the globals as filters look at, for `hoglab.functions.globals.filter_globals`."""
     row = event.row
     made: dict[str, Any] = {
@@ -133,15 +131,10 @@ def quick_globals(
             "timestamp": milliseconds(row.timestamp),
         }
     }
-    if row.groups:
+    if row.groups:  # filters know them by index
         made["groups"] = {
-            group_type: {
-                "id": row.groups[index],
-                "index": index,
-                "properties": groups.get(row.project_id, index, row.groups[index]),
-            }
-            for group_type, index in group_types.items()
-            if index in row.groups
+            index: {"id": key, "index": index, "properties": groups.get(row.project_id, index, key)}
+            for index, key in row.groups.items()
         }
     if has_person(event):
         made["person"] = {"id": str(row.person_id), "properties": event.person_properties}
