@@ -7,15 +7,24 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from hoglab.accounts import routes as account_routes
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.analysis.flag_properties import flag_property_seen
+from hoglab.analysis.live import LiveResults
+from hoglab.analysis.routes import query_router, results_router
+from hoglab.analysis.runner import ResultsRunner
+from hoglab.analysis.service import ResultsService
 from hoglab.capture.routes import capture_routes
 from hoglab.capture.service import Capture, CaptureLimits
+from hoglab.delivery import routes as delivery_routes
+from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.service import Delivery
 from hoglab.experiments.eligible import eligible_flags
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
@@ -31,8 +40,11 @@ from hoglab.flags.sdk_routes import hot_routes, sdk_routes
 from hoglab.flags.service import FlagService
 from hoglab.functions import routes as function_routes
 from hoglab.functions import template_routes
+from hoglab.functions.recompile import FilterRecompiler
+from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
+from hoglab.functions.transformations import Transformations
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.parking import Parking
@@ -45,39 +57,59 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 if TYPE_CHECKING:
-    from hoglab.http.call import Call
     from hoglab.http.routing import ResourceRouter
     from hoglab.settings import Settings
 
 REFRESH_CHANGES_S = 0.5
 """How late a change by another process (``hoglab keys revoke``, say) may be noticed."""
-GC_THRESHOLDS = (20_000, 20, 100)
-STOP_BUDGET_S = 8.0
+STOP_BUDGET_S = 6.0
 """How long the background services may take together to finish what they are doing."""
+HTTP_GRACE_S = 2.5
+"""How long requests may take to finish before that; the contract with operators is ten seconds in all."""
+GC_THRESHOLDS = (20_000, 20, 100)
 
 T = TypeVar("T")
 
 _log = structlog.get_logger("hoglab")
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The engines of one data directory."""
+
+    database: Database
+    queue_database: Database
+    log: SqliteEventLog
+    store: DuckDbEventStore
+    invocations: SqliteInvocationQueue
+    secrets: SecretBox
+
+
 class Hoglab:
-    """Everything that one server consists of. Made with `open`; `start` and `stop` its background services."""
+    """Everything that one server consists of. Made with `open`; then `start`, serve `http`, and `stop`."""
 
     def __init__(self, settings: Settings, directory: DataDirectory, resources: ExitStack) -> None:
-        self.settings = settings
-        self.first_start: FirstStart | None = None
+        self._settings = settings
         self._resources = resources
-        self._background: list[Any] = []
-        self._open(directory)
+        storage = self._open_storage(directory)
+        accounts = AccountService(storage.database)
+        self.first_start: FirstStart | None = bootstrap(
+            storage.database,
+            accounts,
+            api_key=settings.bootstrap_api_key,
+            project_token=settings.bootstrap_project_token,
+        )
+        self._build(storage, accounts)
 
     @classmethod
     def open(cls, settings: Settings) -> Hoglab:
         """Take the data directory and open everything in it.
 
-        Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError`:
-        all with a message of one line.
+        Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError` and
+        `InvalidAllowanceError`: all with a message of one line.
         """
         with ExitStack() as resources:
             directory = resources.enter_context(DataDirectory.open(settings.data))
@@ -85,67 +117,114 @@ class Hoglab:
             hoglab._resources = resources.pop_all()
             return hoglab
 
-    def _open(self, directory: DataDirectory) -> None:
-        settings = self.settings
-        database = self._opened(Database.open(directory.metadata_path), Database.dispose)
-        accounts = AccountService(database)
-        self.first_start = bootstrap(
-            database,
-            accounts,
-            api_key=settings.bootstrap_api_key,
-            project_token=settings.bootstrap_project_token,
-        )
-        secrets = SecretBox.open(directory, settings.secret_keys)
-        log = self._opened(
-            SqliteEventLog(
-                directory.queue_path,
-                max_backlog_bytes=settings.event_log_max_bytes,
-                min_free_disk_bytes=settings.min_free_disk_bytes,
+    def _open_storage(self, directory: DataDirectory) -> Storage:
+        settings = self._settings
+        return Storage(
+            database=self._opened(Database.open(directory.metadata_path), Database.dispose),
+            queue_database=self._opened(
+                Database.open(directory.queue_path, tables.queue_metadata), Database.dispose
             ),
-            SqliteEventLog.close,
-        )
-        queue = self._opened(Database.open(directory.queue_path, tables.queue_metadata), Database.dispose)
-        store = self._opened(
-            DuckDbEventStore(
-                directory.events_path,
-                memory=settings.event_store_memory,
-                query_timeout_s=settings.query_timeout_s,
-                min_free_disk_bytes=settings.min_free_disk_bytes,
+            log=self._opened(
+                SqliteEventLog(
+                    directory.queue_path,
+                    max_backlog_bytes=settings.event_log_max_bytes,
+                    min_free_disk_bytes=settings.min_free_disk_bytes,
+                ),
+                SqliteEventLog.close,
             ),
-            DuckDbEventStore.close,
+            store=self._opened(
+                DuckDbEventStore(
+                    directory.events_path,
+                    memory=settings.event_store_memory,
+                    query_timeout_s=settings.query_timeout_s,
+                    min_free_disk_bytes=settings.min_free_disk_bytes,
+                ),
+                DuckDbEventStore.close,
+            ),
+            invocations=self._opened(
+                SqliteInvocationQueue(directory.queue_path), SqliteInvocationQueue.close
+            ),
+            secrets=SecretBox.open(directory, settings.secret_keys),
         )
+
+    def _build(self, storage: Storage, accounts: AccountService) -> None:
+        settings, database, store = self._settings, storage.database, storage.store
         people = PersonService(database)
         capture = self._opened(
             Capture(
-                log, accounts.project_by_token, limits=CaptureLimits(batch_body=settings.max_request_bytes)
+                storage.log,
+                accounts.project_by_token,
+                accounts.project,
+                limits=CaptureLimits(batch_body=settings.max_request_bytes),
             ),
             Capture.close,
         )
-        ingestion = Ingestion(log, store, people, accounts.project, Parking(queue))
-
-        flags = FlagService(database, experiments=linked_experiments)
-        registry = FlagRegistry(database, experiments=linked_experiments)
-        evaluator = self._opened(
-            FlagEvaluator(database, registry, accounts.project_by_token), FlagEvaluator.close
+        functions = FunctionRegistry(database, storage.secrets)
+        delivery = Delivery(
+            storage.invocations,
+            storage.queue_database,
+            functions,
+            people,
+            storage.secrets,
+            AddressGuard.create(settings.fetch_allow_cidrs, settings.fetch_allow_hosts),
+            site_url=settings.public_url,
+            capture=capture.accept_own,
         )
-        flag_views = flag_routes.FlagViews(database, flags)
+        ingestion = Ingestion(
+            storage.log,
+            store,
+            people,
+            accounts.project,
+            Parking(storage.queue_database),
+            dispatcher=delivery.dispatcher,
+            transformer=Transformations(
+                functions,
+                record=delivery.record,
+                is_stopped=delivery.watcher.is_disabled,
+                watch=delivery.observe_transformation,
+                site_url=settings.public_url,
+            ),
+        )
+        flags = FlagService(database, experiments=linked_experiments)
+        evaluator = self._opened(
+            FlagEvaluator(
+                database, FlagRegistry(database, experiments=linked_experiments), accounts.project_by_token
+            ),
+            FlagEvaluator.close,
+        )
         experiments = ExperimentService(database, flags)
-        functions = FunctionService(database, secrets)
-
-        self._background = [_ChangeWatch(database), accounts.usage, ingestion]
+        results = ResultsService(
+            database,
+            store,
+            experiments,
+            projects=accounts.project,
+            query_timeout_s=settings.query_timeout_s,
+            refresh_s=settings.results_refresh_s,
+        )
+        function_service = FunctionService(database, storage.secrets, delivery.states)
+        # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
+        self._background: list[Any] = [
+            _ChangeWatch(database),
+            accounts.usage,
+            FilterRecompiler(database),
+            delivery,
+            ingestion,
+            ResultsRunner(results),
+        ]
         self.http: HoglabApp = self._opened(
             build_app(
                 [
                     *account_routes.routers(accounts, database),
-                    *_experiment_routers(
-                        experiments, accounts, lambda call: eligible_flags(call, registry, flag_views)
-                    ),
+                    *_experiment_routers(experiments, accounts, store, flags, evaluator),
+                    results_router(results),
+                    query_router(LiveResults(results)),
+                    flag_routes.router(database, flags, evaluator),
+                    template_routes.router(database),
+                    function_routes.router(function_service),
+                    delivery_routes.router(delivery, function_service, database),
                     events_router(store, database),
                     people_routes.persons_router(database),
                     people_routes.groups_router(database),
-                    flag_routes.router(database, flags, evaluator),
-                    template_routes.router(database),
-                    function_routes.router(functions),
                 ],
                 {**capture_routes(capture), **hot_routes(evaluator, accounts)},
                 accounts,
@@ -156,7 +235,7 @@ class Hoglab:
                     max_body_bytes=settings.max_request_bytes,
                 ),
                 sdk_routes=sdk_routes(evaluator),
-                readiness=lambda: _unready(log, store, ingestion),
+                readiness=lambda: _unready(storage, ingestion, delivery),
             ),
             HoglabApp.close,
         )
@@ -178,6 +257,46 @@ class Hoglab:
         for service in reversed(self._background):
             service.stop(max(0.1, deadline - time.monotonic()))
         self._resources.close()
+        gc.unfreeze()  # or the interpreter's end finds objects that nothing collects
+
+
+def _experiment_routers(
+    experiments: ExperimentService,
+    accounts: AccountService,
+    store: DuckDbEventStore,
+    flags: FlagService,
+    evaluator: FlagEvaluator,
+) -> list[ResourceRouter]:
+    views = flag_routes.FlagViews(experiments.database, flags)
+    return [
+        experiments_router(
+            experiments,
+            Lifecycle(experiments),
+            ExperimentExtras(experiments, flag_property_seen=flag_property_seen(store)),
+            project_by_id=accounts.project,
+            eligible_flags=lambda call: eligible_flags(call, evaluator.registry, views),
+        ),
+        holdouts_router(HoldoutService(experiments)),
+        saved_metrics_router(SavedMetricService(experiments)),
+    ]
+
+
+def _unready(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list[str]:
+    """Why the server cannot take events now, in words; nothing when it can."""
+    reasons = []
+    try:
+        storage.log.check()
+    except EventLogFullError as error:
+        reasons.append(f"event log: {error}")
+    try:
+        storage.store.check()
+    except (EventStoreUnavailableError, QueryError) as error:
+        reasons.append(f"event store: {error}")
+    if not ingestion.is_alive():
+        reasons.append("ingestion is not running")
+    if not delivery.is_alive():
+        reasons.append("delivery is not running")
+    return reasons
 
 
 def _calm_garbage_collector() -> None:
@@ -211,38 +330,3 @@ class _ChangeWatch:
                 self._database.refresh_changes()
             except DatabaseError as error:
                 _log.warning("changes_not_read", error=str(error))
-
-
-def _experiment_routers(
-    experiments: ExperimentService,
-    accounts: AccountService,
-    eligible: Callable[[Call], dict[str, Any]],
-) -> list[ResourceRouter]:
-    extras = ExperimentExtras(experiments, flag_property_seen=lambda *_: False)
-    return [
-        experiments_router(
-            experiments,
-            Lifecycle(experiments),
-            extras,
-            project_by_id=accounts.project,
-            eligible_flags=eligible,
-        ),
-        holdouts_router(HoldoutService(experiments)),
-        saved_metrics_router(SavedMetricService(experiments)),
-    ]
-
-
-def _unready(log: SqliteEventLog, store: DuckDbEventStore, ingestion: Ingestion) -> list[str]:
-    """Why the server cannot take events now, in words; nothing when it can."""
-    reasons = []
-    try:
-        log.check()
-    except EventLogFullError as error:
-        reasons.append(f"event log: {error}")
-    try:
-        store.check()
-    except (EventStoreUnavailableError, QueryError) as error:
-        reasons.append(f"event store: {error}")
-    if not ingestion.is_alive():
-        reasons.append("ingestion is not running")
-    return reasons

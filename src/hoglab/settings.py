@@ -70,6 +70,11 @@ class Settings(BaseSettings):
         60.0, ge=0, description="A running experiment's newest point is computed anew when older than this."
     )
 
+    @property
+    def public_url(self) -> str:
+        """The address that links outside of requests start with, without a slash at the end."""
+        return (self.site_url or f"http://{self.host}:{self.port}").rstrip("/")
+
     @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
     @classmethod
     def _split_on_commas(cls, value: Any) -> Any:

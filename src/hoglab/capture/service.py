@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import orjson
 import structlog
 
 from hoglab.capture.decoding import GZIP_MAGIC, Payload, Query, decode_payload
@@ -38,6 +39,9 @@ class KnownProject(Protocol):
 
     @property
     def id(self) -> int: ...
+
+    @property
+    def api_token(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class Capture:
         self,
         log: EventLog,
         project_by_token: Callable[[str], KnownProject | None],
+        project_by_id: Callable[[int], KnownProject | None] = lambda _: None,
         *,
         limits: CaptureLimits | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -91,6 +96,7 @@ class Capture:
         self.limits = limits or CaptureLimits()
         self._log = log
         self._project_by_token = project_by_token
+        self._project_by_id = project_by_id
         self._now = now
         self._decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="capture-decode")
 
@@ -120,6 +126,27 @@ class Capture:
         )
         await self._append(encode_record(header, payload.stored))
         return len(envelope.events)
+
+    async def accept_own(self, project_id: int, event: dict[str, Any]) -> None:
+        """Make an event of the server's own durable: what a hog function captured. Raises `Refusal`.
+
+        ``event`` is what an SDK would send, with a ``uuid``: it is stored once, however often it comes.
+        """
+        project = self._project_by_id(project_id)
+        if project is None:
+            return
+        body = orjson.dumps({"api_key": project.api_token, "batch": [event]})
+        read_envelope(body, engage=False)  # what the log takes must be readable later
+        header = new_header(
+            project_id=project_id,
+            received_at=self._now(),
+            is_gzip=False,
+            is_engage=False,
+            ip=None,
+            sent_at_ms=None,
+            max_event_bytes=self.limits.event,
+        )
+        await self._append(encode_record(header, body))
 
     async def _append(self, record: bytes) -> None:
         try:

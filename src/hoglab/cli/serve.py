@@ -67,6 +67,7 @@ def serve(
 
 
 async def _serve(settings: Settings) -> None:
+    from hoglab.app import HTTP_GRACE_S
     from hoglab.http.server import ListenError, claim, stop_on_signals
     from hoglab.http.server import serve as serve_http
 
@@ -84,6 +85,7 @@ async def _serve(settings: Settings) -> None:
             host=settings.host,
             port=settings.port,
             stop=stop,
+            grace_s=HTTP_GRACE_S,
             ready=lambda address: _announce(address, hoglab.first_start),
         )
     except ListenError as error:
@@ -95,6 +97,7 @@ async def _serve(settings: Settings) -> None:
 def _open(settings: Settings) -> Hoglab:
     from hoglab.accounts.errors import AccountError
     from hoglab.app import Hoglab
+    from hoglab.delivery.addresses import InvalidAllowanceError
     from hoglab.functions.secrets import SecretsError
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
@@ -102,6 +105,8 @@ def _open(settings: Settings) -> Hoglab:
 
     try:
         return Hoglab.open(settings)
+    except InvalidAllowanceError as error:
+        raise OperatorError(f"HOGLAB_FETCH_ALLOW_CIDRS: {error}") from error
     except (DirectoryError, DatabaseError, EventStoreUnavailableError, AccountError, SecretsError) as error:
         raise OperatorError(str(error)) from error
 

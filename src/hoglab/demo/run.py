@@ -22,7 +22,7 @@ from hoglab.demo.server import ChildServer, ServerError
 from hoglab.demo.traffic import Sent, send_users
 from hoglab.demo.view import Estimate, estimates, interval_plot, results_table
 
-SETTLE_TIMEOUT_S = 180.0
+SETTLE_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.25
 
 FORWARD_PURCHASE = """\
@@ -222,14 +222,15 @@ def _await_results(
 ) -> list[tuple[str, dict[str, Any]]]:
     bar = progress.add_task("Users counted in the experiment", total=sum(sent.variants.values()))
     latest: list[tuple[str, dict[str, Any]]] = []
+    errors: dict[str, str] = {}
 
     def counted() -> int:
         found = []
         for metric in experiment["metrics"]:
-            points = [
-                p for p in api.timeseries(experiment["id"], metric)["timeseries"].values() if p is not None
-            ]
+            series = api.timeseries(experiment["id"], metric)
+            points = [point for point in series["timeseries"].values() if point is not None]
             if not points:
+                errors.update(series["errors"] or {})
                 return 0
             found.append((metric["name"], points[-1]))
         latest[:] = found
@@ -237,7 +238,8 @@ def _await_results(
 
     _poll(counted, sum(sent.variants.values()), bar, server, progress)
     if not latest:
-        raise DemoError("the server computed no results in time")
+        reasons = "; ".join(errors.values())
+        raise DemoError(f"the server computed no results in time{': ' + reasons if reasons else ''}")
     return latest
 
 
