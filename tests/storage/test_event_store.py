@@ -158,11 +158,32 @@ class TestResends:
         """Events without a timestamp get the moment of their capture, another one with each resend."""
         first = event_row(1, timestamp=NOW, captured_at=NOW)
         append(store, first)
-        later = NOW + store_module.RESEND_SLACK - timedelta(seconds=1)
+        later = NOW + store_module.RESEND_CAPTURE_SLACK - timedelta(seconds=1)
         assert append(store, replace(first, log_offset=2, timestamp=later, captured_at=later)) == frozenset()
 
-    def test_a_moment_at_the_beginning_of_time(self, store: DuckDbEventStore) -> None:
-        first = event_row(1, timestamp=datetime(1, 1, 1, tzinfo=UTC))
+    def test_a_clock_that_is_a_little_ahead(self, store: DuckDbEventStore) -> None:
+        first = event_row(1, timestamp=NOW + timedelta(minutes=59))
+        append(store, first)
+        for offset, later in ((2, timedelta(minutes=1)), (3, timedelta(hours=3)), (4, timedelta(days=9))):
+            assert append(store, replace(first, log_offset=offset, captured_at=NOW + later)) == frozenset()
+
+    def test_resends_among_events_of_all_ages(self, store: DuckDbEventStore) -> None:
+        ages = [
+            timedelta(seconds=-30),
+            timedelta(0),
+            timedelta(minutes=30),
+            timedelta(days=3),
+            timedelta(days=900),
+        ]
+        rows = [event_row(1, timestamp=NOW - age) for age in ages]
+        append(store, *rows)
+        fresh = [event_row(2, timestamp=NOW - age, captured_at=NOW + timedelta(hours=2)) for age in ages]
+        resent = [replace(row, log_offset=2, captured_at=NOW + timedelta(hours=2)) for row in rows]
+        assert append(store, *resent, *fresh) == {row.uuid for row in fresh}
+
+    @pytest.mark.parametrize("year", [1, 9999])
+    def test_a_moment_at_the_ends_of_time(self, store: DuckDbEventStore, year: int) -> None:
+        first = event_row(1, timestamp=datetime(year, 1, 1, tzinfo=UTC))
         append(store, first)
         assert append(store, replace(first, log_offset=2)) == frozenset()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import structlog
 
+from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryTimeoutError,
@@ -52,25 +53,29 @@ CHECKPOINT_BYTES = 128 * MIB
 IDLE_CHECKPOINT_BYTES = 1 * MIB
 """A write-ahead log smaller than this is left alone when the writer is idle."""
 
-RESEND_SLACK = timedelta(hours=1)
-"""A resent event is looked for among the events captured since its own timestamp, less this: SDKs keep uuid
-and timestamp when they send again, and an event is not captured before it happens."""
-
-RESEND_SLACK_AHEAD = timedelta(hours=24)
-"""The same for an event whose timestamp lies after its capture, counted from the capture."""
+RESEND_TIMESTAMP_SLACK = timedelta(hours=24)
+RESEND_CAPTURE_SLACK = timedelta(hours=1)
+"""Where a resent event is looked for, so that the search stays cheap in a large store. SDKs keep uuid and
+timestamp when they send again, and an event is not captured before it happens. So it is looked for among
+the events whose timestamp is its own, give or take the first, and which were captured since its timestamp,
+less the second. An event whose clock is further ahead than that is looked for among the captures of as long
+as the first before its own."""
 
 _BROKEN_JSON = (
     "SELECT seq FROM incoming WHERE NOT json_valid(properties) OR NOT json_valid(person_properties)"
 )
 _RESENT = (
     "SELECT seq FROM incoming SEMI JOIN "
-    "(SELECT project_id, uuid FROM events WHERE captured_at >= $1) USING (project_id, uuid)"
+    "(SELECT project_id, uuid FROM events WHERE captured_at >= make_timestamp($1::BIGINT) "
+    "AND timestamp BETWEEN make_timestamp($2::BIGINT) AND make_timestamp($3::BIGINT)) "
+    "USING (project_id, uuid)"
 )
 _STORED_FOR = (
     "SELECT uuid FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM events "
     "WHERE log_offset BETWEEN $1 AND $2) USING (project_id, uuid, log_offset)"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMESTAMP_SLACK = RESEND_TIMESTAMP_SLACK // timedelta(microseconds=1)
+_CAPTURE_SLACK = RESEND_CAPTURE_SLACK // timedelta(microseconds=1)
 
 _log = structlog.get_logger(__name__)
 
@@ -205,8 +210,12 @@ class DuckDbEventStore:
         broken = connection.execute(_BROKEN_JSON).fetchall()
         for (seq,) in broken:
             rows[seq - first] = mended(rows[seq - first], as_json)
-        resent = connection.execute(_RESENT, [_naive(_first_capture(rows))]).fetchall()
-        skipped = {seq - first for (seq,) in resent}
+        resent = {
+            seq
+            for bounds in _search_bounds(rows)
+            for (seq,) in connection.execute(_RESENT, bounds).fetchall()
+        }
+        skipped = {seq - first for seq in resent}
         rows = [row for index, row in enumerate(rows) if index not in skipped]
         if rows and (broken or resent):
             connection.register("incoming", table_of(rows, first))
@@ -300,13 +309,25 @@ def _distinct(rows: Sequence[EventRow]) -> list[EventRow]:
     return list(first.values())
 
 
-def _first_capture(rows: Sequence[EventRow]) -> datetime:
-    """The earliest moment at which one of these events can have been captured before."""
-    earliest = min(
-        row.timestamp if row.timestamp <= row.captured_at else row.captured_at - RESEND_SLACK_AHEAD
-        for row in rows
-    )
-    return max(earliest, _EPOCH) - RESEND_SLACK
+def _search_bounds(rows: Sequence[EventRow]) -> list[list[int]]:
+    """Earliest capture, earliest and latest timestamp to look for resends of these events in.
+
+    Events that come late are looked for apart from the others, which are found in little space.
+    """
+    on_time: list[tuple[int, int]] = []
+    late: list[tuple[int, int]] = []
+    for row in rows:
+        timestamp, captured = to_micros(row.timestamp), to_micros(row.captured_at)
+        if timestamp > captured + _CAPTURE_SLACK:
+            on_time.append((captured - _TIMESTAMP_SLACK, timestamp))
+        elif timestamp >= captured - _CAPTURE_SLACK:
+            on_time.append((min(timestamp, captured) - _CAPTURE_SLACK, timestamp))
+        else:
+            late.append((timestamp - _CAPTURE_SLACK, timestamp))
+    return [
+        [min(earliest), min(timestamps) - _TIMESTAMP_SLACK, max(timestamps) + _TIMESTAMP_SLACK]
+        for earliest, timestamps in (zip(*group, strict=True) for group in (on_time, late) if group)
+    ]
 
 
 def _naive(value: Any) -> Any:

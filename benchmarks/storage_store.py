@@ -1,0 +1,178 @@
+"""Events per second into the event store, against inserting a prebuilt Arrow table into the same table.
+
+The reference does the least that stores the same rows: the columns are built beforehand, nothing is checked,
+one commit for each batch. `append` builds columns from rows, checks JSON, looks for resent events among
+those stored since the events happened, and moves the log position in the same transaction.
+
+Run: ``python -m benchmarks.storage_store [--smoke] [--rows N]``; N events are in the store beforehand
+(default 2,000,000), spread over the 30 days before the new ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import tempfile
+import threading
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from hoglab.storage.event_store import EventBatch, EventRow
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.rows import table_of
+
+NOW = datetime.now(UTC)
+FILL = """
+INSERT INTO events BY NAME
+SELECT i AS seq, 1 AS project_id, uuid() AS uuid, 'event ' || i % 26 AS event,
+    'user-' || hash(i) % 400000 AS distinct_id,
+    captured_at - to_seconds(hash(i) % 60) AS timestamp, captured_at,
+    uuid() AS person_id, 'full' AS person_mode, 0 AS log_offset, '' AS elements_chain,
+    '{"$current_url":"https://shop.example/' || hash(i) % 5000 || '","price":' || i % 977 || '}' AS properties,
+    '{}' AS person_properties
+FROM (SELECT i, $now::TIMESTAMP - to_seconds((($rows - i) * 2592000.0 / $rows)::BIGINT) AS captured_at
+      FROM range($first::BIGINT, $last::BIGINT) AS numbers(i))
+"""
+
+
+def rows(count: int, offset: int, *, age: timedelta = timedelta(0)) -> list[EventRow]:
+    """Events of about 600 bytes with 22 properties."""
+    chance = random.Random(offset)
+    return [
+        EventRow(
+            project_id=1,
+            uuid=uuid.UUID(int=chance.getrandbits(128)),
+            event=f"event {number % 26}",
+            distinct_id=f"user-{chance.randrange(400_000)}",
+            timestamp=NOW - age - timedelta(seconds=chance.random() * 30),
+            captured_at=NOW,
+            properties=orjson.dumps(
+                {f"$property_{index}": f"value {chance.randrange(1000)}" for index in range(22)}
+            ),
+            person_id=uuid.UUID(int=chance.getrandbits(128)),
+            person_properties=b'{"email":"someone@example.org"}',
+            person_created_at=NOW,
+            person_mode="full",
+            elements_chain="",
+            groups={0: "acme"} if number % 3 == 0 else {},
+            log_offset=offset,
+            feature_flag="experiment" if number % 20 == 0 else None,
+            feature_flag_response="test" if number % 20 == 0 else None,
+            session_id=f"session-{number % 500}",
+        )
+        for number in range(count)
+    ]
+
+
+class Bench:
+    def __init__(self, folder: Path, fill: int) -> None:
+        self.store = DuckDbEventStore(folder / "events.duckdb")
+        self.connection: Any = self.store._file.connection  # noqa: SLF001
+        self.offset = 0
+        step = 1_000_000
+        for first in range(0, fill, step):
+            last = min(first + step, fill)
+            values = {"now": NOW.replace(tzinfo=None), "rows": fill, "first": first, "last": last}
+            self.connection.execute(FILL, values)
+        self.connection.execute("CHECKPOINT")
+
+    def append(self, batch: list[EventRow]) -> int:
+        return len(self.store.append(EventBatch(batch), log_offset=batch[0].log_offset))
+
+    def batches(self, size: int, count: int, **options: Any) -> list[list[EventRow]]:
+        made = [rows(size, self.offset + 1 + number, **options) for number in range(count)]
+        self.offset += count
+        return made
+
+    def reference(self, size: int, count: int) -> float:
+        tables = [table_of(batch, 0) for batch in self.batches(size, count)]
+        start = time.perf_counter()
+        for table in tables:
+            self.connection.register("prebuilt", table)
+            self.connection.execute("INSERT INTO events BY NAME SELECT * FROM prebuilt")
+        seconds = time.perf_counter() - start
+        self.connection.unregister("prebuilt")
+        return size * count / seconds
+
+    def measure(self, size: int, count: int, **options: Any) -> tuple[float, float]:
+        """Events per second, and the longest batch in milliseconds."""
+        batches = self.batches(size, count, **options)
+        worst, start = 0.0, time.perf_counter()
+        for batch in batches:
+            before = time.perf_counter()
+            assert self.append(batch) == size
+            worst = max(worst, time.perf_counter() - before)
+        return size * count / (time.perf_counter() - start), worst * 1000
+
+    def resent(self, size: int, count: int) -> float:
+        batches = self.batches(size, count)
+        for batch in batches:
+            self.append(batch)
+        again = self.batches(size, count)
+        renamed = [
+            [replace_uuid(new, old) for new, old in zip(batch, first, strict=True)]
+            for batch, first in zip(again, batches, strict=True)
+        ]
+        start = time.perf_counter()
+        assert sum(map(self.append, renamed)) == 0
+        return size * count / (time.perf_counter() - start)
+
+
+def replace_uuid(row: EventRow, other: EventRow) -> EventRow:
+    fields = {name: getattr(row, name) for name in EventRow.__slots__}
+    return EventRow(**{**fields, "uuid": other.uuid})
+
+
+def read_until(stop: threading.Event, store: DuckDbEventStore, waits: list[float]) -> None:
+    sql = "SELECT event, date_trunc('day', timestamp), count(*) FROM events GROUP BY ALL"
+    while not stop.wait(0.05):
+        start = time.perf_counter()
+        with store.reader() as reader:
+            reader.execute(sql)
+        waits.append((time.perf_counter() - start) * 1000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    options = parser.parse_args()
+    fill = 20_000 if options.smoke else options.rows
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        bench = Bench(Path(folder), fill)
+        bench.measure(100, 3)
+        print(f"event store with {fill:,} events: events/s, ratio to inserting a prebuilt Arrow table")
+        for size, count in ((100, 30), (1_000, 20), (10_000, 8)):
+            count = 2 if options.smoke else count
+            reference = bench.reference(size, count)
+            print(f"{size:>7,} a batch  prebuilt Arrow table  {reference:>9,.0f}   1.00")
+
+            def show(name: str, rate: float, more: str = "", size: int = size, by: float = reference) -> None:
+                print(f"{size:>7,} a batch  {name:<20}  {rate:>9,.0f}   {rate / by:.2f}   {more}")
+
+            rate, worst = bench.measure(size, count)
+            show("append", rate, f"longest batch {worst:,.0f} ms")
+            stop, waits = threading.Event(), list[float]()
+            reader = threading.Thread(target=read_until, args=(stop, bench.store, waits))
+            reader.start()
+            rate, worst = bench.measure(size, count)
+            stop.set()
+            reader.join()
+            slowest = f"queries up to {max(waits):,.0f} ms" if waits else ""
+            show("append beside reader", rate, f"longest batch {worst:,.0f} ms, {slowest}")
+            rate, worst = bench.measure(size, count, age=timedelta(days=30))
+            show("append 30 days late", rate, f"longest batch {worst:,.0f} ms")
+            show("resent", bench.resent(size, count))
+        bench.store.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"largest resident size of the process: {peak:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
