@@ -49,7 +49,10 @@ class Setting:
     def entity(self, event: Event) -> str | None:
         if self.group is not None:
             return event.groups.get(self.group) or None
-        return (self.merged or {}).get(event.person, event.person) or None
+        return self.person(event) or None
+
+    def person(self, event: Event) -> str:
+        return (self.merged or {}).get(event.person, event.person)
 
 
 @dataclass
@@ -134,7 +137,7 @@ def rows(
     return found
 
 
-def value(node: Mapping[str, Any], found: Sequence[Event]) -> float:
+def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> float:
     """One entity's number from its events."""
     math_, prop = node.get("math", "total"), node.get("math_property")
     if math_ == "unique_session":
@@ -142,7 +145,7 @@ def value(node: Mapping[str, Any], found: Sequence[Event]) -> float:
     if math_ == "unique_group":
         return len({e.groups.get(node["math_group_type_index"]) for e in found} - {None, ""})
     if math_ == "dau":
-        return len({e.person for e in found})
+        return len({setting.person(e) for e in found} - {""})
     if math_ == "total" or prop is None:
         numbers = [1.0 for _ in found]
     else:
@@ -174,7 +177,7 @@ def values(
             for event in found.get(entity, [])
             if event.timestamp >= unit.first and (not length or event.timestamp < unit.first + length)
         ]
-        result[entity] = value(node, mine)
+        result[entity] = value(setting, node, mine)
     return result
 
 

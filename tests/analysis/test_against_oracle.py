@@ -256,7 +256,7 @@ def earlier(setting: Setting, question: Question, number: int) -> Setting:
 
 
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(
     events=a_log(),
@@ -288,7 +288,7 @@ def test_every_metric_on_every_day(
         assert_same(point, expected, f"day {number} of the series")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=a_log(), setting=a_setting())
 def test_new_exposures_of_every_day(bench: Bench, events: list[Event], setting: Setting) -> None:
     question = bench.ask(setting, events, mean())

@@ -65,7 +65,7 @@ class PropertyDialect(Protocol):
         ...
 
     def number(self, text: str) -> str:
-        """Text that is a finite decimal number as float64; NULL for any other text."""
+        """Text that is a decimal number as float64 (infinite beyond its range); NULL for any other text."""
         ...
 
     def contains(self, text: str, pattern: str) -> str:

@@ -36,8 +36,7 @@ class DuckDb:
         )
 
     def number(self, text: str) -> str:
-        value = f"TRY_CAST({text} AS DOUBLE)"
-        return f"CASE WHEN regexp_full_match({text}, '{NUMBER}') AND isfinite({value}) THEN {value} END"
+        return f"CASE WHEN regexp_full_match({text}, '{NUMBER}') THEN TRY_CAST({text} AS DOUBLE) END"
 
     def contains(self, text: str, pattern: str) -> str:
         return f"{text} ILIKE {pattern}"

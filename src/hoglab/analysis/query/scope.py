@@ -105,7 +105,7 @@ class Scope:
         """The number of the grid's day on which a moment (microseconds) lies, cut off at both ends."""
         grid = self.days
         if grid is None or grid.count == 1:
-            return "0"
+            return "CAST(0 AS INTEGER)"  # a bare number in GROUP BY would be the number of a column
         # Shifted so that the dividend is not negative, because engines round negative quotients differently.
         since_first = f"greatest({local_time(ts, grid.offsets)} - {grid.first_number * DAY_US}, 0)"
         return f"least({self.dialect.integer_division(since_first, DAY_US)}, {grid.count - 1})"

@@ -94,46 +94,42 @@ def _thresholded(value: Value, expression: str) -> str:
 
 def _define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
     """``<name>_partial(entity[, day], …)``: the partials of one value."""
-    span = scope.question.span
-    scope.define(
+    ts = scope.ts()
+    within = f" AND {ts} < unit.t0 + {window_us}" if window_us else ""
+    # Joined before anything is read from JSON: only events of exposed entities are worth that.
+    rows = scope.define(
         f"{name}_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, {_input(scope, value)} AS x "
-        f"FROM {scope.dialect.events} "
-        f"WHERE {scope.within(span.start, scope.read_until(window_us))} AND {scope.has_entity()} "
-        f"AND {scope.matches(value.source)}",
+        f"SELECT unit.entity AS entity, {ts} AS ts, {_input(scope, value)} AS x "
+        f"FROM {scope.dialect.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
+        f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} "
+        f"AND {scope.matches(value.source)} AND {ts} >= unit.t0{within}",
     )
-    within = f" AND {name}_row.ts < unit.t0 + {window_us}" if window_us else ""
-    joined = (
-        f"FROM {name}_row INNER JOIN unit ON unit.entity = {name}_row.entity "
-        f"WHERE {name}_row.ts >= unit.t0{within}"
-    )
-    day = scope.day(f"{name}_row.ts")
+    day = scope.day("ts")
+    x = f"CASE WHEN abs(x) <= {MAX_MAGNITUDE} THEN x ELSE 0 END" if _reads_property(value) else "x"
     by_day = scope.days is not None
     if value.math in _DISTINCT:
-        scope.define(
+        rows = scope.define(
             f"{name}_found",
-            f"SELECT unit.entity AS entity, x, min({day}) AS day {joined} AND x IS NOT NULL AND x <> '' "
-            "GROUP BY unit.entity, x",
+            f"SELECT entity, x, min({day}) AS day FROM {rows} WHERE x IS NOT NULL AND x <> '' "
+            "GROUP BY entity, x",
         )
-        columns = f"count(*) AS {name}_v"
-        source, key, day = f"FROM {name}_found", "entity", "day"
+        columns, day = f"count(*) AS {name}_v", "day"
     else:
         columns = {
-            Math.AVG: f"sum(x) AS {name}_v, count(*) AS {name}_c",
-            Math.MIN: f"min(x) AS {name}_v",
-            Math.MAX: f"max(x) AS {name}_v",
-        }.get(value.math, f"sum(x) AS {name}_v")
-        source, key = joined, "unit.entity"
-    if by_day:
-        return scope.define(
-            f"{name}_partial",
-            f"SELECT {key} AS entity, {day} AS day, {columns} {source} GROUP BY {key}, {day}",
-        )
-    return scope.define(f"{name}_partial", f"SELECT {key} AS entity, {columns} {source} GROUP BY {key}")
+            Math.AVG: f"sum({x}) AS {name}_v, count(*) AS {name}_c",
+            Math.MIN: f"min({x}) AS {name}_v",
+            Math.MAX: f"max({x}) AS {name}_v",
+        }.get(value.math, f"sum({x}) AS {name}_v")
+    key, shown = ("entity, day", f"entity, {day} AS day") if by_day else ("entity", "entity")
+    return scope.define(f"{name}_partial", f"SELECT {shown}, {columns} FROM {rows} GROUP BY {key}")
+
+
+def _reads_property(value: Value) -> bool:
+    return value.math not in _EXACT and value.property is not None
 
 
 def _input(scope: Scope, value: Value) -> str:
-    """What one event contributes."""
+    """What one event contributes; NULL for a property that is missing or no number."""
     match value.math:
         case Math.UNIQUE_SESSION:
             return scope.dialect.property_text("properties", "$session_id", scope.parameters)
@@ -141,10 +137,9 @@ def _input(scope: Scope, value: Value) -> str:
             return "CAST(person_id AS VARCHAR)"
         case Math.UNIQUE_GROUP if value.group_type_index is not None:
             return f"group_{value.group_type_index}"
-    if value.math is Math.TOTAL or value.property is None:
+    if value.property is None or not _reads_property(value):
         return "1"
-    number = scope.dialect.number(scope.dialect.property_text("properties", value.property, scope.parameters))
-    return f"coalesce(CASE WHEN abs({number}) <= {MAX_MAGNITUDE} THEN {number} END, 0)"
+    return scope.dialect.number(scope.dialect.property_text("properties", value.property, scope.parameters))
 
 
 def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> str:
