@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hoglab.hog.errors import HogRuntimeError, HogThrow
-from hoglab.hog.rt.context import Context
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
+from hoglab.hog.rt.context import Context, Limits
 from hoglab.hog.rt.values import HogError, HogFunction, HogTuple
 from hoglab.hog.stdlib import LIBRARY
 
@@ -73,6 +73,16 @@ def test_every_call_draws_a_tick(evaluate: Evaluate) -> None:
     ctx = Context()
     evaluate("arrayMap(x -> x, items)", ctx, items=list(range(500)))
     assert ctx.steps >= 500
+
+
+def test_results_count_while_they_are_being_built() -> None:
+    """The list under construction is in no variable of the program, where the memory check looks."""
+    ctx = Context(Limits(memory_bytes=1_000_000))
+    ctx.budget.live_roots = list
+    make = HogFunction("make", 1, 1, lambda x: {"a": x})
+    with pytest.raises(HogLimit, match="Memory limit"):
+        LIBRARY["arrayMap"].invoke(ctx, [make, [0] * 50_000])
+    assert ctx.budget.building == []
 
 
 def test_what_callbacks_throw_goes_through(evaluate: Evaluate) -> None:

@@ -74,6 +74,10 @@ def memory_text(limit: int, wanted: int) -> str:
 class Budget:
     """The measured part of a context.
 
+    `live_roots`, set by the runner, gives the values that the frames of the program hold; `building` are
+    results that library functions are still working on; `tick_bytes` is what a tick allocates besides what
+    is reported.
+
     The iterator of ticks refers to this alone, so that no reference cycle arises.
     """
 
@@ -85,6 +89,7 @@ class Budget:
         "_steps",
         "_used_s",
         "allocated",
+        "building",
         "deadline",
         "limits",
         "live_roots",
@@ -101,6 +106,7 @@ class Budget:
         self.allocated = 0
         self.memory_bytes = limits.memory_bytes
         self.tick_bytes = 0
+        self.building: list[list[Value]] = []
         self.live_roots: Callable[[], Iterable[Value]] | None = None
         self._chunk: Iterator[None] = repeat(None, 0)
         self._steps = 0
@@ -160,7 +166,8 @@ class Budget:
         """
         live = self.allocated
         if self.live_roots is not None and n_bytes <= self.memory_bytes:
-            live = live_size(self.live_roots(), self.memory_bytes, self.charge) + n_bytes
+            roots = chain(self.live_roots(), self.building)
+            live = live_size(roots, self.memory_bytes, self.charge) + n_bytes
         self._peak = max(self._peak, live)
         if live > self.memory_bytes:
             self.trip(memory_text(self.memory_bytes, live), "memory")

@@ -48,8 +48,7 @@ def parse(text: str) -> Value:
     openings = text.count("{") + text.count("[")
     if len(text) > LONG:
         charge(len(text) >> 5)
-        entries = text.count(":")
-        grow(len(text) + CONTAINER_COST * openings + ENTRY_COST * entries + 8 * text.count(","))
+    grow(len(text) + CONTAINER_COST * openings + ENTRY_COST * text.count(":") + 8 * text.count(","))
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -113,21 +112,23 @@ def stringify(value: Value, indent: int = 0) -> str:
     """
     cls = value.__class__
     if cls is str and value.isascii():
+        grow(2 * len(value))
+        if len(value) > LONG:
+            charge(len(value) >> 6)
         return orjson.dumps(value).decode()
     if indent <= 0 and (cls is dict or cls is list or cls is HogTuple):
         size = _plain_size(value)
         if size:
+            grow(size)
             if size > LONG:
                 charge(size >> 5)
-                grow(size)
             try:
                 return orjson.dumps(value).decode()
             except (TypeError, RecursionError):  # lone surrogates, more than 254 levels
                 pass
     writer = _Writer(min(indent, 10))
     writer.write(value, 0)
-    if writer.extent.text > LONG:
-        grow(writer.extent.text)
+    grow(writer.extent.text)
     return "".join(writer.out)
 
 

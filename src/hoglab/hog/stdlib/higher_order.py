@@ -13,7 +13,7 @@ from hoglab.hog.rt.access import values
 from hoglab.hog.rt.coerce import eq
 from hoglab.hog.rt.context import LONG, Context, charge
 from hoglab.hog.rt.printing import is_truthy, js_string
-from hoglab.hog.rt.values import HogError, HogTuple, Value
+from hoglab.hog.rt.values import CONTAINER_COST, VALUE_COST, HogError, HogTuple, Value
 from hoglab.hog.stdlib.arrays import account
 from hoglab.hog.stdlib.registry import function
 
@@ -38,7 +38,19 @@ def _map(ctx: Context, transform: Value, items: Value) -> list[Value]:
         return []
     call = ctx.callback(transform, 1)
     account(ctx, len(elements))
-    return [call(element) for element, _ in zip(elements, ctx.ticks, strict=False)]
+    results: list[Value] = []
+    building = ctx.budget.building
+    building.append(results)
+    try:
+        for element, _ in zip(elements, ctx.ticks, strict=False):
+            result = call(element)
+            cls = result.__class__
+            if cls is str or cls is list or cls is dict or cls is HogTuple:
+                ctx.grow(CONTAINER_COST + 2 * VALUE_COST * len(result))
+            results.append(result)
+    finally:
+        building.pop()
+    return results
 
 
 @declare(
