@@ -108,21 +108,22 @@ class ProgramRun:
         used_s = execution.used_s
         self.timings.append(Timing("hog", round(max(0.0, used_s - self._used_s) * 1000, 3)))
         self._used_s = used_s
-        self._take_lines()
         if isinstance(step, Suspended):
+            self._take_lines(execution.context.dropped_lines)
             return step
+        self._take_lines(step.result.dropped_lines)
         self.result = step.result
         if step.result.error is not None:
             self.error = self.cleaned(step.result.error.message)
         return None
 
-    def _take_lines(self) -> None:
+    def _take_lines(self, dropped: int) -> None:
         lines = self.execution.printed_lines
         for text in lines[self._shown :]:
             self.log("info", text)
         self._shown = len(lines)
-        before, self._dropped = self._dropped, self.execution.context.dropped_lines
-        if self._dropped > before:
+        if dropped > self._dropped:
+            self._dropped = dropped
             uuid = self._event["uuid"]
             self.log(
                 "warn",

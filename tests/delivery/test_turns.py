@@ -1,0 +1,489 @@
+"""What programs may do, and what is kept between their turns (spec: hog-runtime 3, 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.delivery.conftest import House, Receiver, stored, wait_for
+
+from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.fetch import FetchFailure, FetchLimits, FetchResponse
+from hoglab.delivery.results import error_kind
+from hoglab.delivery.retries import RetryPolicy, excused
+
+SLOW_RETRY = RetryPolicy(step_s=60.0, jitter_s=0.0, max_backoff_s=60.0)
+
+
+def infos(house: House, function: dict[str, Any]) -> list[str]:
+    return [text for level, text in house.logs(function) if level == "info"]
+
+
+def errors(house: House, function: dict[str, Any]) -> list[str]:
+    return [text for level, text in house.logs(function) if level == "error"]
+
+
+def suspended_once(house: House, *events: Any) -> None:
+    """Run until an invocation has been put back to wait for its next attempt."""
+    house.dispatch(*events)
+    house.delivery.start()
+    wait_for(lambda: house.rows("invocation_result", "status", "version") == [("running",)])
+    assert house.delivery.stop(10)
+
+
+# --- requests
+
+
+def test_a_request_says_what_the_program_says(house: House, receiver: Receiver) -> None:
+    house.create(
+        """
+        fetch(inputs.url)
+        fetch(inputs.url, {'method': 'PUT', 'headers': {'X-Number': 5, 'X-Flag': true, 'X-None': null, 'X-List': [1]},
+                           'body': 'text'})
+        fetch(inputs.url, {'body': {'a': [1, 2.5, null]}})
+        fetch(inputs.url, {'method': 'GET', 'body': 'ignored', 'headers': {'idempotency-key': 'mine'}})
+        """,
+        values={"url": receiver.url},
+    )
+    house.run(stored())
+    run_id = house.results()[0]["invocation_id"]
+    first, second, third, fourth = receiver.hits
+    assert (first.method, first.body, first.headers["content-type"]) == ("POST", b"", "application/json")
+    assert (second.method, second.body) == ("PUT", b"text")
+    assert (second.headers["x-number"], second.headers["x-flag"]) == ("5", "true")
+    assert not {"x-none", "x-list", "content-type"} & {
+        name
+        for name in second.headers
+        if name != "content-type" or second.headers[name] == "application/json"
+    }
+    assert third.body == b'{"a":[1,2.5,null]}'
+    assert (fourth.method, fourth.body) == ("GET", b"")
+    keys = [hit.headers["idempotency-key"] for hit in receiver.hits]
+    assert keys == [f"{run_id}-0", f"{run_id}-1", f"{run_id}-2", "mine"]
+
+
+def test_a_program_sees_status_body_and_headers(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, _number: web.Response(
+        text="plain", headers={"X-Kind": "a"}, status=201
+    )
+    function = house.create(
+        "let r := fetch(inputs.url) print(r.status, r.body, r.headers['x-kind'])",
+        values={"url": receiver.url},
+    )
+    house.run(stored())
+    assert infos(house, function) == ["201, plain, a"]
+
+
+def test_redirects_are_answers(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, _number: web.Response(status=302, headers={"Location": "/elsewhere"})
+    function = house.create("print(fetch(inputs.url).status)", values={"url": receiver.url})
+    house.run(stored())
+    assert (infos(house, function), len(receiver.hits)) == (["302"], 1)
+    assert house.metrics(function)["succeeded"] == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "detail"),
+    [
+        ("http://10.0.0.1/", "Hostname is not allowed"),
+        ("http://169.254.169.254/latest/", "Hostname is not allowed"),
+        ("ftp://a.example/", "Scheme must be either HTTP or HTTPS"),
+        ("nonsense", "Invalid URL"),
+    ],
+)
+def test_refused_requests_fail_at_once(house: House, url: str, detail: str) -> None:
+    function = house.create("print(fetch(inputs.url).status)", values={"url": url})
+    house.run(stored())
+    message = f"HTTP fetch failed on attempt 1 with status code (none). Error: {detail}."
+    assert errors(house, function) == [message]
+    assert infos(house, function) == ["500"]
+    assert house.results()[0]["error_message"] == message
+
+
+def test_a_url_that_is_no_text_is_an_answer_too(house: House) -> None:
+    function = house.create("print(fetch(null).body)")
+    house.run(stored())
+    assert infos(house, function) == ["TypeError: Invalid URL"]
+
+
+@pytest.fixture
+def hasty(house: House) -> House:
+    """With a short time for requests."""
+    house.close()
+    house.options = {"fetch_limits": FetchLimits(total_s=0.2, max_response_bytes=1000)}
+    house.open()
+    return house
+
+
+def test_a_destination_that_hangs_is_tried_three_times(hasty: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, _number: asyncio.sleep(60)
+    function = hasty.create("print(fetch(inputs.url).body)", values={"url": receiver.url})
+    hasty.run(stored())
+    detail = "The request timed out after 0.2 s"
+    texts = [f"HTTP fetch failed on attempt {n} with status code (none). Error: {detail}." for n in (1, 2, 3)]
+    assert errors(hasty, function) == [f"{texts[0]} Retrying.", f"{texts[1]} Retrying.", texts[2]]
+    assert infos(hasty, function) == [f"TimeoutError: {detail}"]
+    assert hasty.results()[0]["error_kind"] == "timeout"
+    assert hasty.metrics(function) == {"triggered": 1, "fetch": 1, "failed": 1}
+
+
+def test_a_connection_that_breaks_is_tried_again(house: House, receiver: Receiver) -> None:
+    def answer(request: web.Request, number: int) -> web.StreamResponse:
+        if number < 3:  # one attempt is two tries
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({})
+
+    receiver.answer = answer
+    function = house.create("print(fetch(inputs.url).status)", values={"url": receiver.url})
+    house.run(stored())
+    assert infos(house, function) == ["200"]
+    assert len(errors(house, function)) == 1
+    assert "Retrying." in errors(house, function)[0]
+
+
+def test_a_huge_response_is_cut(hasty: House, receiver: Receiver) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(100):
+            await response.write(b"x" * 1_000_000)
+        return response
+
+    receiver.answer = lambda request, _number: answer(request)
+    function = hasty.create("print(length(fetch(inputs.url).body))", values={"url": receiver.url})
+    hasty.run(stored())
+    assert infos(hasty, function) == ["1000"]
+    assert [text for level, text in hasty.logs(function) if level == "warn"] == [
+        "The response was too large; the rest of its body was cut off."
+    ]
+
+
+def test_statuses_that_a_function_excuses_do_not_fail_it(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, _number: web.Response(status=404)
+    schema = [
+        {"key": "url", "type": "string"},
+        {"key": "fine", "type": "non_failure_status_codes"},
+    ]
+    inputs = {"url": {"value": receiver.url}, "fine": {"value": [404, "5xx"]}}
+    function = house.create("print(fetch(inputs.url).status)", inputs_schema=schema, inputs=inputs)
+    house.run(stored())
+    assert house.metrics(function) == {"triggered": 1, "fetch": 1, "succeeded": 1}
+    assert infos(house, function) == ["HTTP fetch failed on attempt 1 with status code 404.", "404"]
+    assert errors(house, function) == []
+
+
+def test_after_a_failed_request_there_is_no_second_one(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, _number: web.Response(status=400)
+    function = house.create(
+        "fetch(inputs.url) print('went on') fetch(inputs.url) print('not here')", values={"url": receiver.url}
+    )
+    house.run(stored())
+    assert len(receiver.hits) == 1
+    assert infos(house, function) == ["went on"]
+    assert house.results()[0]["error_message"] == "HTTP fetch failed on attempt 1 with status code 400."
+
+
+def test_five_requests_are_allowed(house: House, receiver: Receiver) -> None:
+    code = "let i := 0 while (i < inputs.n) { fetch(inputs.url, {'body': toString(i)}) i := i + 1 } print('end', i)"
+    five = house.create(code, values={"url": f"{receiver.url}/5", "n": 5})
+    six = house.create(code, values={"url": f"{receiver.url}/6", "n": 6})
+    house.run(stored())
+    assert [hit.body for hit in receiver.hits if hit.path == "/5"] == [b"0", b"1", b"2", b"3", b"4"]
+    assert infos(house, five) == ["end, 5"]
+    assert len([hit for hit in receiver.hits if hit.path == "/6"]) == 5
+    [text] = errors(house, six)
+    assert text.endswith(": Exceeded maximum number of async steps: 5")
+    assert house.metrics(five) == {"triggered": 1, "fetch": 5, "succeeded": 1}
+    assert house.metrics(six) == {"triggered": 1, "fetch": 5, "failed": 1}
+
+
+def test_unknown_calls_end_the_run(house: House) -> None:
+    function = house.create("sendEmail({'to': {'email': 'a@x.io'}})")
+    house.run(stored())
+    assert house.results()[0]["error_message"] == "Unknown async function 'sendEmail'"
+    assert house.metrics(function)["failed"] == 1
+
+
+# --- retry policy
+
+
+def answer_of(status: int, **headers: str) -> FetchResponse:
+    return FetchResponse(status, "", headers)
+
+
+def test_delays_grow_and_listen_to_the_other_side() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    policy = RetryPolicy(random=lambda: 0.5)
+
+    def delay(answer: FetchResponse | FetchFailure, attempts: int = 1) -> float | None:
+        return policy.delay_s(answer, attempts, now)
+
+    assert [delay(answer_of(503), attempts) for attempts in (1, 2, 3)] == [1.5, 2.5, None]
+    assert delay(answer_of(429, **{"retry-after": "20"})) == 20.5
+    assert delay(answer_of(503, **{"retry-after": "100000"})) == 300
+    assert delay(answer_of(500, **{"retry-after": "20"})) == 1.5
+    later = format_datetime(now + timedelta(seconds=30), usegmt=True)
+    assert delay(answer_of(429, **{"retry-after": later})) == 30.5
+    for nonsense in ("soon", "-5", "Thu, 99 Xxx 2026", ""):
+        assert delay(answer_of(429, **{"retry-after": nonsense})) == 1.5
+    assert [delay(answer_of(status)) for status in (400, 401, 404, 501)] == [None] * 4
+    assert [delay(answer_of(status)) for status in (408, 429, 500, 502, 503, 504)] == [1.5] * 6
+    assert delay(FetchFailure("dns", "ResolutionError", "Invalid hostname")) == 1.5
+    assert delay(FetchFailure("blocked", "SecureRequestError", "Hostname is not allowed")) is None
+    assert RetryPolicy(max_attempts=100, random=lambda: 0.5).delay_s(answer_of(500), 60, now) == 30
+
+
+def test_excused_statuses() -> None:
+    assert excused(404, [404])
+    assert excused(404, ["4xx"])
+    assert excused(503, ["5XX", 200])
+    assert not excused(500, ["4xx", 404])
+    assert not excused(404, [])
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("The request timed out after 10 s", "timeout"),
+        ("Execution timed out after 1 seconds. Performed 3 ops.", "timeout"),
+        ("HTTP fetch failed on attempt 3 with status code 503.", "http_5xx"),
+        ("HTTP fetch failed on attempt 1 with status code 404.", "http_4xx"),
+        ("Error('bad status 429')", "http_4xx"),
+        ("Memory limit of 67108864 bytes exceeded. Tried to allocate 9 bytes.", "oom"),
+        ("Error('nope')", "hog_error"),
+    ],
+)
+def test_kinds_of_errors(message: str, kind: str) -> None:
+    assert error_kind(message) == kind
+
+
+# --- printing
+
+
+def test_print_joins_with_commas_and_stops_after_24_lines(house: House) -> None:
+    function = house.create("let i := 0 while (i < 30) { print('line', i, {'a': [1]}, null) i := i + 1 }")
+    house.run(stored())
+    lines = infos(house, function)
+    assert lines == [f'line, {n}, {{"a":[1]}}, null' for n in range(24)]
+    uuid = house.results()[0]["event_uuid"]
+    assert [text for level, text in house.logs(function) if level == "warn"] == [
+        f"Function exceeded maximum log entries. No more logs will be collected. Event: {uuid}"
+    ]
+
+
+def test_long_lines_are_cut(house: House) -> None:
+    function = house.create(
+        "print(repeat('x', 20000))" if False else "print(inputs.long)", values={"long": "é" * 10_001}
+    )
+    house.run(stored())
+    [line] = infos(house, function)
+    assert line == "é" * 9_985 + "... (truncated)"
+
+
+def test_lines_of_a_run_are_in_order_and_printed_once(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 1 else 200)
+    function = house.create(
+        "print('a') fetch(inputs.url) print('b') fetch(inputs.url) print('c')", values={"url": receiver.url}
+    )
+    house.run(stored())
+    assert infos(house, function) == ["a", "b", "c"]
+    stamps = [row[0] for row in house.rows("log_entry", "timestamp", "id")]
+    assert stamps == sorted(set(stamps))
+
+
+# --- errors
+
+
+def test_errors_end_runs_with_their_text(house: House) -> None:
+    thrown = house.create("throw Error('x')")
+    endless = house.create("while (true) {}")
+    event = stored()
+    house.run(event)
+    prefix = f"Error executing function on event {event.row.uuid}: "
+    assert errors(house, thrown) == [f"{prefix}Error('x')"]
+    [text] = errors(house, endless)
+    assert text.startswith(f"{prefix}Execution timed out after 1 seconds. Performed ")
+    kinds = {result["function_id"]: result["error_kind"] for result in house.results()}
+    assert kinds == {thrown["id"]: "hog_error", endless["id"]: "timeout"}
+
+
+# --- secrets
+
+
+def test_secrets_are_nowhere_but_in_the_request(house: House, receiver: Receiver) -> None:
+    secret = 'Bearer s3cr3t"\\key'
+    house.close()
+    house.options = {"retries": SLOW_RETRY}
+    house.open()
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 0 else 200)
+    function = house.create(
+        """
+        print('key', inputs.key, {'k': inputs.key})
+        fetch(inputs.url, {'headers': {'Authorization': inputs.key, 'X-Plain': inputs.plain}})
+        throw Error(f'cannot use {inputs.key}')
+        """,
+        secrets={"key": secret},
+        values={"url": receiver.url, "plain": "visible"},
+    )
+    suspended_once(house, stored())
+    assert receiver.hits[0].headers["authorization"] == secret
+
+    def everything() -> bytes:
+        with sqlite3.connect(house.folder / "queue.db") as connection:
+            return "\n".join(connection.iterdump()).encode() + _blobs(house.folder)
+
+    assert b"s3cr3t" not in everything()
+    assert infos(house, function) == ['key, ***REDACTED***, {"k":"***REDACTED***"}']
+    _make_due(house)
+    house.restart()
+    house.run()
+    assert receiver.hits[1].headers["authorization"] == secret
+    assert b"s3cr3t" not in everything()
+    [result] = house.results()
+    assert result["error_message"] == "Error('cannot use ***REDACTED***')"
+
+
+def _blobs(folder: Path) -> bytes:
+    with sqlite3.connect(folder / "queue.db") as connection:
+        return b"".join(row[0] for row in connection.execute("SELECT state FROM invocation"))
+
+
+def _make_due(house: House) -> None:
+    with house.queue_database.write() as tx:
+        tx.connection.exec_driver_sql("UPDATE invocation SET scheduled_at = 0 WHERE status = 'available'")
+
+
+# --- between turns
+
+
+def test_what_is_suspended_goes_on_with_its_own_code_and_inputs(house: House, receiver: Receiver) -> None:
+    house.close()
+    house.options = {"retries": SLOW_RETRY}
+    house.open()
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 0 else 200)
+    function = house.create(
+        "fetch(inputs.url, {'body': inputs.text}) print('old', inputs.text)",
+        values={"url": receiver.url, "text": "before"},
+    )
+    suspended_once(house, stored())
+    house.change(function, hog="print('new')", inputs={"url": {"value": "x"}, "text": {"value": "after"}})
+    _make_due(house)
+    house.restart()
+    house.run()
+    assert [hit.body for hit in receiver.hits] == [b"before", b"before"]
+    assert receiver.hits[0].headers["idempotency-key"] == receiver.hits[1].headers["idempotency-key"]
+    assert infos(house, function) == ["old, before"]
+
+
+def test_a_run_of_a_function_that_is_gone_is_cancelled(house: House, receiver: Receiver) -> None:
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(stored())
+    house.change(function, enabled=False)
+    house.run()
+    assert receiver.hits == []
+    assert house.results()[0]["status"] == "cancelled"
+    assert house.metrics(function) == {"triggered": 1}
+    assert infos(house, function) == ["The function is disabled or deleted, so this run of it was cancelled."]
+
+
+def test_sleep_waits_without_a_worker(house: House) -> None:
+    function = house.create("print('a') sleep(0.3) print('b', sleep('long'))")
+    house.dispatch(stored())
+    house.delivery.start()
+    wait_for(lambda: infos(house, function) == ["a"])
+    with house.queue_database.read() as connection:
+        found = connection.exec_driver_sql("SELECT status, scheduled_at FROM invocation").one()
+    assert found[0] == "available"
+    house.wait_idle()
+    assert infos(house, function) == ["a", "b, null"]
+    assert [text for level, text in house.logs(function) if level == "warn"] == [
+        "sleep takes a number of seconds from 0 to 86400; it did not wait."
+    ]
+    assert house.metrics(function) == {"triggered": 1, "succeeded": 1}
+
+
+def test_random_numbers_and_the_clock_stay_the_same_when_a_program_is_repeated(
+    house: House, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _request, number: web.Response(status=503 if number in (0, 2) else 200)
+    house.create(
+        """
+        let id := generateUUIDv4() let at := toString(now())
+        fetch(inputs.url, {'body': f'{id} {at}'}) fetch(inputs.url, {'body': f'{id} {at}'})
+        """,
+        values={"url": receiver.url},
+    )
+    house.run(stored())
+    assert len({hit.body for hit in receiver.hits}) == 1
+    assert len(receiver.hits) == 4
+    assert house.results()[0]["status"] == "succeeded"
+
+
+# --- capturing
+
+
+def test_a_program_may_capture_one_event(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 0 else 200)
+    function = house.create(
+        "postHogCapture({'event': 'echo', 'properties': {'a': event.properties.a}}) print(fetch(inputs.url).status)",
+        values={"url": receiver.url},
+    )
+    house.run(stored(properties={"a": [1], "$hog_function_execution_count": 3}, distinct_id="u9"))
+    assert infos(house, function) == ["200"]
+    projects = {project for project, _ in house.captured}
+    captured = [event for _, event in house.captured]
+    assert projects == {1}
+    assert len({event["uuid"] for event in captured}) == 1
+    assert captured[0]["event"] == "echo"
+    assert captured[0]["distinct_id"] == "u9"
+    assert captured[0]["properties"] == {"a": [1], "$hog_function_execution_count": 4}
+    stamp = datetime.fromisoformat(captured[0]["timestamp"])
+    assert abs(datetime.now(UTC) - stamp) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("postHogCapture({})", "[HogFunction] - postHogCapture call missing 'event' property"),
+        (
+            "postHogCapture({'event': 'a'}) postHogCapture({'event': 'b'})",
+            "postHogCapture was called more than once. Only one call is allowed per function",
+        ),
+    ],
+)
+def test_wrong_captures_end_the_run(house: House, code: str, error: str) -> None:
+    house.create(code)
+    house.run(stored())
+    assert house.results()[0]["error_message"] == error
+
+
+def test_endless_chains_of_captures_are_cut(house: House) -> None:
+    function = house.create("postHogCapture({'event': 'echo'})")
+    house.run(stored(properties={"$hog_function_execution_count": 9}))
+    assert len(house.captured) == 1
+    house.run(stored(properties={"$hog_function_execution_count": 10}))
+    assert len(house.captured) == 1
+    warnings = [text for level, text in house.logs(function) if level == "warn"]
+    assert len(warnings) == 1
+    assert "endless loop" in warnings[0]
+    assert house.metrics(function)["succeeded"] == 2
+
+
+# --- guard
+
+
+def test_internal_addresses_can_be_opened_by_the_operator(house: House, receiver: Receiver) -> None:
+    house.close()
+    house.options = {"guard": AddressGuard()}
+    house.open()
+    function = house.create("print(fetch(inputs.url).body)", values={"url": receiver.url})
+    house.run(stored())
+    assert infos(house, function) == ["SecureRequestError: Hostname is not allowed"]
+    assert receiver.hits == []
