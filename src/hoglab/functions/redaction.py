@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from hoglab.hog.rt.printing import repr_value
+
 REPLACEMENT = "***REDACTED***"
 
 MIN_LENGTH = 1
@@ -80,11 +82,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """A secret as it may stand in a text: with and without its scheme, as it is and inside JSON."""
+    """A secret as it may stand in a text: with and without its scheme, as it is, inside JSON, as Hog prints it."""
     for form in (text, _PREFIX.sub("", text)):
         if len(form.strip()) >= MIN_LENGTH:
             yield form
             yield form.strip()
-            escaped = orjson.dumps(form.encode("utf-8", "replace").decode()).decode()[1:-1]
-            if escaped != form:
-                yield escaped
+            yield orjson.dumps(form.encode("utf-8", "replace").decode()).decode()[1:-1]
+            yield repr_value(form)[1:-1]
