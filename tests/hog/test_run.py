@@ -77,6 +77,10 @@ def test_check_reports_without_running() -> None:
     assert (found.severity, found.message) == ("warning", "You must use ':=' for assignment instead of '='.")
     [found] = hog.check("return 'a' + 1")
     assert found.code == "plus-string"
+    [found] = hog.check("return x =~ '('")
+    assert (found.severity, found.code, found.column) == ("warning", "bad-pattern", 13)
+    [found] = hog.check("return upper()")
+    assert (found.severity, found.message) == ("warning", "Function upper requires at least 1 arguments")
 
 
 @pytest.mark.parametrize(

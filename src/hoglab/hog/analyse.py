@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from hoglab.hog import nodes as n
+from hoglab.hog.patterns import pattern_problem
 from hoglab.hog.symbols import Symbol
 
 if TYPE_CHECKING:
@@ -318,22 +319,6 @@ class Effects:
             # a constant pattern is checked when the code is made
             if not (isinstance(right, n.Constant) and isinstance(right.value, str)):
                 return False
-            if not valid_pattern(node.op, right.value):
+            if pattern_problem(node.op, right.value) is not None:
                 return False
         return self.total(node.left, known) and self.total(right, known)
-
-
-def valid_pattern(op: str, pattern: str) -> bool:
-    """Whether a constant pattern of a `like` or `=~` compiles."""
-    from hoglab.hog.errors import HogRuntimeError
-    from hoglab.hog.rt.coerce import like_matcher
-    from hoglab.hog.rt.regex import compile_regex
-
-    try:
-        if "~" in op:
-            compile_regex(pattern, op.endswith("*"))
-        else:
-            like_matcher(pattern, "ilike" in op)
-    except HogRuntimeError:
-        return False
-    return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab.hog import nodes as n
+from hoglab.hog.analyse import is_operator_call
 from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.backend_python import Generated, generate
 from hoglab.hog.backend_python.inputs import Leaf, Plain, Rendered, Shape, generate_inputs
@@ -258,8 +259,15 @@ def _check_globals(names: Resolution, env: Environment) -> None:
     """Refuses globals that the environment does not have; reports functions that nobody provides."""
     functions = env.functions
     for call in names.calls:
-        if call.name not in functions and not _is_special(call):
+        if is_operator_call(call):
+            continue
+        function = functions.get(call.name)
+        if function is None:
             names.report("error", "unknown-function", f"Hog function `{call.name}` is not implemented", call)
+            continue
+        problem = function.arity_error(len(call.args if call.params is None else call.params))
+        if problem is not None:
+            names.report("warning", "arity", problem, call)
     unknown = [
         field
         for field in names.globals
@@ -284,7 +292,3 @@ def _quotes_hint(source: str, node: n.Field) -> str | None:
     if source[node.start : node.start + 1] == '"':
         return "double quotes make names; strings are written in single quotes"
     return None
-
-
-def _is_special(call: n.Call) -> bool:
-    return call.name in ("not", "and", "or", "if", "multiIf", "ifNull", "concat")

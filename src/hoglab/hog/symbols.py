@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
 from hoglab.hog.errors import Diagnostic, HogCompileError, position_at
+from hoglab.hog.patterns import pattern_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -423,6 +424,10 @@ class _Resolver:
                 node,
                 code="cohort",
             )
+        if "~" in node.op and isinstance(node.right, n.Constant) and isinstance(node.right.value, str):
+            problem = pattern_problem(node.op, node.right.value)
+            if problem is not None:
+                self.found.report("warning", "bad-pattern", problem, node.right)
         self.expr(node.left)
         self.expr(node.right)
 

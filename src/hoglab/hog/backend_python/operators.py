@@ -10,7 +10,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import valid_pattern
 from hoglab.hog.backend_python.build import (
     all_of,
     any_of,
@@ -27,6 +26,7 @@ from hoglab.hog.backend_python.build import (
 from hoglab.hog.backend_python.support import MAX_PRODUCT
 from hoglab.hog.kinds import BOOL, FLOAT, INT, NUMBER, STR
 from hoglab.hog.optimise import UNKNOWN
+from hoglab.hog.patterns import pattern_problem
 from hoglab.hog.rt.coerce import like_matcher
 from hoglab.hog.rt.context import LONG
 from hoglab.hog.rt.printing import concat_text
@@ -221,7 +221,7 @@ def _short_text(emitter: ExpressionEmitter, first: ast.expr, again: ast.expr) ->
 def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
     """A constant pattern without inner wildcards is a search for a text, because `like` is not anchored."""
     pattern = emitter.unit.folder.value(node.right)
-    if pattern.__class__ is not str or not valid_pattern(node.op, pattern):
+    if pattern.__class__ is not str or pattern_problem(node.op, pattern) is not None:
         return None
     ignore_case = "ilike" in node.op
     wanted = like_matcher(pattern, ignore_case)
@@ -239,7 +239,7 @@ def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | No
 def _regex(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
     """A constant pattern is compiled with the program. An empty text never matches."""
     pattern = emitter.unit.folder.value(node.right)
-    if pattern.__class__ is not str or not pattern or not valid_pattern(node.op, pattern):
+    if pattern.__class__ is not str or not pattern or pattern_problem(node.op, pattern) is not None:
         return None
     ignore_case = node.op.endswith("*")
     search = emitter.unit.constants.add(compile_regex(pattern, ignore_case).search)
