@@ -6,6 +6,7 @@ buckets are in memory; what changed is written every now and then, and new state
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -62,18 +63,19 @@ def _rounded(number: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """State and bucket of one function, as they were at ``at``."""
+    """State and bucket of one function, as they were at ``at``. Tokens have fractions, or runs that follow
+    each other closely would never see the bucket fill."""
 
     state: int
-    tokens: int
+    tokens: float
     at: datetime
     locked_until: datetime | None = None
 
-    def refilled(self, now: datetime) -> int:
+    def refilled(self, now: datetime) -> float:
         """Tokens now."""
         if now - self.at >= BUCKET_LIFE:
             return BUCKET
-        return min(BUCKET, self.tokens + int((now - self.at).total_seconds() * REFILL_PER_S))
+        return min(BUCKET, self.tokens + (now - self.at).total_seconds() * REFILL_PER_S)
 
     @property
     def effective(self) -> int:
@@ -119,7 +121,7 @@ class Watcher:
         for function_id in function_ids:
             watch = self._watches.get(function_id)
             if watch is not None:
-                found[function_id] = {"state": watch.state, "tokens": watch.refilled(now)}
+                found[function_id] = {"state": watch.state, "tokens": math.floor(watch.refilled(now))}
         return found
 
     def is_disabled(self, function_id: str) -> bool:
@@ -198,7 +200,7 @@ class Watcher:
             {
                 "function_id": function_id,
                 "state": watch.state,
-                "tokens": watch.tokens,
+                "tokens": math.floor(watch.tokens),
                 "tokens_at": watch.at,
                 "locked_until": watch.locked_until,
             }

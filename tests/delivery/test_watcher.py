@@ -1,0 +1,165 @@
+"""Slow functions are slowed down, then stopped (spec: hog-runtime 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.delivery.conftest import House, Receiver, stored
+
+from hoglab.delivery.state import Timing
+from hoglab.delivery.watcher import Watcher, cost_of
+from hoglab.storage.database import Database, tables
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def tick(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database.open(tmp_path / "queue.db", tables.queue_metadata)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def watcher(database: Database, clock: Clock) -> Watcher:
+    return Watcher(database, now=clock)
+
+
+@pytest.mark.parametrize(
+    ("kind", "milliseconds", "cost"),
+    [
+        ("hog", 50, 0), ("hog", 100, 10), ("hog", 300, 50), ("hog", 550, 100),
+        ("async_function", 80, 0), ("async_function", 1_000, 4), ("async_function", 3_000, 12),
+        ("async_function", 10_000, 40),
+    ],
+)  # fmt: skip
+def test_what_runs_cost(kind: str, milliseconds: float, cost: int) -> None:
+    assert cost_of([Timing(kind, milliseconds)]) == cost
+    assert cost_of([Timing(kind, milliseconds), Timing("hog", 300)]) == cost + 50
+
+
+def test_ten_slow_calls_a_second_degrade_then_disable(watcher: Watcher, clock: Clock) -> None:
+    """Each costs 40, so the bucket loses 390 a second."""
+    states: dict[int, float] = {}
+    for tick in range(1000):
+        watcher.observe({"f": 40})
+        state = watcher.statuses(["f"])["f"]["state"]
+        states.setdefault(state, tick / 10)
+        clock.tick(0.1)
+    assert states[1] == 0
+    assert states[2] == pytest.approx(5.1, abs=0.2)
+    # Below nothing after 25.6 s, but a new state stays for 60 s.
+    assert states[3] == pytest.approx(65.1, abs=0.3)
+    assert watcher.statuses(["f"])["f"]["tokens"] >= -1
+
+
+def test_the_bucket_fills_between_runs_that_follow_closely(watcher: Watcher, clock: Clock) -> None:
+    watcher.observe({"f": 1_000})
+    for _ in range(1_000):
+        clock.tick(0.01)
+        watcher.observe({"f": 1})
+    assert watcher.statuses(["f"])["f"]["tokens"] == pytest.approx(9_000 + 100 - 1_000, abs=1)
+
+
+def test_a_degraded_function_recovers(watcher: Watcher, clock: Clock) -> None:
+    watcher.observe({"f": 3_000})
+    assert watcher.statuses(["f"]) == {"f": {"state": 2, "tokens": 7_000}}
+    assert watcher.is_degraded("f")
+    clock.tick(59)
+    watcher.observe({"f": 0})
+    assert watcher.is_degraded("f")
+    clock.tick(2)
+    assert watcher.statuses(["f"]) == {"f": {"state": 2, "tokens": 7_610}}
+    watcher.observe({"f": 0})
+    assert watcher.is_degraded("f"), "it has four fifths of its tokens at most"
+    clock.tick(60)
+    watcher.observe({"f": 0})
+    assert watcher.statuses(["f"]) == {"f": {"state": 1, "tokens": 8_210}}
+
+
+def test_a_disabled_function_stays_disabled_until_it_is_saved(watcher: Watcher, clock: Clock) -> None:
+    changes: list[tuple[str, int, int]] = []
+    watcher._on_change = lambda *change: changes.append(change)
+    watcher.observe({"f": 20_000})
+    assert watcher.statuses(["f"]) == {"f": {"state": 3, "tokens": -1}}
+    assert watcher.is_disabled("f")
+    clock.tick(100_000)
+    watcher.observe({"f": 0})
+    assert watcher.is_disabled("f")
+    watcher.function_saved("f")
+    assert watcher.statuses(["f"]) == {"f": {"state": 2, "tokens": 8_000}}
+    watcher.observe({"f": 20_000})
+    assert watcher.is_degraded("f"), "a state that was just set does not change"
+    assert changes == [("f", 1, 3)]
+
+
+def test_saving_changes_no_other_state(watcher: Watcher) -> None:
+    watcher.function_saved("f")
+    assert watcher.statuses(["f"]) == {}
+    watcher.force("f", 12)
+    watcher.function_saved("f")
+    assert watcher.statuses(["f"])["f"]["state"] == 12
+
+
+def test_forced_states_are_sticky(watcher: Watcher, clock: Clock) -> None:
+    watcher.force("f", 11)
+    assert watcher.is_degraded("f")
+    clock.tick(3_600)
+    watcher.observe({"f": 20_000})
+    assert watcher.statuses(["f"])["f"]["state"] == 11
+
+
+def test_automatic_disabling_can_be_turned_off(database: Database, clock: Clock) -> None:
+    watcher = Watcher(database, auto_disable=False, now=clock)
+    watcher.observe({"f": 20_000})
+    assert watcher.statuses(["f"]) == {"f": {"state": 2, "tokens": -1}}
+
+
+def test_states_survive_a_restart(watcher: Watcher, database: Database, clock: Clock) -> None:
+    watcher.observe({"f": 3_000, "g": 10})
+    watcher.save()
+    again = Watcher(database, now=clock)
+    assert again.statuses(["f", "g", "h"]) == {
+        "f": {"state": 2, "tokens": 7_000},
+        "g": {"state": 1, "tokens": 9_990},
+    }
+    clock.tick(2 * 86_400)
+    assert again.statuses(["g"])["g"]["tokens"] == 10_000
+
+
+def test_degraded_functions_go_to_the_overflow_queue_and_still_run(house: House, receiver: Receiver) -> None:
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.delivery.watcher.force(function["id"], 11)
+    house.dispatch(stored())
+    assert house.rows("invocation", "queue, priority", "id") == [("hogoverflow", 2)]
+    house.run()
+    assert len(receiver.hits) == 1
+
+
+def test_saving_a_function_that_was_stopped_lets_it_run_again(house: House, receiver: Receiver) -> None:
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.delivery.watcher.observe({function["id"]: 20_000})
+    house.dispatch(stored())
+    assert house.metrics(function) == {"disabled_permanently": 1}
+    assert house.functions.get(house.project, function["id"])["status"] == {"state": 3, "tokens": -1}
+    changed = house.change(function, enabled=True)
+    assert changed["status"]["state"] == 2
+    house.run(stored())
+    assert len(receiver.hits) == 1
