@@ -9,7 +9,7 @@ import calendar
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -45,6 +45,7 @@ class Setting:
     zone: str = "UTC"
     capped: bool = False
     merged: Mapping[str, str] | None = None
+    lookback: timedelta | None = None  # of the CUPED covariate
 
     def entity(self, event: Event) -> str | None:
         if self.group is not None:
@@ -222,7 +223,38 @@ def mean(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any)
         numbers = clamped(numbers, metric)
     elif metric.get("threshold") is not None:
         numbers = {entity: float(each >= metric["threshold"]) for entity, each in numbers.items()}
-    return {entity: {"sum": y, "sum_squares": y * y} for entity, y in numbers.items()}
+        setting = replace(setting, lookback=None)
+    return {
+        entity: {"sum": y, "sum_squares": y * y}
+        | covariates(y, before(setting, events, metric["source"], entity, everybody[entity].first), value)
+        for entity, y in numbers.items()
+    }
+
+
+Before = tuple[Setting, Mapping[str, Any], list[Event]]
+
+
+def before(
+    setting: Setting, events: Sequence[Event], node: Mapping[str, Any], entity: str, first: datetime
+) -> Before | None:
+    """One entity's events of a node in the time before its exposure; None without CUPED."""
+    if setting.lookback is None:
+        return None
+    found = [
+        event
+        for event in events
+        if setting.entity(event) == entity
+        and is_from(node, event)
+        and first - setting.lookback <= event.timestamp < first
+    ]
+    return setting, node, found
+
+
+def covariates(y: float, found: Before | None, x_of: Callable[..., float]) -> dict[str, float]:
+    if found is None:
+        return {}
+    x = x_of(*found)
+    return {"covariate_sum": x, "covariate_sum_squares": x * x, "covariate_sum_product": x * y}
 
 
 def ratio(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any) -> dict[str, Any]:
@@ -270,9 +302,11 @@ def funnel(
         else:
             reached = furthest_ordered(mine, last, limit, strict=order == "strict")
         counts = [int(reached >= step) for step in range(1, last + 1)]
+        last_before = before(setting, events, steps[-1], entity, unit.first) if order != "unordered" else None
         result[entity] = {
             "sum": counts[-1],
             **{f"step_{step}": count for step, count in enumerate(counts, 1)},
+            **covariates(counts[-1], last_before, lambda _setting, _node, found: float(bool(found))),
         }
     return result
 

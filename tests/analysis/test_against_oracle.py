@@ -21,7 +21,7 @@ from hoglab.analysis.definition import Reader
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Groups, at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
-from hoglab.statistics import StatisticsConfig
+from hoglab.statistics import CupedConfig, StatisticsConfig
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 START = datetime(2026, 3, 27, 9, 30, tzinfo=UTC)  # the clocks of Europe change on the 29th
@@ -110,7 +110,7 @@ WINDOWS = [(None, None), (None, None), (1, "hour"), (1, "day"), (2, "day"), (5, 
 edges = [START, END, datetime(2026, 3, 27, 23, 0, tzinfo=UTC), datetime(2026, 3, 29, 0, 0, tzinfo=UTC)]
 moments = st.one_of(
     st.sampled_from([edge + shift for edge in edges for shift in (-MICRO, 0 * MICRO, MICRO)]),
-    st.integers(-6, 160).map(lambda hours: START + timedelta(hours=hours)),
+    st.integers(-60, 160).map(lambda hours: START + timedelta(hours=hours)),
     st.integers(0, 4 * 86_400).map(lambda seconds: START + timedelta(seconds=seconds)),
 )
 people = st.sampled_from(["ann", "bob", "cy", "dee", ""])
@@ -168,6 +168,7 @@ def a_setting(draw: st.DrawFn) -> Setting:
         group=draw(st.sampled_from([None, None, None, 0])),
         matured_only=draw(st.booleans()),
         zone=zone,
+        lookback=draw(st.sampled_from([None, None, timedelta(days=1), timedelta(days=3)])),
         merged=draw(st.sampled_from([{}, {}, {"bob": "ann"}, {"bob": "ann", "cy": "ann"}])),
     )
     if filtering:
@@ -208,6 +209,8 @@ class Bench:
             test_account_filters=[staff],
         )
         reader = Reader(lambda _identifier: None)
+        lookback = setting.lookback
+        cuped = CupedConfig(enabled=lookback is not None, lookback_days=lookback.days if lookback else 14)
         return Question(
             reader.exposures(self.project, calculation),
             Span(
@@ -216,7 +219,7 @@ class Bench:
                 setting.now,
                 DayGrid.between(setting.start, setting.end, zone_of(setting.zone)),
             ),
-            reader.metric(metric),
+            reader.metric(metric, cuped=cuped),
             matured_only=setting.matured_only,
             zone=setting.zone,
         )
@@ -232,13 +235,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def assert_same(found: Groups, expected: dict[str, dict[str, Any]], what: str) -> None:
     shown = {}
     for variant, group in found.items():
-        numbers = {"n": group.number_of_samples, "sum": group.sum}
-        for number, count in enumerate(getattr(group, "step_counts", ()), 1):
+        fields = asdict(group)
+        fields |= fields.pop("outcome", {})
+        numbers = {"n": fields.pop("number_of_samples")}
+        for number, count in enumerate(fields.pop("step_counts", ()), 1):
             numbers[f"step_{number}"] = count
-        for name, each in asdict(group).items():
-            if name in ("number_of_samples", "step_counts"):
-                continue
-            numbers[name] = each
+        numbers |= fields
         shown[variant] = numbers
     assert shown.keys() == expected.keys(), what
     for variant, numbers in expected.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from hoglab.analysis.actions import Actions, action_matches
@@ -30,6 +30,7 @@ from hoglab.analysis.query.model import (
 )
 from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT, Calculation
 from hoglab.filters import FilterError, PropertyGroup, parse_filters
+from hoglab.statistics import CupedConfig
 
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000}
 MAX_WINDOW_S = 100 * 366 * 86_400
@@ -80,8 +81,12 @@ class Reader:
             return EventSource(self._action(config.get("id")), filters)
         return EventSource((EventMatch(str(config.get("event"))),), filters)
 
-    def metric(self, metric: Mapping[str, Any]) -> Metric:
-        """A metric. Raises `DefinitionError`."""
+    def metric(self, metric: Mapping[str, Any], *, cuped: CupedConfig | None = None) -> Metric:
+        """A metric, with a covariate when CUPED is on and can be had. Raises `DefinitionError`."""
+        read = self._metric(metric)
+        return read if cuped is None or not cuped.enabled else _with_covariate(read, cuped.lookback_days)
+
+    def _metric(self, metric: Mapping[str, Any]) -> Metric:
         window_us = _window_us(metric)
         if isinstance(metric.get("breakdownFilter"), Mapping) and metric["breakdownFilter"].get("breakdowns"):
             raise DefinitionError("Breakdowns of metrics are not supported yet.")
@@ -189,6 +194,17 @@ class Reader:
             return ()
         steps = self.actions(identifier)
         return () if steps is None else action_matches(steps)
+
+
+def _with_covariate(metric: Metric, lookback_days: int) -> Metric:
+    """Means without a threshold and funnels whose steps follow in order have one (spec experiment-results 3.8)."""
+    lookback_us = lookback_days * UNIT_S["day"] * SECOND_US
+    match metric:
+        case MeanMetric() if metric.value.threshold is None or metric.value.bounds is not None:
+            return replace(metric, covariate_us=lookback_us)
+        case FunnelMetric() if metric.order is not FunnelOrder.UNORDERED:
+            return replace(metric, covariate_us=lookback_us)
+    return metric
 
 
 def _is_action(config: object) -> bool:

@@ -75,7 +75,7 @@ class Plan:
         return Question(
             exposures=self.reader.exposures(self.project.id, self.calculation),
             span=span,
-            metric=self.reader.metric(metric),
+            metric=self.reader.metric(metric, cuped=self.calculation.statistics.cuped),
             matured_only=self.row.only_count_matured_users,
             zone=self.project.timezone,
         )

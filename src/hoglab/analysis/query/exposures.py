@@ -43,8 +43,8 @@ def define_exposures(scope: Scope) -> None:
     )
 
 
-def define_units(scope: Scope, maturity_us: int = 0) -> None:
-    """``unit(entity, variant, t0)``: one row for each exposed entity.
+def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> None:
+    """``unit(entity, variant, t0)``: one row for each exposed entity; ``name`` is what it is called instead.
 
     With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on
     it is ``$multiple`` (NULL: never). ``maturity_us``: entities count only that long after their first exposure.
@@ -71,7 +71,7 @@ def define_units(scope: Scope, maturity_us: int = 0) -> None:
         enter = scope.day(f"t0 + {maturity_us}" if maturity_us else "t0")
         columns += f", {enter} AS enter_day, CAST({multiple_day} AS BIGINT) AS multiple_day"
     mature = f" WHERE t0 + {maturity_us} <= {micros(scope.question.span.matured_at)}" if maturity_us else ""
-    scope.define("unit", f"SELECT {columns} FROM {relation}{mature}")
+    scope.define(name, f"SELECT {columns} FROM {relation}{mature}")
 
 
 def _define_switches(scope: Scope) -> None:

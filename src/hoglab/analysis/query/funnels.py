@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import SECOND_US, FunnelMetric, FunnelOrder
-from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals
+from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.filters.sql import combined
 
@@ -29,6 +29,8 @@ def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Out
         },
         exact=True,
     )
+    if metric.covariate_us:
+        outcome = with_covariate(outcome, outcome.statistics[f"step_{count}"])
     _define_rows(scope, metric)
     window_us = metric.window_us or DEFAULT_WINDOW_US
     if metric.order is FunnelOrder.UNORDERED:
@@ -42,6 +44,18 @@ def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Out
         return series(scope, outcome, partial), outcome
     partial = scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {source} GROUP BY entity")
     return totals(scope, outcome, define_values(scope, outcome, partial)), outcome
+
+
+def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> None:
+    """``covariate(entity, x)``: 1 for a last step before the first exposure (spec experiment-results 3.8)."""
+    ts = scope.ts()
+    scope.define(
+        "covariate",
+        f"SELECT {units}.entity AS entity, 1 AS x "
+        f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
+        f"WHERE {scope.before_exposures(metric.covariate_us)} AND {scope.matches(metric.steps[-1])} "
+        f"AND {ts} >= {units}.t0 - {metric.covariate_us} AND {ts} < {units}.t0 GROUP BY {units}.entity",
+    )
 
 
 def _define_rows(scope: Scope, metric: FunnelMetric) -> None:

@@ -13,7 +13,7 @@ variant, summed up to a day, are its statistics at the end of that day (spec exp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hoglab.analysis.query.exposures import MULTIPLE
 from hoglab.analysis.query.scope import Scope, Statement
@@ -53,6 +53,16 @@ class Outcome:
         """The expression of each statistic; ``place`` is the format of a value's column."""
         places = {name: place.format(name=name) for name in self.values}
         return {name: expression.format_map(places) for name, expression in self.statistics.items()}
+
+
+def with_covariate(outcome: Outcome, y: str) -> Outcome:
+    """The outcome with the sums that CUPED needs; ``unit`` has a column ``x``."""
+    return replace(
+        outcome,
+        values={**outcome.values, "x": "unit.x"},
+        statistics={**outcome.statistics, "cx": "{x}", "cxx": "{x} * {x}", "cyx": f"({y}) * {{x}}"},
+        exact=False,
+    )
 
 
 def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:

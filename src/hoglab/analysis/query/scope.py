@@ -81,6 +81,11 @@ class Scope:
             f"AND timestamp >= {self.bind(since)} AND timestamp < {self.bind(before)}"
         )
 
+    def before_exposures(self, lookback_us: int) -> str:
+        """Rows of the project's events that may lie that long before somebody's exposure, or less."""
+        span = self.question.span
+        return self.within(span.start - timedelta(microseconds=lookback_us), exclusive(span.end))
+
     def read_until(self, window_us: int = 0, *, inclusive: bool = False) -> datetime:
         """The bound before which events are read: the end of the span and what may follow it.
 

@@ -12,7 +12,7 @@ from typing import Any
 from hoglab.analysis.days import end_of_day
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.exposures import define_units
-from hoglab.analysis.query.funnels import funnel_statement
+from hoglab.analysis.query.funnels import define_funnel_covariate, funnel_statement
 from hoglab.analysis.query.model import (
     FunnelMetric,
     MeanMetric,
@@ -25,8 +25,8 @@ from hoglab.analysis.query.model import (
 from hoglab.analysis.query.outcome import Outcome
 from hoglab.analysis.query.retention import retention_statement
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.values import mean_statement, ratio_statement
-from hoglab.statistics import Proportion, Ratio, Retention, SampleMean, SufficientStatistics
+from hoglab.analysis.query.values import define_mean_covariate, mean_statement, ratio_statement
+from hoglab.statistics import Proportion, Ratio, Retention, SampleMean, SufficientStatistics, WithCovariate
 
 Groups = Mapping[str, SufficientStatistics]
 """Statistics by variant; a variant without samples is missing."""
@@ -72,13 +72,16 @@ class Compiled:
         numbers = [_plain(number) for number in sums]
         size = int(numbers[0])
         match self.question.metric:
-            case MeanMetric():
-                return SampleMean(size, numbers[1], numbers[2])
+            case MeanMetric() as metric:
+                mean = SampleMean(size, numbers[1], numbers[2])
+                return WithCovariate(mean, *numbers[3:]) if metric.covariate_us else mean
             case RatioMetric():
                 return Ratio(size, *numbers[1:])
-            case FunnelMetric():
-                steps = tuple(int(number) for number in numbers[1:])
-                return Proportion(size, steps[-1], steps)
+            case FunnelMetric() as metric:
+                last = len(metric.steps)
+                steps = tuple(int(number) for number in numbers[1 : last + 1])
+                funnel = Proportion(size, steps[-1], steps)
+                return WithCovariate(funnel, *numbers[last + 1 :]) if metric.covariate_us else funnel
             case RetentionMetric():
                 return Retention(size, int(numbers[1]))
 
@@ -88,7 +91,7 @@ def compiled(question: Question, dialect: Dialect) -> Compiled:
     scope = Scope(question, dialect)
     metric = question.metric
     anchored_on_exposure = question.matured_only and not isinstance(metric, RetentionMetric)
-    define_units(scope, metric.window_us if anchored_on_exposure else 0)
+    _define_units(scope, metric, metric.window_us if anchored_on_exposure else 0)
     match metric:
         case MeanMetric():
             statement, outcome = mean_statement(scope, metric)
@@ -99,6 +102,23 @@ def compiled(question: Question, dialect: Dialect) -> Compiled:
         case RetentionMetric():
             statement, outcome = retention_statement(scope, metric, matured_only=question.matured_only)
     return Compiled(question, statement, outcome)
+
+
+def _define_units(scope: Scope, metric: Metric, maturity_us: int) -> None:
+    """``unit``, with the covariate ``x`` where the metric has one."""
+    if not isinstance(metric, MeanMetric | FunnelMetric) or not metric.covariate_us:
+        define_units(scope, maturity_us)
+        return
+    define_units(scope, maturity_us, name="exposed")
+    if isinstance(metric, MeanMetric):
+        define_mean_covariate(scope, metric.value, metric.covariate_us, "exposed")
+    else:
+        define_funnel_covariate(scope, metric, "exposed")
+    scope.define(
+        "unit",
+        "SELECT exposed.*, coalesce(covariate.x, 0) AS x "
+        "FROM exposed LEFT JOIN covariate ON covariate.entity = exposed.entity",
+    )
 
 
 def can_telescope(metric: Metric) -> bool:

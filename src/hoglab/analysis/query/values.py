@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from hoglab.analysis.query.model import Bounds, Math, MeanMetric, RatioMetric, Value
-from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals
+from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
 from hoglab.analysis.query.scope import Scope, Statement
 
 MAX_MAGNITUDE = "1e100"
@@ -26,12 +26,14 @@ def mean_statement(scope: Scope, metric: MeanMetric) -> tuple[Statement, Outcome
         {"n": "1", "s": "{y}", "ss": "{y} * {y}"},
         exact=exact,
     )
+    if metric.covariate_us:
+        outcome = with_covariate(outcome, "{y}")
     partial = _define_partials(scope, value, "a", metric.window_us)
     if scope.days is not None:
         return series(scope, outcome, partial), outcome
     valued = define_values(scope, outcome, partial)
     if value.bounds is not None:
-        valued = _define_clamped(scope, valued, {"y": value.bounds})
+        valued = _define_clamped(scope, valued, list(outcome.values), {"y": value.bounds})
     return totals(scope, outcome, valued), outcome
 
 
@@ -58,7 +60,7 @@ def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outco
         return series(scope, outcome, both), outcome
     valued = define_values(scope, outcome, both)
     if bounded:
-        valued = _define_clamped(scope, valued, bounded)
+        valued = _define_clamped(scope, valued, list(outcome.values), bounded)
     return totals(scope, outcome, valued), outcome
 
 
@@ -92,6 +94,22 @@ def _thresholded(value: Value, expression: str) -> str:
     return f"CASE WHEN {expression} >= {value.threshold!r} THEN 1 ELSE 0 END"
 
 
+def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: str) -> None:
+    """``covariate(entity, x)``: the value of the time before the first exposure (spec experiment-results 3.8)."""
+    ts = scope.ts()
+    rows = scope.define(
+        "x_row",
+        f"SELECT {units}.entity AS entity, {ts} AS ts, {_input(scope, value)} AS x "
+        f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
+        f"WHERE {scope.before_exposures(lookback_us)} AND {scope.matches(value.source)} "
+        f"AND {ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0",
+    )
+    partial = _define_combined(scope, value, "x", rows, by_day=False)
+    places = {p.name: f"coalesce({p.name}, {p.zero})" for p in _value_partials(value, "x")}
+    x = _value_of(value, "x").format_map(places)
+    scope.define("covariate", f"SELECT entity, {x} AS x FROM {partial}")
+
+
 def _define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
     """``<name>_partial(entity[, day], …)``: the partials of one value."""
     ts = scope.ts()
@@ -104,9 +122,13 @@ def _define_partials(scope: Scope, value: Value, name: str, window_us: int) -> s
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} "
         f"AND {scope.matches(value.source)} AND {ts} >= unit.t0{within}",
     )
+    return _define_combined(scope, value, name, rows, by_day=scope.days is not None)
+
+
+def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day: bool) -> str:
+    """The partials of rows ``(entity, ts, x)``."""
     day = scope.day("ts")
     x = f"CASE WHEN abs(x) <= {MAX_MAGNITUDE} THEN x ELSE 0 END" if _reads_property(value) else "x"
-    by_day = scope.days is not None
     if value.math in _DISTINCT:
         rows = scope.define(
             f"{name}_found",
@@ -158,7 +180,7 @@ def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> s
     )
 
 
-def _define_clamped(scope: Scope, valued: str, bounds: dict[str, Bounds]) -> str:
+def _define_clamped(scope: Scope, valued: str, names: list[str], bounds: dict[str, Bounds]) -> str:
     """Values clamped to percentiles of all entities, ``$multiple`` included (spec experiment-results 3.2)."""
     limits: dict[str, tuple[str, str]] = {}
     for name, bound in bounds.items():
@@ -168,15 +190,14 @@ def _define_clamped(scope: Scope, valued: str, bounds: dict[str, Bounds]) -> str
         )
         limits[name] = (low, high)
     columns = ["entity", "variant"]
-    for name in ("y", "m", "d"):
+    for name in names:
         low, high = limits.get(name, ("", ""))
         clamped = name
         if low:
             clamped = f"greatest(coalesce((SELECT bound FROM {low}), {clamped}), {clamped})"
         if high:
             clamped = f"least({clamped}, coalesce((SELECT bound FROM {high}), {clamped}))"
-        if name in limits or ("y" not in bounds and name != "y"):
-            columns.append(f"{clamped} AS {name}")
+        columns.append(f"{clamped} AS {name}")
     return scope.define("clamped", f"SELECT {', '.join(columns)} FROM {valued}")
 
 
