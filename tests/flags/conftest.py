@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 import sqlalchemy as sa
+from cryptography.fernet import Fernet
 from sqlalchemy import Connection
 
 from hoglab.accounts.bootstrap import bootstrap
@@ -137,6 +138,22 @@ class Client:
         self._runner.run(self._client.aclose())
 
 
+class Cipher:
+    """Encrypts payloads with Fernet, as the application does; the key can be changed."""
+
+    def __init__(self) -> None:
+        self.change_key()
+
+    def change_key(self) -> None:
+        self._fernet = Fernet(Fernet.generate_key())
+
+    def encrypt_text(self, text: str) -> str:
+        return self._fernet.encrypt(text.encode()).decode()
+
+    def decrypt_text(self, sealed: str) -> str:
+        return self._fernet.decrypt(sealed).decode()
+
+
 @dataclass
 class Event:
     """What an event says about people; see `hoglab.people.batch.PersonEvent`."""
@@ -161,7 +178,8 @@ class Server:
         self.accounts = AccountService(self.database)
         self.linked: dict[int, list[LinkedExperiment]] = {}
         self.people = PersonService(self.database)
-        self.service = FlagService(self.database, experiments=self._experiments)
+        self.cipher = Cipher()
+        self.service = FlagService(self.database, experiments=self._experiments, cipher=self.cipher)
         self.registry = FlagRegistry(self.database, experiments=self._experiments)
         self.evaluator = FlagEvaluator(self.database, self.registry, self.accounts.project_by_token)
         self.app = build_app(

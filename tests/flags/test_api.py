@@ -242,17 +242,40 @@ def test_put_needs_a_key(server):
     assert error(answer) == ("required", "key", "This field is required.")
 
 
+def kept_payload(server, flag_id) -> str:
+    with server.database.read() as connection:
+        return server.service.get(connection, 1, flag_id).filters["payloads"]["true"]
+
+
 def test_encrypted_payloads_are_write_only(server):
-    flag = server.create("f", {"groups": [{}], "payloads": {"true": '"secret"'}}, has_encrypted_payloads=True)
+    remote = {"is_remote_configuration": True, "has_encrypted_payloads": True}
+    flag = server.create("f", {"groups": [{}], "payloads": {"true": '"secret"'}}, **remote)
+    config = f"{URL}f/remote_config"
     assert flag["filters"]["payloads"] == {"true": '"********* (encrypted)"'}
-    server.patch(flag["id"], filters=flag["filters"])
-    with server.database.read() as connection:
-        kept = server.service.get(connection, 1, flag["id"])
-    assert kept.filters["payloads"] == {"true": '"secret"'}
+    sealed = kept_payload(server, flag["id"])
+    assert "secret" not in sealed
+    assert server.client.get(config).json() == "secret"
+    # What was shown may be sent back without harm.
+    server.patch(flag["id"], filters=flag["filters"], name="n")
+    assert kept_payload(server, flag["id"]) == sealed
     server.patch(flag["id"], filters={"payloads": {"true": '"new"'}})
-    with server.database.read() as connection:
-        kept = server.service.get(connection, 1, flag["id"])
-    assert kept.filters["payloads"] == {"true": '"new"'}
+    assert "new" not in kept_payload(server, flag["id"])
+    assert server.client.get(config).json() == "new"
+    # Encryption may be given up and taken up again.
+    server.patch(flag["id"], has_encrypted_payloads=False)
+    assert kept_payload(server, flag["id"]) == '"new"'
+    server.patch(flag["id"], has_encrypted_payloads=True)
+    assert "new" not in kept_payload(server, flag["id"])
+    assert server.client.get(config).json() == "new"
+    assert "new" not in server.client.get(URL).text
+    server.cipher.change_key()
+    assert server.client.get(config).status_code == 409
+
+
+def test_what_looks_like_an_encrypted_payload_is_encrypted_too(server):
+    remote = {"is_remote_configuration": True, "has_encrypted_payloads": True}
+    server.create("f", {"groups": [{}], "payloads": {"true": '{"$sealed": "x"}'}}, **remote)
+    assert server.client.get(f"{URL}f/remote_config").json() == {"$sealed": "x"}
 
 
 def test_history(server):

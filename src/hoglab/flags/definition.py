@@ -10,9 +10,7 @@ from hoglab.filters.evaluate import number_of
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.flags.checks import Check, CheckCompiler, CompiledCheck, Needs
 from hoglab.flags.outcome import FlagFailure, FlagMetadata, Outcome, Reason
-
-REDACTED_PAYLOAD = '"********* (encrypted)"'
-"""What public endpoints show instead of an encrypted payload (JSON text)."""
+from hoglab.flags.payloads import REDACTED_PAYLOAD
 
 ENROLLMENT_PREFIX = "$feature_enrollment/"
 

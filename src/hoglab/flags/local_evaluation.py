@@ -11,7 +11,7 @@ import orjson
 
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_group
 from hoglab.flags.checks import cohort_reference
-from hoglab.flags.definition import REDACTED_PAYLOAD
+from hoglab.flags.payloads import REDACTED_PAYLOAD
 
 if TYPE_CHECKING:
     from hoglab.flags.registry import LoadedProject

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hoglab.flags.definition import REDACTED_PAYLOAD
+from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.flags.service import variant_keys
 from hoglab.http.wire import user_object
 

@@ -9,6 +9,7 @@ import orjson
 
 from hoglab.accounts import store as accounts_store
 from hoglab.flags.listing import Listing
+from hoglab.flags.payloads import reveal
 from hoglab.flags.representation import flag_object
 from hoglab.flags.schemas import FlagIn, FlagListQuery, FlagOut, FlagPage, FlagPatch
 from hoglab.http.errors import not_found, permission_denied
@@ -139,6 +140,6 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
         if row is None or row.deleted or not row.is_remote_configuration:
             raise not_found()
         payload = (row.filters.get("payloads") or {}).get("true")
-        return json_response(None if payload is None else orjson.loads(payload))
+        return json_response(None if payload is None else orjson.loads(reveal(payload, service.cipher)))
 
     return routes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
 from hoglab.flags import store
+from hoglab.flags.payloads import PayloadCipher, protect
 from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
 from hoglab.flags.validation import changed_filters, check_key, new_filters
 from hoglab.http.dates import utc_now
@@ -74,10 +75,12 @@ class FlagService:
         database: Database,
         *,
         experiments: ExperimentLinks = no_experiments,
+        cipher: PayloadCipher | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
         self._experiments = experiments
+        self.cipher = cipher
         self._now = now
 
     # Reading
@@ -116,7 +119,8 @@ class FlagService:
         if holder is not None and not holder.deleted:
             raise validation_error("There is already a feature flag with this key.", "key", "unique")
         check_key(key)
-        values["filters"] = new_filters(values["filters"], self._cohorts(tx.connection, project.id))
+        filters = new_filters(values["filters"], self._cohorts(tx.connection, project.id))
+        values["filters"] = protect(filters, self.cipher, encrypted=bool(values["has_encrypted_payloads"]))
         _check_combination(values, values)
         if store.count_flags(tx.connection, project.id) >= MAX_FLAGS_PER_PROJECT:
             raise validation_error(
@@ -221,6 +225,7 @@ class FlagService:
                 row.filters, values["filters"], self._cohorts(connection, row.project_id)
             )
             _protect_variants(row, values["filters"], linked)
+        values |= self._sealed(row, values)
         _check_combination({**asdict(row), **values}, changes)
         deleting = values.get("deleted", row.deleted)
         if deleting and not row.deleted:
@@ -232,6 +237,19 @@ class FlagService:
         elif values.get("key", row.key) != row.key:
             self._check_new_key(connection, row, values["key"])
         return values
+
+    def _sealed(self, row: FlagRow, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The filters with payloads as the flag will have them, encrypted or not; {} when nothing changes."""
+        if "filters" not in values and "has_encrypted_payloads" not in values:
+            return {}
+        filters = protect(
+            values.get("filters", row.filters),
+            self.cipher,
+            encrypted=bool(values.get("has_encrypted_payloads", row.has_encrypted_payloads)),
+            stored=row.filters,
+            was_encrypted=bool(row.has_encrypted_payloads),
+        )
+        return {"filters": filters}
 
     def _check_new_key(self, connection: Connection, row: FlagRow, key: str) -> None:
         holder = store.flag_by_key(connection, row.project_id, key)

@@ -12,7 +12,7 @@ import orjson
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import PropertyFilter
 from hoglab.flags.checks import cohort_reference
-from hoglab.flags.definition import REDACTED_PAYLOAD
+from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
 
 MAX_KEY_LENGTH = 400

@@ -1,0 +1,71 @@
+"""Encrypted payloads of remote-configuration flags (spec: sdk-wire 2.5, 3.4).
+
+An encrypted payload is kept as the JSON text ``{"$sealed": "…"}``. Matching and the API never open it: they show
+`REDACTED_PAYLOAD` instead. Only the remote-configuration endpoint does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from hoglab.http.errors import conflict
+
+REDACTED_PAYLOAD = '"********* (encrypted)"'
+"""What is shown instead of an encrypted payload (JSON text)."""
+
+_SEALED = "$sealed"
+
+
+class PayloadCipher(Protocol):
+    """Encrypts texts with keys that are not in the database."""
+
+    def encrypt_text(self, text: str) -> str: ...
+
+    def decrypt_text(self, sealed: str) -> str:
+        """Raises any exception when no key fits."""
+        ...
+
+
+def protect(
+    filters: dict[str, Any],
+    cipher: PayloadCipher | None,
+    *,
+    encrypted: bool,
+    stored: Mapping[str, Any] | None = None,
+    was_encrypted: bool = False,
+) -> dict[str, Any]:
+    """The filters with payloads sealed, or opened again, as the flag asks.
+
+    ``stored`` are the filters that the flag has now; payloads taken over from them are sealed already when
+    the flag ``was_encrypted``. Without a cipher payloads are kept as they are.
+    """
+    payloads = filters.get("payloads")
+    if not payloads or cipher is None or not (encrypted or was_encrypted):
+        return filters
+    before = (stored or {}).get("payloads") or {}
+    kept = {key for key, text in payloads.items() if was_encrypted and before.get(key) == text}
+    changed = {}
+    for key, text in payloads.items():
+        if encrypted:
+            changed[key] = text if key in kept else _seal(text, cipher)
+        else:
+            changed[key] = reveal(text, cipher) if key in kept else text
+    return {**filters, "payloads": changed}
+
+
+def reveal(text: str, cipher: PayloadCipher | None) -> str:
+    """The JSON text of a payload that may be sealed. Raises 409 when it cannot be decrypted."""
+    value = orjson.loads(text)
+    if cipher is None or not isinstance(value, dict) or set(value) != {_SEALED}:
+        return text
+    try:
+        return cipher.decrypt_text(value[_SEALED])
+    except Exception:
+        raise conflict("The payload cannot be decrypted with the present secret keys.") from None
+
+
+def _seal(text: str, cipher: PayloadCipher) -> str:
+    return orjson.dumps({_SEALED: cipher.encrypt_text(text)}).decode()
