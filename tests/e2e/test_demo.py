@@ -28,7 +28,7 @@ def test_demo_ends_well(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("✓") == 3
+    assert done.stdout.count("✓") == 4
     assert "✗" not in done.stdout
     assert f"{USERS:,} of {USERS:,} users counted" in done.stdout
     for text in ("Purchase rate", "Revenue per user", "control", "test", "◆", "├", "┤"):

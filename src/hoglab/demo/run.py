@@ -77,8 +77,10 @@ class Verdict:
     """What the demo found, compared with what it knows to be true."""
 
     intervals: list[Estimate]
-    events_expected: int
-    events_counted: int
+    users_expected: int
+    users_counted: int
+    buyers_expected: int
+    buyers_counted: int
     deliveries_expected: int
     deliveries_received: int
     duplicates: int
@@ -88,7 +90,8 @@ class Verdict:
         return (
             bool(self.intervals)
             and all(estimate.covers_truth for estimate in self.intervals)
-            and self.events_counted == self.events_expected
+            and self.users_counted == self.users_expected
+            and self.buyers_counted == self.buyers_expected
             and self.deliveries_received == self.deliveries_expected
         )
 
@@ -194,8 +197,10 @@ def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, co
     delivered = receiver.delivered()
     verdict = Verdict(
         intervals=intervals,
-        events_expected=sum(sent.variants.values()),
-        events_counted=_exposed(results[0][1]),
+        users_expected=options.users,
+        users_counted=_summed(results[0][1], "number_of_samples"),
+        buyers_expected=len(sent.purchases),
+        buyers_counted=_summed(results[0][1], "sum"),
         deliveries_expected=len(sent.purchases),
         deliveries_received=len(delivered.keys() & sent.purchases.keys()),
         duplicates=delivered.total() - len(delivered),
@@ -220,7 +225,7 @@ def _await_deliveries(receiver: Receiver, sent: Sent, server: ChildServer, progr
 def _await_results(
     api: Api, experiment: dict[str, Any], sent: Sent, server: ChildServer, progress: Progress
 ) -> list[tuple[str, dict[str, Any]]]:
-    bar = progress.add_task("Users counted in the experiment", total=sum(sent.variants.values()))
+    bar = progress.add_task("Purchases in the results", total=len(sent.purchases))
     latest: list[tuple[str, dict[str, Any]]] = []
     errors: dict[str, str] = {}
 
@@ -234,9 +239,9 @@ def _await_results(
                 return 0
             found.append((metric["name"], points[-1]))
         latest[:] = found
-        return min(_exposed(result) for _, result in found)
+        return _summed(found[0][1], "sum")
 
-    _poll(counted, sum(sent.variants.values()), bar, server, progress)
+    _poll(counted, len(sent.purchases), bar, server, progress)
     if not latest:
         reasons = "; ".join(errors.values())
         raise DemoError(f"the server computed no results in time{': ' + reasons if reasons else ''}")
@@ -257,9 +262,9 @@ def _poll(count: Callable[[], int], goal: int, bar: TaskID, server: ChildServer,
             time.sleep(POLL_INTERVAL_S)
 
 
-def _exposed(result: dict[str, Any]) -> int:
-    rows = [result["baseline"], *result["variant_results"]]
-    return sum(row["number_of_samples"] for row in rows)
+def _summed(result: dict[str, Any], field: str) -> int:
+    """A field of a metric's result over all variants."""
+    return sum(row[field] for row in [result["baseline"], *result["variant_results"]])
 
 
 def _print_verdict(
@@ -274,8 +279,12 @@ def _print_verdict(
     inside = all(estimate.covers_truth for estimate in verdict.intervals)
     for good, text in (
         (
-            verdict.events_counted == verdict.events_expected,
-            f"{verdict.events_counted:,} of {verdict.events_expected:,} users counted ({split})",
+            verdict.users_counted == verdict.users_expected,
+            f"{verdict.users_counted:,} of {verdict.users_expected:,} users counted ({split})",
+        ),
+        (
+            verdict.buyers_counted == verdict.buyers_expected,
+            f"{verdict.buyers_counted:,} of {verdict.buyers_expected:,} purchases counted",
         ),
         (
             bool(verdict.intervals) and inside,

@@ -6,10 +6,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from posthog import Posthog
 
-from hoglab.demo.scenario import FLAG_KEY, PURCHASE, SimulatedUser, Truth
+from hoglab.demo.scenario import FLAG_KEY, PURCHASE, Purchase, SimulatedUser, Truth
 
 FLUSH_TIMEOUT_S = 120.0
 
@@ -20,8 +21,14 @@ class Sent:
 
     variants: Counter[str] = field(default_factory=Counter)
     purchases: dict[str, str] = field(default_factory=dict)  # event uuid -> variant
-    revenue: dict[str, float] = field(default_factory=dict)  # by variant
-    without_variant: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Buyer:
+    user: SimulatedUser
+    variant: str
+    purchase: Purchase
+    flags: Any  # what the SDK evaluated, so that the purchase carries the flag values
 
 
 def send_users(
@@ -33,7 +40,12 @@ def send_users(
     threads: int,
     on_user: Callable[[], None],
 ) -> Sent:
-    """Let every user ask for the flag, see a variant and perhaps buy; returns when all events are sent."""
+    """Let every user ask for the flag and see a variant, then let the buyers buy.
+
+    Returns when the server has acknowledged all events. Purchases are made after the exposures have arrived:
+    the server corrects the clock of each request for the time that it took, so events of two requests that are
+    less than that apart may change places.
+    """
     client = Posthog(
         project_token,
         host=url,
@@ -43,28 +55,58 @@ def send_users(
         feature_flags_request_timeout_seconds=10,
     )
     sent = Sent()
+    buyers: list[_Buyer] = []
     lock = threading.Lock()
-    errors: list[BaseException] = []
-    source = iter(users)
 
-    def work() -> None:
+    def visit(user: SimulatedUser) -> None:
+        flags = client.evaluate_flags(user.distinct_id, person_properties=user.person_properties)
+        variant = flags.get_flag(FLAG_KEY)  # reading the flag sends the exposure
+        if isinstance(variant, str):
+            purchase = user.purchase(variant, truth)
+            with lock:
+                sent.variants[variant] += 1
+                if purchase is not None:
+                    buyers.append(_Buyer(user, variant, purchase, flags))
+        on_user()
+
+    _in_parallel(users, visit, threads)
+    client.flush(timeout_seconds=FLUSH_TIMEOUT_S)
+    for buyer in buyers:
+        uuid = client.capture(
+            PURCHASE,
+            distinct_id=buyer.user.distinct_id,
+            properties={
+                "amount": buyer.purchase.amount,
+                "currency": "EUR",
+                "$set": buyer.user.person_properties,
+            },
+            flags=buyer.flags,
+        )
+        sent.purchases[str(uuid)] = buyer.variant
+    client.flush(timeout_seconds=FLUSH_TIMEOUT_S)
+    client.shutdown()
+    return sent
+
+
+def _in_parallel(users: Iterable[SimulatedUser], work: Callable[[SimulatedUser], None], threads: int) -> None:
+    """Do something for every user, in several threads. Raises the first error."""
+    source, lock = iter(users), threading.Lock()
+    errors: list[BaseException] = []
+
+    def run() -> None:
         try:
             for user in _taking_turns(source, lock):
-                _visit(client, user, truth, sent, lock)
-                on_user()
+                work(user)
         except BaseException as error:
             errors.append(error)
 
-    workers = [threading.Thread(target=work, name=f"demo-users-{n}", daemon=True) for n in range(threads)]
+    workers = [threading.Thread(target=run, name=f"demo-users-{n}", daemon=True) for n in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    client.flush(timeout_seconds=FLUSH_TIMEOUT_S)
-    client.shutdown()
     if errors:
         raise errors[0]
-    return sent
 
 
 def _taking_turns(source: Iterator[SimulatedUser], lock: threading.Lock) -> Iterator[SimulatedUser]:
@@ -74,26 +116,3 @@ def _taking_turns(source: Iterator[SimulatedUser], lock: threading.Lock) -> Iter
         if user is None:
             return
         yield user
-
-
-def _visit(client: Posthog, user: SimulatedUser, truth: Truth, sent: Sent, lock: threading.Lock) -> None:
-    flags = client.evaluate_flags(user.distinct_id, person_properties=user.person_properties)
-    variant = flags.get_flag(FLAG_KEY)  # reading the flag sends the exposure
-    if not isinstance(variant, str):
-        with lock:
-            sent.without_variant += 1
-        return
-    purchase = user.purchase(variant, truth)
-    uuid = None
-    if purchase is not None:
-        uuid = client.capture(
-            PURCHASE,
-            distinct_id=user.distinct_id,
-            properties={"amount": purchase.amount, "currency": "EUR", "$set": user.person_properties},
-            flags=flags,
-        )
-    with lock:
-        sent.variants[variant] += 1
-        if purchase is not None and uuid is not None:
-            sent.purchases[str(uuid)] = variant
-            sent.revenue[variant] = sent.revenue.get(variant, 0.0) + purchase.amount
