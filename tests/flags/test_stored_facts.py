@@ -157,6 +157,27 @@ def test_storage_out_of_reach(server):
     assert server.flags(person_properties={"plan": "pro"})["flags"]["stored"]["enabled"] is True
 
 
+def test_flags_that_cannot_be_read_stay_as_they_were(server):
+    server.create("f")
+    server.flags()
+    with server.database.write() as tx:
+        tx.connection.exec_driver_sql("ALTER TABLE feature_flag RENAME TO gone")
+        tx.changed("flags", 1)
+    assert server.flags()["flags"]["f"]["enabled"] is True
+    assert server.client.get(f"/flags/definitions?token={server.token}").status_code == 200
+    with server.database.write() as tx:
+        tx.connection.exec_driver_sql("ALTER TABLE gone RENAME TO feature_flag")
+    server.create("g")
+    assert set(server.flags()["flags"]) == {"f", "g"}
+
+
+def test_flags_that_could_never_be_read_are_unavailable(server):
+    with server.database.write() as tx:
+        tx.connection.exec_driver_sql("ALTER TABLE feature_flag RENAME TO gone")
+    answer = server.sdk.post("/flags/?v=2", json={"token": server.token, "distinct_id": "u"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
 def test_a_busy_database_is_not_waited_for(server, monkeypatch):
     monkeypatch.setattr(evaluation, "WRITE_TIMEOUT_S", 0.05)
     server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)

@@ -19,6 +19,7 @@ from hoglab.flags.definition import FlagSource
 from hoglab.flags.snapshot import ProjectData, ProjectFlags
 from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
 from hoglab.http.dates import utc_now
+from hoglab.http.errors import unavailable
 from hoglab.people.reading import list_group_types
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 _log = structlog.get_logger(__name__)
+
+RETRY_S = 1
+"""What ``Retry-After`` says while flags cannot be read."""
 
 Versions = tuple[int, int, int, int, str]
 
@@ -84,14 +88,28 @@ class FlagRegistry:
         return loaded
 
     def load(self, project: Project) -> LoadedProject:
-        """The up-to-date flags, read in this thread when they must be. One reader at a time per project."""
+        """The up-to-date flags, read in this thread when they must be. One reader at a time per project.
+
+        Raises 503 when they cannot be read and never could be.
+        """
         with self._lock:
             lock = self._locks.setdefault(project.id, threading.Lock())
         with lock:
             loaded = self.current(project)
             if loaded is None:
-                loaded = self._loaded[project.id] = self._read(project)
+                loaded = self._loaded[project.id] = self._read_or_keep(project)
         return loaded
+
+    def _read_or_keep(self, project: Project) -> LoadedProject:
+        """The flags as they are now, or, while they cannot be read, as they were: old flags beat none."""
+        try:
+            return self._read(project)
+        except Exception as error:
+            _log.exception("flags_unreadable", project_id=project.id)
+            known = self._loaded.get(project.id)
+            if known is None:
+                raise unavailable("Feature flags cannot be read at present.", RETRY_S) from error
+            return known
 
     def _versions(self, project: Project) -> Versions:
         version = self._database.changes.version
