@@ -45,6 +45,7 @@ class Setting:
     zone: str = "UTC"
     capped: bool = False
     merged: Mapping[str, str] | None = None
+    activation: str | None = None  # the name of the activation event
     lookback: timedelta | None = None  # of the CUPED covariate
 
     def entity(self, event: Event) -> str | None:
@@ -93,6 +94,23 @@ def units(setting: Setting, events: Sequence[Event]) -> dict[str, Unit]:
         unit.exposures.append(event)
         if variant != unit.variant and not setting.first_seen:
             unit.variant = "$multiple"
+    return found if setting.activation is None else activated(setting, events, found)
+
+
+def activated(setting: Setting, events: Sequence[Event], flagged: Mapping[str, Unit]) -> dict[str, Unit]:
+    """Those who got to the activation event after they saw their variant; that event is their exposure."""
+    found = {}
+    for entity, unit in flagged.items():
+        mine = [
+            event
+            for event in events
+            if setting.entity(event) == entity
+            and event.event == setting.activation
+            and setting.counts(event)
+            and unit.first <= event.timestamp <= setting.end
+        ]
+        if mine:
+            found[entity] = Unit(unit.variant, min(event.timestamp for event in mine), mine)
     return found
 
 

@@ -171,6 +171,8 @@ def a_setting(draw: st.DrawFn) -> Setting:
         lookback=draw(st.sampled_from([None, None, timedelta(days=1), timedelta(days=3)])),
         merged=draw(st.sampled_from([{}, {}, {"bob": "ann"}, {"bob": "ann", "cy": "ann"}])),
     )
+    if setting.custom_event is None:
+        setting.activation = draw(st.sampled_from([None, None, None, "saw", "checkout"]))
     if filtering:
         setting.counts = lambda event: event.person_properties.get("staff") is not True
     return setting
@@ -193,6 +195,8 @@ class Bench:
             "filterTestAccounts": not setting.counts(Event("", START, "", person_properties={"staff": True})),
             "multiple_variant_handling": "first_seen" if setting.first_seen else "exclude",
         }
+        if setting.activation is not None:
+            criteria["activation_config"] = {"event": setting.activation, "properties": []}
         if setting.custom_event is not None:
             criteria["exposure_config"] = {
                 "kind": "ExperimentEventExposureConfig",

@@ -50,8 +50,7 @@ class Reader:
     def exposures(self, project_id: int, calculation: Calculation) -> Exposures:
         """The exposures of an experiment. Raises `DefinitionError`."""
         criteria = calculation.exposure_criteria or {}
-        if isinstance(criteria.get("activation_config"), Mapping):
-            raise DefinitionError("Activation events are not supported yet.")
+        activation = criteria.get("activation_config")
         filtering = criteria.get("filterTestAccounts")
         filtering = True if filtering is None else bool(filtering)
         config = criteria.get("exposure_config")
@@ -73,6 +72,9 @@ class Reader:
             else PropertyGroup("AND", ()),
             first_seen=criteria.get("multiple_variant_handling") == "first_seen",
             group_type_index=calculation.aggregation_group_type_index,
+            activation=self._exposure_source(activation)
+            if is_default and isinstance(activation, Mapping)
+            else None,
         )
 
     def _exposure_source(self, config: Mapping[str, Any]) -> EventSource:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from hoglab.analysis.days import micros
-from hoglab.analysis.query.model import Exposures
+from hoglab.analysis.query.model import EventSource, Exposures
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.filters.sql import FALSE, combined
 
@@ -28,14 +28,29 @@ def exposure_condition(scope: Scope) -> str:
     return combined("AND", parts)
 
 
-def define_exposures(scope: Scope) -> None:
-    """``exposure(entity, variant, ts, uuid)``: one row for each exposure event."""
+def step_zero(scope: Scope) -> str:
+    """Whether a row of events is step 0 of a funnel, apart from its time: an exposure, or an activation."""
+    exposures = scope.question.exposures
+    return (
+        exposure_condition(scope)
+        if exposures.activation is None
+        else _activation_condition(scope, exposures.activation)
+    )
+
+
+def _activation_condition(scope: Scope, activation: EventSource) -> str:
+    filters = scope.filters(scope.question.exposures.test_account_filters)
+    return combined("AND", [scope.matches(activation), filters])
+
+
+def _define_flag_exposures(scope: Scope) -> str:
+    """``(entity, variant, ts, uuid)``: one row for each event that tells an entity's variant."""
     span = scope.question.span
     exposures = scope.question.exposures
     cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
     number = f"CASE {_variant_text(scope, exposures)} {cases} END" if cases else "0"
-    scope.define(
-        "exposure",
+    return scope.define(
+        "exposure" if exposures.activation is None else "flag_exposure",
         f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, uuid "
         f"FROM {scope.dialect.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
@@ -48,9 +63,10 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
 
     With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on
     it is ``$multiple`` (NULL: never). ``maturity_us``: entities count only that long after their first exposure.
+    Also defines ``exposure(entity, ts)``: the events that are step 0 of funnels.
     """
-    define_exposures(scope)
     exposures = scope.question.exposures
+    rows = _define_flag_exposures(scope)
     if scope.days is None or exposures.first_seen:
         variant = (
             scope.dialect.first_by("variant", ["ts", "uuid"])
@@ -58,36 +74,54 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
             else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
         )
         scope.define(
-            "first_seen", f"SELECT entity, {variant} AS variant, min(ts) AS t0 FROM exposure GROUP BY entity"
+            "flagged", f"SELECT entity, {variant} AS variant, min(ts) AS t0 FROM {rows} GROUP BY entity"
         )
-        columns, relation = "first_seen.entity AS entity, variant, t0", "first_seen"
-        multiple_day = "NULL"
+        relation, multiple_day = "flagged", "NULL"
     else:
-        _define_switches(scope)
-        relation = "first_seen LEFT JOIN switched ON switched.entity = first_seen.entity"
-        columns = "first_seen.entity AS entity, first_seen.variant AS variant, t0"
+        _define_switches(scope, rows)
+        relation = "flagged LEFT JOIN switched ON switched.entity = flagged.entity"
         multiple_day = f"CASE WHEN switched.ts IS NOT NULL THEN {scope.day('switched.ts')} END"
+    t0 = "flagged.t0"
+    if exposures.activation is not None:
+        _define_activations(scope, exposures.activation)
+        relation += " INNER JOIN activated ON activated.entity = flagged.entity"
+        t0 = "activated.t0"
+    columns = f"flagged.entity AS entity, flagged.variant AS variant, {t0} AS t0"
     if scope.days is not None:
-        enter = scope.day(f"t0 + {maturity_us}" if maturity_us else "t0")
+        enter = scope.day(f"({t0} + {maturity_us})" if maturity_us else t0)
         columns += f", {enter} AS enter_day, CAST({multiple_day} AS BIGINT) AS multiple_day"
-    mature = f" WHERE t0 + {maturity_us} <= {micros(scope.question.span.matured_at)}" if maturity_us else ""
+    mature = f" WHERE {t0} + {maturity_us} <= {micros(scope.question.span.matured_at)}" if maturity_us else ""
     scope.define(name, f"SELECT {columns} FROM {relation}{mature}")
 
 
-def _define_switches(scope: Scope) -> None:
+def _define_switches(scope: Scope, rows: str) -> None:
     """The first variant of every entity, and when it saw a second one."""
-    scope.define("seen", "SELECT entity, variant, min(ts) AS ts FROM exposure GROUP BY entity, variant")
+    scope.define("seen", f"SELECT entity, variant, min(ts) AS ts FROM {rows} GROUP BY entity, variant")
     scope.define(
-        "first_seen",
+        "flagged",
         f"SELECT entity, {scope.dialect.first_by('variant', ['ts'])} AS variant, min(ts) AS t0, "
         "count(*) AS variants FROM seen GROUP BY entity",
     )
     scope.define(
         "switched",
         "SELECT seen.entity AS entity, min(seen.ts) AS ts "
-        "FROM seen INNER JOIN first_seen ON first_seen.entity = seen.entity "
-        "WHERE first_seen.variants > 1 AND seen.variant <> first_seen.variant GROUP BY seen.entity",
+        "FROM seen INNER JOIN flagged ON flagged.entity = seen.entity "
+        "WHERE flagged.variants > 1 AND seen.variant <> flagged.variant GROUP BY seen.entity",
     )
+
+
+def _define_activations(scope: Scope, activation: EventSource) -> None:
+    """Who got as far as the activation event, and when (spec experiment-results 2.4)."""
+    span = scope.question.span
+    ts = scope.ts()
+    scope.define(
+        "exposure",
+        f"SELECT flagged.entity AS entity, {ts} AS ts "
+        f"FROM {scope.dialect.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
+        f"WHERE {scope.within(span.start, exclusive(span.end))} "
+        f"AND {_activation_condition(scope, activation)} AND {ts} >= flagged.t0",
+    )
+    scope.define("activated", "SELECT entity, min(ts) AS t0 FROM exposure GROUP BY entity")
 
 
 def exposures_per_day(scope: Scope) -> Statement:
@@ -95,16 +129,10 @@ def exposures_per_day(scope: Scope) -> Statement:
 
     The question's span must have days. Variants are numbers, ``$multiple`` is `MULTIPLE`.
     """
-    define_exposures(scope)
-    exposures = scope.question.exposures
-    variant = (
-        scope.dialect.first_by("variant", ["ts", "uuid"])
-        if exposures.first_seen
-        else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
-    )
-    scope.define("unit", f"SELECT entity, {variant} AS variant, min(ts) AS t0 FROM exposure GROUP BY entity")
+    define_units(scope)
+    variant = f"CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
     return scope.statement(
-        f"SELECT {scope.day('t0')} AS day, variant, count(*) AS entities FROM unit GROUP BY day, variant"
+        f"SELECT enter_day, {variant} AS shown, count(*) AS entities FROM unit GROUP BY enter_day, {variant}"
     )
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.exposures import step_zero
 from hoglab.analysis.query.model import SECOND_US, FunnelMetric, FunnelOrder
 from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
 from hoglab.analysis.query.scope import Scope, Statement
@@ -68,13 +68,14 @@ def _define_rows(scope: Scope, metric: FunnelMetric) -> None:
     steps = range(1, len(metric.steps) + 1)
     before = scope.read_until(metric.window_us, inclusive=True)
     conditions = [scope.matches(step) for step in metric.steps]
-    exposed = scope.question.exposures.source
+    exposures = scope.question.exposures
+    exposed = exposures.source if exposures.activation is None else exposures.activation
     flags = ", ".join(
         f"CASE WHEN {condition} THEN 1 ELSE 0 END AS s{number}"
         for number, condition in zip(steps, conditions, strict=True)
     )
     if any(step.may_overlap(exposed) for step in metric.steps):
-        is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", exposure_condition(scope)])
+        is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", step_zero(scope)])
         rows = (
             f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, "
             f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.dialect.events} "

@@ -62,6 +62,8 @@ class Exposures:
     test_account_filters: PropertyGroup = NO_FILTERS
     first_seen: bool = False
     group_type_index: int | None = None
+    activation: EventSource | None = None
+    """An event that an entity must get to after its flag was shown; it is then the exposure (spec 2.4)."""
 
 
 @dataclass(frozen=True, slots=True)
