@@ -153,6 +153,7 @@ class House:
     folder: Path
     options: dict[str, Any] = field(default_factory=dict)
     offset: int = 0
+    key: str = KEY
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
@@ -160,7 +161,7 @@ class House:
         self.queue_database = Database.open(self.folder / "queue.db", tables.queue_metadata)
         self.accounts = AccountService(self.database)
         self.people = PersonService(self.database)
-        self.box = SecretBox([KEY])
+        self.box = SecretBox([self.key])
         self.registry = FunctionRegistry(self.database, self.box)
         options: dict[str, Any] = {
             "retries": FAST,

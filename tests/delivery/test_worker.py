@@ -1,0 +1,255 @@
+"""The worker among failures: killed processes, slow functions, shutdown (spec: hog-runtime 4.9)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.delivery.conftest import House, Receiver, stored, wait_for
+
+from hoglab.delivery.worker import WorkerLimits
+
+
+class Child:
+    """A process that works off a house's queue."""
+
+    def __init__(self, house: House, step_s: float) -> None:
+        command = [sys.executable, "-m", "tests.delivery.child", str(house.folder), house.key, str(step_s)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self) -> None:
+        self.process.communicate("", timeout=20)
+        assert self.process.returncode == 0
+
+
+def finals(house: House) -> dict[str, str]:
+    """Status by invocation id, of those that are over."""
+    rows = house.rows("invocation_result", "invocation_id, status", "version")
+    return {name: status for name, status in rows if status != "running"}
+
+
+@pytest.mark.faults
+def test_killed_between_request_and_save_the_same_request_is_sent_again(
+    house: House, receiver: Receiver
+) -> None:
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    receiver.answer = lambda request, number: hang(request) if number == 0 else web.Response()
+    house.create("fetch(inputs.url, {'body': event.uuid})", values={"url": receiver.url})
+    house.dispatch(stored())
+    child = Child(house, 0.01)
+    wait_for(lambda: len(receiver.hits) == 1)
+    child.kill()
+
+    child = Child(house, 0.01)
+    wait_for(lambda: list(finals(house).values()) == ["succeeded"])
+    child.end()
+    first, second = receiver.hits
+    assert first.body == second.body
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+    assert second.headers["idempotency-key"] == f"{next(iter(finals(house)))}-0"
+
+
+@pytest.mark.faults
+def test_killed_during_back_off_it_goes_on_after_the_restart(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 1 else 200)
+    function = house.create(
+        "print('a') let r := fetch(inputs.url, {'body': 'one'}) "
+        "print('b', fetch(inputs.url, {'body': 'two'}).status)",
+        values={"url": receiver.url},
+    )
+    house.dispatch(stored())
+    child = Child(house, 1.5)
+    wait_for(lambda: len(receiver.hits) == 2 and len(house.logs(function)) == 2)
+    child.kill()
+
+    child = Child(house, 1.5)
+    wait_for(lambda: list(finals(house).values()) == ["succeeded"])
+    child.end()
+    assert [hit.body for hit in receiver.hits] == [b"one", b"two", b"two"]
+    keys = [hit.headers["idempotency-key"][-2:] for hit in receiver.hits]
+    assert keys == ["-0", "-1", "-1"]
+    assert receiver.hits[2].at - receiver.hits[1].at >= 1.4
+    assert [text for level, text in house.logs(function) if level == "info"] == ["a", "b, 200"]
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receiver: Receiver) -> None:
+    def answer(_request: web.Request, number: int) -> web.Response:
+        return web.Response(status=503 if number % 7 == 0 else 200)
+
+    receiver.answer = answer
+    house.create("fetch(inputs.url, {'body': event.uuid})", values={"url": receiver.url})
+    expected: set[str] = set()
+    chance = random.Random(5)
+    for _ in range(2):
+        for _ in range(3):  # the fourth time would make poison pills
+            events = [stored() for _ in range(60)]
+            expected |= {str(event.row.uuid) for event in events}
+            house.dispatch(*events)
+            child = Child(house, 0.05)
+            time.sleep(chance.uniform(0.0, 0.12))  # the moment of the kill is what varies here
+            child.kill()
+        child = Child(house, 0.05)
+        wait_for(lambda: len(finals(house)) == len(expected), 60)
+        child.end()
+    assert {hit.body.decode() for hit in receiver.hits} == expected
+    by_key: dict[str, set[bytes]] = {}
+    for hit in receiver.hits:
+        by_key.setdefault(hit.headers["idempotency-key"], set()).add(hit.body)
+    assert len(by_key) == len(expected)
+    assert all(len(bodies) == 1 for bodies in by_key.values())
+    assert set(finals(house).values()) <= {"succeeded", "failed"}
+    # One in seven answers is a failure; three in a row for one invocation are rare.
+    assert Counter(finals(house).values())["failed"] <= len(expected) * 0.05
+    assert {result["error_kind"] for result in house.results()} <= {"", "http_5xx"}
+
+
+def test_what_brings_its_worker_down_every_time_is_given_up(house: House, receiver: Receiver) -> None:
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(stored())
+    for _ in range(4):
+        assert len(house.queue.claim()) == 1  # by a worker that dies
+        house.queue.release_all()
+    house.run()
+    assert receiver.hits == []
+    [result] = house.results()
+    assert (result["status"], result["error_kind"]) == ("failed", "poison_pill")
+    assert house.metrics(function) == {"triggered": 1, "failed": 1}
+    assert [level for level, _ in house.logs(function)] == ["error"]
+
+
+def test_stopping_puts_back_what_takes_too_long(house: House, receiver: Receiver) -> None:
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    receiver.answer = lambda request, number: hang(request) if number == 0 else web.Response()
+    house.create("fetch(inputs.url, {'body': event.uuid})", values={"url": receiver.url})
+    house.dispatch(stored())
+    house.delivery.start()
+    wait_for(lambda: receiver.hits)
+    started = time.monotonic()
+    assert house.delivery.stop(1.0)
+    assert time.monotonic() - started < 1.5
+    assert house.rows("invocation", "status, reset_count", "id") == [("available", 0)]
+    house.restart()
+    house.run()
+    assert len(receiver.hits) == 2
+    assert receiver.hits[0].headers["idempotency-key"] == receiver.hits[1].headers["idempotency-key"]
+
+
+def test_stopping_lets_quick_turns_end(house: House, receiver: Receiver) -> None:
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return web.Response()
+
+    receiver.answer = lambda request, _number: slow(request)
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(stored())
+    house.delivery.start()
+    wait_for(lambda: receiver.hits)
+    assert house.delivery.stop(5.0)
+    assert list(finals(house).values()) == ["succeeded"]
+
+
+def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: Receiver) -> None:
+    house.close()
+    house.options = {"worker_limits": WorkerLimits(in_flight=20, per_function=5, claim=5, idle_s=0.05)}
+    house.open()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    receiver.answer = lambda request, _: hang(request) if request.path == "/slow" else web.Response()
+    house.create("fetch(inputs.url)", values={"url": f"{receiver.url}/slow"}, name="slow")
+    house.dispatch(*[stored() for _ in range(60)])
+    house.create("fetch(inputs.url)", values={"url": f"{receiver.url}/quick"}, name="quick")
+    house.dispatch(*[stored() for _ in range(10)])
+    house.delivery.start()
+    wait_for(lambda: sum(hit.path == "/quick" for hit in receiver.hits) == 10, 4.0)
+    assert sum(hit.path == "/slow" for hit in receiver.hits) <= 10
+    assert house.delivery.stop(0.5)
+
+
+def test_a_host_gets_a_limited_number_of_requests_at_a_time(house: House, receiver: Receiver) -> None:
+    house.close()
+    house.options = {"worker_limits": WorkerLimits(per_host=3, idle_s=0.05)}
+    house.open()
+    now, most = 0, 0
+
+    async def count(_request: web.Request) -> web.StreamResponse:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.02)
+        now -= 1
+        return web.Response()
+
+    receiver.answer = lambda request, _number: count(request)
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.run(*[stored() for _ in range(30)])
+    assert len(receiver.hits) == 30
+    assert most <= 3
+
+
+def test_endless_programs_do_not_stop_requests_of_others(house: House, receiver: Receiver) -> None:
+    house.create("while (true) {}", name="endless")
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(stored())
+    house.delivery.start()
+    wait_for(lambda: receiver.hits, 10)
+    house.wait_idle()
+    assert sorted(finals(house).values()) == ["failed", "succeeded"]
+
+
+def test_a_full_disk_delays_results_and_loses_none(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    finish = house.queue.finish
+    calls = 0
+
+    def failing(*args: object, **options: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls <= 2:
+            raise OSError("no space left on device")
+        return finish(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(house.queue, "finish", failing)
+    house.run(*[stored() for _ in range(5)])
+    assert len(receiver.hits) == 5
+    assert list(finals(house).values()) == ["succeeded"] * 5
+
+
+def test_work_left_by_an_earlier_process_is_taken_up(
+    house: House, receiver: Receiver, tmp_path: Path
+) -> None:
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(stored())
+    assert len(house.queue.claim()) == 1
+    house.restart()
+    house.run()
+    assert len(receiver.hits) == 1
