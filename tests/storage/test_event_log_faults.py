@@ -35,11 +35,11 @@ asyncio.run(main())
 """
 
 
-def test_killed_twelve_times_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_killed_ten_times_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     chance = random.Random(1)
     acknowledged: dict[int, str] = {}
-    for turn in range(12):
+    for turn in range(10):
         with subprocess.Popen(
             [sys.executable, "-c", PRODUCER, str(path), str(turn)], stdout=subprocess.PIPE, text=True
         ) as producer:
