@@ -25,6 +25,7 @@ class Event:
     uuid: UUID | None = None
     person_properties: Mapping[str, Any] = field(default_factory=dict)
     groups: Mapping[int, str] = field(default_factory=dict)
+    elements_chain: str = ""
 
 
 def person_id(name: str) -> UUID:
@@ -45,7 +46,7 @@ def row(event: Event, log_offset: int, project_id: int = PROJECT) -> EventRow:
         person_properties=json.dumps(event.person_properties).encode(),
         person_created_at=None,
         person_mode="full",
-        elements_chain="",
+        elements_chain=event.elements_chain,
         groups=event.groups,
         log_offset=log_offset,
         feature_flag=_text(properties.get("$feature_flag")),

@@ -15,7 +15,7 @@ from hoglab.analysis.definition import Reader
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.plan import Plan, plan
 from hoglab.analysis.presentation import result_object
-from hoglab.analysis.query.model import EventSource, MeanMetric, Question, Span, Value
+from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
 from hoglab.experiments import flag_config
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.fingerprint import Calculation
@@ -126,6 +126,7 @@ class LiveResults:
             span=Span(start, until, now, grid),
             metric=MeanMetric(Value(EventSource(()))),
             zone=project.timezone,
+            cohorts=asked.cohorts,
         )
         counts = self._service.computer.exposures(question)
         totals = {key: sum(days) for key, days in counts.items()}
@@ -172,6 +173,7 @@ class _Asked:
     start: datetime | None
     end: datetime | None
     actions: Actions
+    cohorts: Mapping[int, Cohort]
 
     @classmethod
     def of(
@@ -211,7 +213,8 @@ class _Asked:
             for variant in (filters.get("multivariate") or {}).get("variants") or []
             if isinstance(variant, Mapping) and variant.get("key") in variants
         }
-        return cls(calculation, rollout, start, end, ({} if found is None else found.actions).get)
+        actions = ({} if found is None else found.actions).get
+        return cls(calculation, rollout, start, end, actions, {} if found is None else found.cohorts)
 
 
 def _mismatch(totals: Mapping[str, int], asked: _Asked) -> dict[str, Any] | None:

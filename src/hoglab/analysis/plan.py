@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis import store
+from hoglab.analysis.cohorts import named_cohorts
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.definition import Reader
-from hoglab.analysis.query.model import Question, RetentionMetric, Span, later
+from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
 from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.store import SeriesKey
@@ -38,6 +39,7 @@ class Plan:
     metrics: tuple[dict[str, Any], ...]
     """Inline and saved ones that the present engine computes and that have a uuid."""
     actions: Mapping[int, list[dict[str, Any]]]
+    cohorts: Mapping[int, Cohort]
 
     @property
     def reader(self) -> Reader:
@@ -78,6 +80,7 @@ class Plan:
             metric=self.reader.metric(metric, cuped=self.calculation.statistics.cuped),
             matured_only=self.row.only_count_matured_users,
             zone=self.project.timezone,
+            cohorts=self.cohorts,
         )
 
 
@@ -114,13 +117,16 @@ def plan(
     criteria = row.exposure_criteria or {}
     configs = [criteria.get("exposure_config"), criteria.get("activation_config")]
     ids = metrics.action_ids([*own, *further]) | set(_action_ids(configs))
+    actions = store.action_steps(connection, project.id, ids)
+    named = [*own, *further, criteria, list(actions.values()), project.test_account_filters]
     return Plan(
         project=project,
         row=row,
         flag=flag,
         calculation=calculation(row, flag, project),
         metrics=own,
-        actions=store.action_steps(connection, project.id, ids),
+        actions=actions,
+        cohorts=named_cohorts(connection, project.id, named),
     )
 
 

@@ -39,7 +39,7 @@ class Parameters:
         self._values: dict[str, Any] = {}
         self._names: dict[tuple[type, Any], str] = {}
 
-    def bind(self, value: str | float | datetime) -> str:
+    def bind(self, value: str | float | datetime | tuple[str, ...]) -> str:
         """A reference to ``value``; equal values share one."""
         known = (type(value), value)
         name = self._names.get(known)

@@ -21,6 +21,10 @@ class Dialect(PropertyDialect, Protocol):
         """A timestamp column as microseconds since the epoch."""
         ...
 
+    def one_of_people(self, column: str, people: str) -> str:
+        """Whether a column of person ids holds one of a bound list of ids (text)."""
+        ...
+
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         """Aggregate: ``value`` of the row that comes first by ``keys``."""
         ...

@@ -53,6 +53,9 @@ class DuckDb:
     def micros(self, column: str) -> str:
         return f"epoch_us({column})"
 
+    def one_of_people(self, column: str, people: str) -> str:
+        return f"{column} IN (SELECT CAST(unnest(CAST({people} AS VARCHAR[])) AS UUID))"
+
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         key = keys[0] if len(keys) == 1 else f"ROW({', '.join(keys)})"
         return f"arg_min({value}, {key})"

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from hoglab.filters.model import PropertyGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hoglab.analysis.days import DayGrid
 
 SECOND_US = 1_000_000
@@ -186,14 +188,26 @@ Metric = MeanMetric | RatioMetric | FunnelMetric | RetentionMetric
 
 
 @dataclass(frozen=True, slots=True)
+class Cohort:
+    """Who belongs to a cohort: persons by id, or, when ``people`` is None, those whom the filters match."""
+
+    filters: PropertyGroup = NO_FILTERS
+    people: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """A metric over the exposed entities of a span. ``matured_only``: spec experiment-results 2.5."""
+    """A metric over the exposed entities of a span. ``matured_only``: spec experiment-results 2.5.
+
+    ``cohorts`` are those that filters of the question name, by id.
+    """
 
     exposures: Exposures
     span: Span
     metric: Metric
     matured_only: bool = False
-    zone: str = field(default="UTC")
+    zone: str = "UTC"
+    cohorts: Mapping[int, Cohort] = field(default_factory=dict)
 
 
 def later(moment: datetime, duration_us: int) -> datetime:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.model import EventMatch, EventSource, Question, later
-from hoglab.filters.model import PropertyGroup
+from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, FilterScope, Parameters, combined, group_condition
 
 
@@ -58,10 +58,34 @@ class Scope:
 
     def filters(self, group: PropertyGroup) -> str:
         """Filters on a row of events."""
-        scope = FilterScope(
-            self.dialect, self.parameters, self.question.span.now, zone_of(self.question.zone)
+        return group_condition(group, self._filter_scope(()))
+
+    def _filter_scope(self, inside: tuple[int, ...]) -> FilterScope:
+        question = self.question
+        return FilterScope(
+            self.dialect,
+            self.parameters,
+            question.span.now,
+            zone_of(question.zone),
+            cohort=lambda leaf: self._cohort(leaf, inside),
         )
-        return group_condition(group, scope)
+
+    def _cohort(self, leaf: PropertyFilter, inside: tuple[int, ...]) -> str:
+        """Whether the person of a row belongs to a cohort, or does not."""
+        parts = []
+        for identifier in cohort_ids(leaf.value):
+            cohort = self.question.cohorts.get(identifier)
+            if cohort is None:
+                raise FilterError(f"cohort {identifier} does not exist", leaf.key)
+            if identifier in inside:
+                raise FilterError(f"cohort {identifier} contains itself", leaf.key)
+            if cohort.people is not None:
+                found = self.dialect.one_of_people("person_id", self.parameters.bind(cohort.people))
+                parts.append(f"coalesce({found}, FALSE)")
+            else:
+                parts.append(group_condition(cohort.filters, self._filter_scope((*inside, identifier))))
+        belongs = combined("OR", parts) if parts else FALSE
+        return f"(NOT {belongs})" if leaf.negation or leaf.operator == "not_in" else belongs
 
     def matches(self, source: EventSource) -> str:
         """Whether a row of events comes from a source."""
@@ -114,6 +138,12 @@ class Scope:
         # Shifted so that the dividend is not negative, because engines round negative quotients differently.
         since_first = f"greatest({local_time(ts, grid.offsets)} - {grid.first_number * DAY_US}, 0)"
         return f"least({self.dialect.integer_division(since_first, DAY_US)}, {grid.count - 1})"
+
+
+def cohort_ids(value: object) -> list[int]:
+    """The ids that the value of a cohort filter names."""
+    values = value if isinstance(value, list) else [value]
+    return [int(str(each)) for each in values if str(each).isascii() and str(each).isdigit()]
 
 
 def local_time(ts: str, offsets: Sequence[OffsetStep]) -> str:
