@@ -231,7 +231,18 @@ class TestLimitsAndProjects:
 
     @pytest.mark.parametrize(
         "segment",
-        ["2", "0", "99999999999999999999999", "abc", "-1", "1.0", "@currently", "%20", "¹", str(uuid4())],
+        [
+            "2",
+            "0",
+            "99999999999999999999999",
+            "abc",
+            "-1",
+            "1.0",
+            "@currently",
+            "%20",
+            "¹",
+            "54cbfcb6-b5c7-4fc4-aef6-0bed4626ab22",
+        ],
     )
     def test_missing_project(self, client: Any, segment: str) -> None:
         response = client.get(f"/api/projects/{segment}/widgets/")
