@@ -193,7 +193,7 @@ def check(groups: Any, rows: list[tuple[Any, ...]]) -> None:
     for variant, count, *sums in rows:
         if variant == "$multiple":
             continue
-        group = groups[variant]
+        group = groups.groups[variant]
         found = getattr(group, "step_counts", None) or (group.sum, group.sum_squares)
         assert group.number_of_samples == count
         for mine, theirs in zip(found, sums, strict=True):

@@ -6,6 +6,7 @@ Written from the rules (spec experiment-results 2, 3), sharing nothing with the 
 from __future__ import annotations
 
 import calendar
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,8 @@ class Setting:
     capped: bool = False
     merged: Mapping[str, str] | None = None
     activation: str | None = None  # the name of the activation event
+    breakdowns: tuple[str, ...] = ()  # properties of the first exposure
+    only: tuple[str, ...] | None = None  # the one cell of the breakdowns that is looked at
     lookback: timedelta | None = None  # of the CUPED covariate
 
     def entity(self, event: Event) -> str | None:
@@ -62,6 +65,7 @@ class Unit:
     variant: str
     first: datetime
     exposures: list[Event]
+    cell: tuple[str, ...] = ()
 
 
 def uuid_of(event: Event) -> Any:
@@ -94,7 +98,18 @@ def units(setting: Setting, events: Sequence[Event]) -> dict[str, Unit]:
         unit.exposures.append(event)
         if variant != unit.variant and not setting.first_seen:
             unit.variant = "$multiple"
-    return found if setting.activation is None else activated(setting, events, found)
+    if setting.activation is not None:
+        found = activated(setting, events, found)
+    for unit in found.values():
+        unit.cell = tuple(shown(unit.exposures[0].properties.get(name)) for name in setting.breakdowns)
+    return {entity: unit for entity, unit in found.items() if setting.only in (None, unit.cell)}
+
+
+def shown(value: Any) -> str:
+    """A property as breakdowns show it."""
+    if value is None:
+        return "$$_posthog_breakdown_null_$$"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def activated(setting: Setting, events: Sequence[Event], flagged: Mapping[str, Unit]) -> dict[str, Unit]:
@@ -103,7 +118,7 @@ def activated(setting: Setting, events: Sequence[Event], flagged: Mapping[str, U
     for entity, unit in flagged.items():
         mine = [
             event
-            for event in events
+            for event in sorted(events, key=lambda event: (event.timestamp, uuid_of(event)))
             if setting.entity(event) == entity
             and event.event == setting.activation
             and setting.counts(event)

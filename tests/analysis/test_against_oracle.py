@@ -19,7 +19,7 @@ from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.query.model import Question, Span
-from hoglab.analysis.query.statements import Groups, at_end_of_day
+from hoglab.analysis.query.statements import Answer, Groups, at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import CupedConfig, StatisticsConfig
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
@@ -135,6 +135,9 @@ def an_event(draw: st.DrawFn) -> Event:
             properties["amount"] = draw(st.sampled_from(NUMBERS))
         properties["size"] = draw(st.sampled_from(["big", "small", 7, None]))
         properties["$session_id"] = draw(st.sampled_from(["s1", "s2", "", None]))
+    if event in ("$feature_flag_called", "saw"):
+        properties["browser"] = draw(st.sampled_from(["Firefox", "Firefox", "Safari", 7, True, None]))
+        properties["os"] = draw(st.sampled_from(["Linux", ""]))
     return Event(
         person=draw(people),
         timestamp=draw(moments),
@@ -169,6 +172,7 @@ def a_setting(draw: st.DrawFn) -> Setting:
         matured_only=draw(st.booleans()),
         zone=zone,
         lookback=draw(st.sampled_from([None, None, timedelta(days=1), timedelta(days=3)])),
+        breakdowns=draw(st.sampled_from([(), (), (), ("browser",), ("browser", "os")])),
         merged=draw(st.sampled_from([{}, {}, {"bob": "ann"}, {"bob": "ann", "cy": "ann"}])),
     )
     if setting.custom_event is None:
@@ -216,7 +220,7 @@ class Bench:
         lookback = setting.lookback
         cuped = CupedConfig(enabled=lookback is not None, lookback_days=lookback.days if lookback else 14)
         return Question(
-            reader.exposures(self.project, calculation),
+            reader.exposures(self.project, calculation, metric),
             Span(
                 setting.start,
                 setting.end,
@@ -279,19 +283,43 @@ def test_every_metric_on_every_day(
     window: tuple[int | None, str | None],
     day: int,
 ) -> None:
-    metric = {**metric, "conversion_window": window[0], "conversion_window_unit": window[1]}
+    metric = {
+        **metric,
+        "conversion_window": window[0],
+        "conversion_window_unit": window[1],
+        "breakdownFilter": {"breakdowns": [{"property": name} for name in setting.breakdowns]},
+    }
     question = bench.ask(setting, events, metric)
-    assert_same(bench.computer.result(question), oracle.statistics(setting, events, metric), "whole span")
+    compare_answers(bench.computer.result(question), setting, events, metric, "whole span")
     grid = question.span.days
     assert grid is not None
     number = min(day, grid.count - 1)
     alone = bench.computer.result(at_end_of_day(question, number))
-    assert_same(
-        alone, oracle.statistics(earlier(setting, question, number), events, metric), f"day {number} alone"
-    )
+    compare_answers(alone, earlier(setting, question, number), events, metric, f"day {number} alone")
     for number, point in bench.computer.points(question).items():
-        expected = oracle.statistics(earlier(setting, question, number), events, metric)
-        assert_same(point, expected, f"day {number} of the series")
+        then = earlier(setting, question, number)
+        compare_answers(point, then, events, metric, f"day {number} of the series")
+
+
+def compare_answers(
+    answer: Answer, setting: Setting, events: list[Event], metric: dict[str, Any], what: str
+) -> None:
+    """Cell by cell; the whole is the sum of its cells."""
+    if not setting.breakdowns:
+        assert_same(answer.groups, oracle.statistics(setting, events, metric), what)
+        assert not answer.cells
+        return
+    whole: dict[str, dict[str, Any]] = {}
+    cells = {unit.cell for unit in oracle.units(setting, events).values()}
+    for cell in cells:
+        expected = oracle.statistics(replace(setting, only=cell), events, metric)
+        assert_same(answer.cells.get(cell, {}), expected, f"{what}, {cell}")
+        for variant, numbers in expected.items():
+            total = whole.setdefault(variant, dict.fromkeys(numbers, 0))
+            for name, each in numbers.items():
+                total[name] += each
+    assert answer.cells.keys() <= cells
+    assert_same(answer.groups, whole, what)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

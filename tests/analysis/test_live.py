@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
+from hoglab.analysis.compute import MAX_CELLS
 from hoglab.statistics import sample_ratio_mismatch
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
@@ -198,6 +200,48 @@ def test_faults_of_the_engine_are_readable(
     lab.now = NOW + timedelta(minutes=2)
     answer = lab.series(experiment)
     assert (answer["status"], answer["errors"]) == ("completed", None), "tried again when stale"
+
+
+def test_breakdowns_are_by_the_first_exposure(lab: Lab) -> None:
+    def seen(person: str, variant: str, browser: str | None, hours: int = 0) -> Event:
+        flag = {"$feature_flag": "checkout", "$feature_flag_response": variant, "$browser": browser}
+        return Event(person, START + timedelta(hours=hours), "$feature_flag_called", flag)
+
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send(
+        [
+            seen("ann", "control", "Firefox"),
+            seen("ann", "control", "Safari", 1),
+            seen("bob", "test", None),
+            bought("ann", START + timedelta(hours=2), 5),
+        ]
+    )
+    metric = {**REVENUE, "breakdownFilter": {"breakdowns": [{"property": "$browser", "type": "event"}]}}
+    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric})
+    assert answer["baseline"]["sum"] == 5
+    found = [
+        (
+            each["breakdown_value"],
+            each["baseline"]["number_of_samples"],
+            [(row["key"], row["number_of_samples"]) for row in each["variants"]],
+        )
+        for each in answer["breakdown_results"]
+    ]
+    assert found == [
+        (["$$_posthog_breakdown_null_$$"], 0, [("test", 1)]),
+        (["Firefox"], 1, [("test", 0)]),
+    ]
+
+
+def test_breakdowns_by_everything_are_refused(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    events = [exposed(f"p{number}", "test", START) for number in range(MAX_CELLS + 1)]
+    for number, event in enumerate(events):
+        events[number] = replace(event, properties={**event.properties, "id": number})
+    lab.send(events)
+    metric = {**REVENUE, "breakdownFilter": {"breakdowns": [{"property": "id"}]}}
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric}
+    assert "more than 500 combinations" in lab.query(query, status=400)["detail"]
 
 
 # -- exposures -------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
 from hoglab.analysis.query.model import Question
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.statements import (
+    Answer,
     Compiled,
-    Groups,
     at_end_of_day,
     can_telescope,
     compiled,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventStore
 
 MULTIPLE_VARIANT = "$multiple"
+MAX_CELLS = 500
+"""How many combinations of breakdown values one result may have."""
 
 
 class Computer:
@@ -41,13 +43,13 @@ class Computer:
         self._timeout_s = timeout_s
         self._dialect: Dialect = dialect or DuckDb()
 
-    def result(self, question: Question) -> Groups:
+    def result(self, question: Question) -> Answer:
         """Statistics by variant over the whole span."""
         question = replace(question, span=replace(question.span, days=None))
         query = self._compiled(question)
-        return query.groups(self._run(query.statement))
+        return _bounded(query.answer(self._run(query.statement)))
 
-    def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Groups]:
+    def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
         """Statistics by variant at the end of days of the span's grid, by the number of the day.
 
         ``wanted`` days suffice: where each day costs a statement of its own, only those are computed.
@@ -57,7 +59,7 @@ class Computer:
             raise ValueError("a series needs days")
         if can_telescope(question.metric):
             query = self._compiled(question)
-            return dict(enumerate(query.points(self._run(query.statement))))
+            return dict(enumerate(map(_bounded, query.points(self._run(query.statement)))))
         numbers = range(grid.count) if wanted is None else wanted
         return {number: self.result(at_end_of_day(question, number)) for number in numbers}
 
@@ -97,3 +99,9 @@ class Computer:
             raise ComputationError("The event store is not available now", retry=True) from error
         except QueryError as error:
             raise ComputationError(f"Query failed: {error}", retry=False) from error
+
+
+def _bounded(answer: Answer) -> Answer:
+    if len(answer.cells) > MAX_CELLS:
+        raise DefinitionError(f"The breakdowns have more than {MAX_CELLS} combinations of values.")
+    return answer

@@ -15,6 +15,7 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import (
     SECOND_US,
     Bounds,
+    Breakdown,
     EventMatch,
     EventSource,
     Exposures,
@@ -35,6 +36,7 @@ from hoglab.statistics import CupedConfig
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000}
 MAX_WINDOW_S = 100 * 366 * 86_400
 """The longest conversion or retention window: longer ones would leave the calendar."""
+MAX_BREAKDOWNS = 3
 MAX_STEPS = 30
 """The most steps of one funnel."""
 
@@ -47,8 +49,10 @@ class Reader:
 
     actions: Actions
 
-    def exposures(self, project_id: int, calculation: Calculation) -> Exposures:
-        """The exposures of an experiment. Raises `DefinitionError`."""
+    def exposures(
+        self, project_id: int, calculation: Calculation, metric: Mapping[str, Any] | None = None
+    ) -> Exposures:
+        """The exposures of an experiment, broken down as a metric says. Raises `DefinitionError`."""
         criteria = calculation.exposure_criteria or {}
         activation = criteria.get("activation_config")
         filtering = criteria.get("filterTestAccounts")
@@ -75,6 +79,7 @@ class Reader:
             activation=self._exposure_source(activation)
             if is_default and isinstance(activation, Mapping)
             else None,
+            breakdowns=_breakdowns(metric or {}),
         )
 
     def _exposure_source(self, config: Mapping[str, Any]) -> EventSource:
@@ -90,8 +95,6 @@ class Reader:
 
     def _metric(self, metric: Mapping[str, Any]) -> Metric:
         window_us = _window_us(metric)
-        if isinstance(metric.get("breakdownFilter"), Mapping) and metric["breakdownFilter"].get("breakdowns"):
-            raise DefinitionError("Breakdowns of metrics are not supported yet.")
         match metric.get("metric_type"):
             case "mean":
                 return MeanMetric(self._mean_value(metric), window_us)
@@ -196,6 +199,22 @@ class Reader:
             return ()
         steps = self.actions(identifier)
         return () if steps is None else action_matches(steps)
+
+
+def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
+    """The breakdowns of a metric (spec experiment-results 1.1, 3.9)."""
+    setting = metric.get("breakdownFilter")
+    listed = setting.get("breakdowns") if isinstance(setting, Mapping) else None
+    if not isinstance(listed, list) or not listed:
+        return ()
+    if len(listed) > MAX_BREAKDOWNS:
+        raise DefinitionError(f"Maximum of {MAX_BREAKDOWNS} breakdowns are supported for experiment metrics")
+    found = []
+    for each in listed:
+        if not isinstance(each, Mapping) or not isinstance(each.get("property"), str | int):
+            raise DefinitionError("A breakdown needs a property.")
+        found.append(Breakdown(str(each["property"]), str(each.get("type") or "event")))
+    return tuple(found)
 
 
 def _with_covariate(metric: Metric, lookback_days: int) -> Metric:

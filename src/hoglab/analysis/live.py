@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
@@ -16,6 +16,7 @@ from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.plan import Plan, plan
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
+from hoglab.analysis.query.statements import Answer
 from hoglab.experiments import flag_config
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.fingerprint import Calculation
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 MAX_EXPOSURE_ROWS = 5000
 """How many (day, variant) pairs an exposure response may have; of more days only the last ones are given."""
-MAX_BREAKDOWNS = 3
 
 
 class LiveResults:
@@ -80,14 +80,13 @@ class LiveResults:
         metric = query.get("metric")
         if not isinstance(metric, Mapping):
             raise validation_error("metric is required")
-        _check_breakdowns(metric)
         found = self._plan(project, identifier, metric)
         span = found.span(self._service.now())
         variants = list(found.calculation.variants)
         config = found.calculation.statistics
         if span is None:
             read = found.reader.metric(metric)
-            return result_object({}, variants, config, read)
+            return result_object(Answer({}), variants, config, read)
         question = found.question(metric, span)
         return result_object(self._service.computer.result(question), variants, config, question.metric)
 
@@ -231,13 +230,6 @@ def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str,
         ended=ended,
     )
     return None if found is None else {"multiple_variant_percentage": found.multiple_variant_percentage}
-
-
-def _check_breakdowns(metric: Mapping[str, Any]) -> None:
-    breakdown = metric.get("breakdownFilter")
-    listed = breakdown.get("breakdowns") if isinstance(breakdown, Mapping) else None
-    if isinstance(listed, Sequence) and len(listed) > MAX_BREAKDOWNS:
-        raise validation_error("Maximum of 3 breakdowns are supported for experiment metrics")
 
 
 def _computation_error(error: ComputationError) -> ApiError:

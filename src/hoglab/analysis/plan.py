@@ -75,7 +75,7 @@ class Plan:
     def question(self, metric: Mapping[str, Any], span: Span) -> Question:
         """Raises `hoglab.analysis.errors.DefinitionError`."""
         return Question(
-            exposures=self.reader.exposures(self.project.id, self.calculation),
+            exposures=self.reader.exposures(self.project.id, self.calculation, metric),
             span=span,
             metric=self.reader.metric(metric, cuped=self.calculation.statistics.cuped),
             matured_only=self.row.only_count_matured_users,

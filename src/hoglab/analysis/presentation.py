@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import FunnelMetric, Metric, RatioMetric, RetentionMetric
+from hoglab.analysis.query.statements import Answer, Groups
 from hoglab.statistics import (
     Method,
     Proportion,
@@ -44,10 +45,7 @@ _LEGACY_KEYS = (
 
 
 def result_object(
-    groups: Mapping[str, SufficientStatistics],
-    variants: Sequence[str],
-    config: StatisticsConfig,
-    metric: Metric,
+    answer: Answer, variants: Sequence[str], config: StatisticsConfig, metric: Metric
 ) -> dict[str, Any]:
     """The ``ExperimentQuery`` response. Variants without data have rows of zeros.
 
@@ -56,30 +54,42 @@ def result_object(
     key = config.baseline_key(variants) if variants else None
     if key is None or key not in variants:
         raise DefinitionError("No control variant found")
-    baseline = groups.get(key, _nothing(metric))
-    present = [variant for variant in variants if variant in groups and variant != key]
-    missing = [variant for variant in variants if variant not in groups and variant != key]
+    baseline, rows = _rows(answer.groups, key, variants, config, metric)
+    broken_down = []
+    for cell, groups in answer.cells.items():
+        cell_baseline, cell_rows = _rows(groups, key, variants, config, metric)
+        broken_down.append({"breakdown_value": list(cell), "baseline": cell_baseline, "variants": cell_rows})
     return {
         "kind": "ExperimentQuery",
-        "baseline": {
-            "key": key,
-            **_sums(baseline, missing=key not in groups),
-            "validation_failures": [str(failure) for failure in baseline_failures(baseline)],
-        },
-        "variant_results": [
-            _variant(
-                variant,
-                compare(config, baseline, groups.get(variant, _nothing(metric))),
-                missing=variant not in groups,
-            )
-            for variant in (*present, *missing)
-        ],
-        "breakdown_results": None,
+        "baseline": baseline,
+        "variant_results": rows,
+        "breakdown_results": broken_down or None,
         "clickhouse_sql": None,
         "hogql": None,
         "is_precomputed": False,
         **dict.fromkeys(_LEGACY_KEYS),
     }
+
+
+def _rows(
+    groups: Groups, key: str, variants: Sequence[str], config: StatisticsConfig, metric: Metric
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The row of the baseline and those of the others: variants with data first, in flag order."""
+    baseline = groups.get(key, _nothing(metric))
+    row = {
+        "key": key,
+        **_sums(baseline, missing=key not in groups),
+        "validation_failures": [str(failure) for failure in baseline_failures(baseline)],
+    }
+    others = sorted((each for each in variants if each != key), key=lambda each: each not in groups)
+    return row, [
+        _variant(
+            variant,
+            compare(config, baseline, groups.get(variant, _nothing(metric))),
+            missing=variant not in groups,
+        )
+        for variant in others
+    ]
 
 
 def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[str, Any]:

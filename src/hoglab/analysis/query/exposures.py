@@ -7,7 +7,13 @@ from __future__ import annotations
 from hoglab.analysis.days import micros
 from hoglab.analysis.query.model import EventSource, Exposures
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.filters.model import FilterError
 from hoglab.filters.sql import FALSE, combined
+
+_BREAKDOWN_COLUMNS = {"event": "properties", "person": "person_properties"}
+
+NO_VALUE = "$$_posthog_breakdown_null_$$"
+"""What a breakdown shows for a property that is missing (spec experiment-results 3.9)."""
 
 MULTIPLE = -1
 """The number of ``$multiple``; variants have their place in the list, from 0."""
@@ -51,8 +57,8 @@ def _define_flag_exposures(scope: Scope) -> str:
     number = f"CASE {_variant_text(scope, exposures)} {cases} END" if cases else "0"
     return scope.define(
         "exposure" if exposures.activation is None else "flag_exposure",
-        f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, uuid "
-        f"FROM {scope.dialect.events} "
+        f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, "
+        f"uuid{_cell_values(scope)} FROM {scope.dialect.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
         f"AND {exposure_condition(scope)}",
     )
@@ -74,19 +80,21 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
             else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
         )
         scope.define(
-            "flagged", f"SELECT entity, {variant} AS variant, min(ts) AS t0 FROM {rows} GROUP BY entity"
+            "flagged",
+            f"SELECT entity, {variant} AS variant, min(ts) AS t0{_first_cell(scope)} FROM {rows} GROUP BY entity",
         )
         relation, multiple_day = "flagged", "NULL"
     else:
         _define_switches(scope, rows)
         relation = "flagged LEFT JOIN switched ON switched.entity = flagged.entity"
         multiple_day = f"CASE WHEN switched.ts IS NOT NULL THEN {scope.day('switched.ts')} END"
-    t0 = "flagged.t0"
+    exposed = "flagged"
     if exposures.activation is not None:
         _define_activations(scope, exposures.activation)
         relation += " INNER JOIN activated ON activated.entity = flagged.entity"
-        t0 = "activated.t0"
-    columns = f"flagged.entity AS entity, flagged.variant AS variant, {t0} AS t0"
+        exposed = "activated"
+    t0 = f"{exposed}.t0"
+    columns = f"flagged.entity AS entity, flagged.variant AS variant, {t0} AS t0{scope.cell_of(exposed)}"
     if scope.days is not None:
         enter = scope.day(f"({t0} + {maturity_us})" if maturity_us else t0)
         columns += f", {enter} AS enter_day, CAST({multiple_day} AS BIGINT) AS multiple_day"
@@ -96,11 +104,16 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
 
 def _define_switches(scope: Scope, rows: str) -> None:
     """The first variant of every entity, and when it saw a second one."""
-    scope.define("seen", f"SELECT entity, variant, min(ts) AS ts FROM {rows} GROUP BY entity, variant")
+    first_uuid = f", {scope.dialect.first_by('uuid', ['ts', 'uuid'])} AS uuid" if scope.cell else ""
+    scope.define(
+        "seen",
+        f"SELECT entity, variant, min(ts) AS ts{_first_cell(scope)}{first_uuid} "
+        f"FROM {rows} GROUP BY entity, variant",
+    )
     scope.define(
         "flagged",
         f"SELECT entity, {scope.dialect.first_by('variant', ['ts'])} AS variant, min(ts) AS t0, "
-        "count(*) AS variants FROM seen GROUP BY entity",
+        f"count(*) AS variants{_first_cell(scope)} FROM seen GROUP BY entity",
     )
     scope.define(
         "switched",
@@ -116,12 +129,14 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
     ts = scope.ts()
     scope.define(
         "exposure",
-        f"SELECT flagged.entity AS entity, {ts} AS ts "
+        f"SELECT flagged.entity AS entity, {ts} AS ts, uuid{_cell_values(scope)} "
         f"FROM {scope.dialect.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} "
         f"AND {_activation_condition(scope, activation)} AND {ts} >= flagged.t0",
     )
-    scope.define("activated", "SELECT entity, min(ts) AS t0 FROM exposure GROUP BY entity")
+    scope.define(
+        "activated", f"SELECT entity, min(ts) AS t0{_first_cell(scope)} FROM exposure GROUP BY entity"
+    )
 
 
 def exposures_per_day(scope: Scope) -> Statement:
@@ -134,6 +149,23 @@ def exposures_per_day(scope: Scope) -> Statement:
     return scope.statement(
         f"SELECT enter_day, {variant} AS shown, count(*) AS entities FROM unit GROUP BY enter_day, {variant}"
     )
+
+
+def _cell_values(scope: Scope) -> str:
+    """The values of breakdowns on a row of events, as further items of a list."""
+    found = []
+    for name, breakdown in zip(scope.cell, scope.question.exposures.breakdowns, strict=True):
+        column = _BREAKDOWN_COLUMNS.get(breakdown.type)
+        if column is None:
+            raise FilterError(f"breakdowns by {breakdown.type} are not supported", breakdown.property)
+        text = scope.dialect.property_text(column, breakdown.property, scope.parameters)
+        found.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
+    return "".join(found)
+
+
+def _first_cell(scope: Scope) -> str:
+    """The values of breakdowns of the row that comes first, as further items of a list."""
+    return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.cell)
 
 
 def _variant_text(scope: Scope, exposures: Exposures) -> str:

@@ -48,6 +48,14 @@ class EventSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A property of the first exposure row, by which results are told apart; ``type`` is that of filters."""
+
+    property: str
+    type: str = "event"
+
+
+@dataclass(frozen=True, slots=True)
 class Exposures:
     """Who saw what (spec experiment-results 2.2, 2.3).
 
@@ -66,6 +74,7 @@ class Exposures:
     group_type_index: int | None = None
     activation: EventSource | None = None
     """An event that an entity must get to after its flag was shown; it is then the exposure (spec 2.4)."""
+    breakdowns: tuple[Breakdown, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,11 @@ def with_covariate(outcome: Outcome, y: str) -> Outcome:
 
 
 def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
-    """Rows ``(variant, statistics…)`` of a relation with a variant and the values of every entity."""
+    """Rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity."""
     statistics = outcome.stated()
     summed = ", ".join(f"{_sum(scope, outcome)(text)} AS {name}" for name, text in statistics.items())
-    return scope.statement(f"SELECT variant, {summed} FROM {values} GROUP BY variant")
+    key = ", ".join(["variant", *scope.cell])
+    return scope.statement(f"SELECT {key}, {summed} FROM {values} GROUP BY {key}")
 
 
 def define_values(scope: Scope, outcome: Outcome, partials: str) -> str:
@@ -78,13 +79,13 @@ def define_values(scope: Scope, outcome: Outcome, partials: str) -> str:
     columns = ", ".join(f"{text} AS {name}" for name, text in values.items())
     return scope.define(
         "valued",
-        f"SELECT unit.entity AS entity, unit.variant AS variant, {columns} "
+        f"SELECT unit.entity AS entity, unit.variant AS variant{scope.cell_of('unit')}, {columns} "
         f"FROM unit LEFT JOIN {partials} ON {partials}.entity = unit.entity",
     )
 
 
 def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
-    """Rows ``(variant, day, changes of statistics…)`` of a relation of partials per entity and day."""
+    """Rows ``(variant, cell…, day, changes of statistics…)`` of a relation of partials per entity and day."""
     names = ", ".join(partial.name for partial in outcome.partials)
     zeros = ", ".join(partial.zero for partial in outcome.partials)
     scope.define(
@@ -117,7 +118,7 @@ def _define_states(scope: Scope, outcome: Outcome) -> None:
         f"SELECT running.day AS day, running.day > unit.enter_day AS counted, "
         f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new, "
         f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old, "
-        f"{', '.join(columns)} "
+        f"{', '.join(columns)}{scope.cell_of('unit')} "
         "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
     )
 
@@ -125,16 +126,17 @@ def _define_states(scope: Scope, outcome: Outcome) -> None:
 def _changes(scope: Scope, outcome: Outcome) -> Statement:
     gained = outcome.stated("{name}_new")
     lost = outcome.stated("{name}_old")
+    cell = "".join(f", {name}" for name in scope.cell)
     scope.define(
         "change",
-        f"SELECT variant_new AS variant, day, {', '.join(f'{text} AS {name}' for name, text in gained.items())} "
-        "FROM state "
-        f"UNION ALL SELECT variant_old, day, {', '.join(f'-({text})' for text in lost.values())} "
+        f"SELECT variant_new AS variant{cell}, day, "
+        f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
+        f"UNION ALL SELECT variant_old{cell}, day, {', '.join(f'-({text})' for text in lost.values())} "
         "FROM state WHERE counted",
     )
     summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
     return scope.statement(
-        f"SELECT variant, day, {summed} FROM change GROUP BY variant, day ORDER BY variant, day"
+        f"SELECT variant{cell}, day, {summed} FROM change GROUP BY variant{cell}, day ORDER BY variant, day"
     )
 
 

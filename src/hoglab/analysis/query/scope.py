@@ -53,6 +53,15 @@ class Scope:
         column = self.entity()
         return f"{column} IS NOT NULL" + ("" if column == "person_id" else f" AND {column} <> ''")
 
+    @property
+    def cell(self) -> list[str]:
+        """Names of the columns that hold the values of breakdowns."""
+        return [f"b{number}" for number in range(len(self.question.exposures.breakdowns))]
+
+    def cell_of(self, relation: str) -> str:
+        """The breakdown columns of a relation as further items of a list."""
+        return "".join(f", {relation}.{name} AS {name}" for name in self.cell)
+
     def bind(self, value: str | float | datetime) -> str:
         return self.parameters.bind(value)
 

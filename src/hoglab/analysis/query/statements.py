@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate
 from math import fsum
@@ -31,6 +31,28 @@ from hoglab.statistics import Proportion, Ratio, Retention, SampleMean, Sufficie
 Groups = Mapping[str, SufficientStatistics]
 """Statistics by variant; a variant without samples is missing."""
 
+Cell = tuple[str, ...]
+"""The values of the breakdowns; empty without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Statistics by variant, over everybody and for each cell of breakdowns (none without breakdowns)."""
+
+    groups: Groups
+    cells: Mapping[Cell, Groups] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cells: Mapping[Cell, Groups]) -> Answer:
+        """The whole is the sum of its cells (spec experiment-results 3.9)."""
+        if set(cells) <= {()}:
+            return cls(cells.get((), {}))
+        groups: dict[str, Any] = {}
+        for cell in cells.values():
+            for variant, statistics in cell.items():
+                groups[variant] = groups[variant] + statistics if variant in groups else statistics
+        return cls(groups, dict(sorted(cells.items())))
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -40,33 +62,37 @@ class Compiled:
     statement: Statement
     outcome: Outcome
 
-    def groups(self, rows: Sequence[tuple[Any, ...]]) -> Groups:
+    def answer(self, rows: Sequence[tuple[Any, ...]]) -> Answer:
         """The answer of a question without days."""
         variants = self.question.exposures.variants
-        return {
-            variants[variant]: self._statistics(sums)
-            for variant, *sums in rows
-            if 0 <= variant < len(variants) and sums[0]
-        }
+        width = len(self.question.exposures.breakdowns)
+        cells: dict[Cell, dict[str, SufficientStatistics]] = {}
+        for variant, *rest in rows:
+            cell, sums = tuple(rest[:width]), rest[width:]
+            if 0 <= variant < len(variants) and sums[0]:
+                cells.setdefault(cell, {})[variants[variant]] = self._statistics(sums)
+        return Answer.of(cells)
 
-    def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Groups]:
+    def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Answer]:
         """The answer of a question with days: the statistics at the end of each day of the grid."""
         grid = self.question.span.days
         assert grid is not None  # noqa: S101 - the caller asked for days
         variants = self.question.exposures.variants
-        width = len(self.outcome.statistics)
-        changes: dict[int, list[list[Any]]] = {}
-        for variant, day, *changed in rows:
+        width = len(self.question.exposures.breakdowns)
+        nothing = [0] * len(self.outcome.statistics)
+        changes: dict[tuple[int, Cell], list[list[Any]]] = {}
+        for variant, *rest in rows:
+            cell, day, changed = tuple(rest[:width]), rest[width], rest[width + 1 :]
             if 0 <= variant < len(variants):
-                days = changes.setdefault(variant, [[0] * width for _ in range(grid.count)])
+                days = changes.setdefault((variant, cell), [nothing for _ in range(grid.count)])
                 days[day] = changed
-        points: list[dict[str, SufficientStatistics]] = [{} for _ in range(grid.count)]
-        for variant, days in changes.items():
+        points: list[dict[Cell, dict[str, SufficientStatistics]]] = [{} for _ in range(grid.count)]
+        for (variant, cell), days in changes.items():
             columns = [_running(column) for column in zip(*days, strict=True)]
             for point, sums in zip(points, zip(*columns, strict=True), strict=True):
                 if sums[0]:
-                    point[variants[variant]] = self._statistics(sums)
-        return points
+                    point.setdefault(cell, {})[variants[variant]] = self._statistics(sums)
+        return [Answer.of(point) for point in points]
 
     def _statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
         numbers = [_plain(number) for number in sums]

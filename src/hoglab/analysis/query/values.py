@@ -181,40 +181,42 @@ def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> s
 
 
 def _define_clamped(scope: Scope, valued: str, names: list[str], bounds: dict[str, Bounds]) -> str:
-    """Values clamped to percentiles of all entities, ``$multiple`` included (spec experiment-results 3.2)."""
-    limits: dict[str, tuple[str, str]] = {}
+    """Values clamped to percentiles of all entities of a cell, ``$multiple`` included (spec experiment-results 3.2)."""
+    clamped = {name: f"{valued}.{name}" for name in names}
+    joins = ""
     for name, bound in bounds.items():
-        low = _define_quantile(scope, f"{name}_low", valued, name, bound.lower, zeros=True)
-        high = _define_quantile(
-            scope, f"{name}_high", valued, name, bound.upper, zeros=not bound.ignore_zeros
+        sides = (
+            ("greatest", f"{name}_low", bound.lower, True),
+            ("least", f"{name}_high", bound.upper, not bound.ignore_zeros),
         )
-        limits[name] = (low, high)
-    columns = ["entity", "variant"]
-    for name in names:
-        low, high = limits.get(name, ("", ""))
-        clamped = name
-        if low:
-            clamped = f"greatest(coalesce((SELECT bound FROM {low}), {clamped}), {clamped})"
-        if high:
-            clamped = f"least({clamped}, coalesce((SELECT bound FROM {high}), {clamped}))"
-        columns.append(f"{clamped} AS {name}")
-    return scope.define("clamped", f"SELECT {', '.join(columns)} FROM {valued}")
+        for extreme, relation, level, zeros in sides:
+            if level is None:
+                continue
+            _define_quantile(scope, relation, valued, name, level, zeros=zeros)
+            same = " AND ".join(f"{relation}.{each} = {valued}.{each}" for each in scope.cell) or "TRUE"
+            joins += f" LEFT JOIN {relation} ON {same}"
+            clamped[name] = f"{extreme}(coalesce({relation}.bound, {clamped[name]}), {clamped[name]})"
+    columns = ", ".join(f"{text} AS {name}" for name, text in clamped.items())
+    return scope.define(
+        "clamped",
+        f"SELECT {valued}.entity AS entity, {valued}.variant AS variant{scope.cell_of(valued)}, {columns} "
+        f"FROM {valued}{joins}",
+    )
 
 
-def _define_quantile(
-    scope: Scope, name: str, valued: str, column: str, level: float | None, *, zeros: bool
-) -> str:
-    """The value at rank floor(level·N), without interpolation; an empty relation name without a level."""
-    if level is None:
-        return ""
+def _define_quantile(scope: Scope, name: str, valued: str, column: str, level: float, *, zeros: bool) -> None:
+    """``<name>(cell…, bound)``: the value at rank floor(level·N), without interpolation."""
     some = "" if zeros else f" WHERE {column} <> 0"
+    cell = "".join(f", {each}" for each in scope.cell)
+    partition = f"PARTITION BY {', '.join(scope.cell)}" if scope.cell else ""
     scope.define(
         f"{name}_ranked",
-        f"SELECT {column} AS v, row_number() OVER (ORDER BY {column}) AS place, count(*) OVER () AS size "
-        f"FROM {valued}{some}",
+        f"SELECT {column} AS v{cell}, row_number() OVER ({partition} ORDER BY {column}) AS place, "
+        f"count(*) OVER ({partition}) AS size FROM {valued}{some}",
     )
-    return scope.define(
+    grouped = f" GROUP BY {', '.join(scope.cell)}" if scope.cell else ""
+    scope.define(
         name,
-        f"SELECT max(v) AS bound FROM {name}_ranked "
-        f"WHERE place = 1 + least(size - 1, CAST(floor(CAST({level!r} AS DOUBLE) * size) AS BIGINT))",
+        f"SELECT max(v) AS bound{cell} FROM {name}_ranked "
+        f"WHERE place = 1 + least(size - 1, CAST(floor(CAST({level!r} AS DOUBLE) * size) AS BIGINT)){grouped}",
     )
