@@ -13,6 +13,7 @@ import sys
 import time
 import weakref
 from dataclasses import dataclass
+from itertools import count
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -164,7 +165,7 @@ class Execution:
         self.limits = limits or program.env.limits
         self.clock = _Clock(clock)
         self.timer = timer
-        self.seed: int | str = os.urandom(16).hex() if seed is None else seed
+        self.seed: int | str = _fresh_seed() if seed is None else seed
         self.calls: list[_Answered | dict[str, Any]] = []
         self.pending: Suspended | None = None
         self.outcome: Finished | Suspended | None = None
@@ -394,6 +395,15 @@ def enter(
         return function(variables, context)
     ensure_stack()
     return function(variables, context, context.ticks, context.charge)
+
+
+_PROCESS_SEED = os.urandom(16).hex()
+_SEEDS = count()
+
+
+def _fresh_seed() -> str:
+    """A seed that no other execution has; asking the system for one each time would cost more than a filter."""
+    return f"{_PROCESS_SEED}:{os.getpid()}:{next(_SEEDS)}"
 
 
 def _call_record(call: Suspended) -> dict[str, Any]:
