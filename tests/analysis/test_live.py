@@ -202,6 +202,28 @@ def test_faults_of_the_engine_are_readable(
     assert (answer["status"], answer["errors"]) == ("completed", None), "tried again when stale"
 
 
+def test_a_result_outlives_a_failure_which_is_not_repeated_at_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def fail(*_: Any, **__: Any) -> Any:
+        calls.append(None)
+        raise QueryTimeoutError("slow")
+
+    experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
+    before = lab.series(experiment)
+    lab.now = NOW + timedelta(minutes=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckDbReader, "execute", fail)
+        assert lab.series(experiment)["timeseries"] == before["timeseries"]
+        assert lab.series(experiment)["status"] == "completed"
+        assert len(calls) == 1
+        lab.now = NOW + timedelta(minutes=4)
+        lab.series(experiment)
+        assert len(calls) == 2
+
+
 def test_breakdowns_are_by_the_first_exposure(lab: Lab) -> None:
     def seen(person: str, variant: str, browser: str | None, hours: int = 0) -> Event:
         flag = {"$feature_flag": "checkout", "$feature_flag_response": variant, "$browser": browser}

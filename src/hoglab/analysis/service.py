@@ -40,6 +40,8 @@ REQUEST_BUDGET_S = 20.0
 CONCURRENT_COMPUTATIONS = 2
 """How many series are computed at the same time; each statement uses all processors."""
 
+MAX_NOTED_FAILURES = 10_000
+"""Of how many series it is remembered that their last computation failed."""
 FOLLOWED = timedelta(days=45)
 """How long after its end the background still looks at an experiment."""
 
@@ -68,6 +70,7 @@ class ResultsService:
         self._query_timeout_s = query_timeout_s
         self._refresh = timedelta(seconds=refresh_s)
         self._flights = Flights(CONCURRENT_COMPUTATIONS)
+        self._failures: dict[SeriesKey, datetime] = {}
 
     # -- the series of a metric ------------------------------------------------------------------------
 
@@ -123,6 +126,9 @@ class ResultsService:
         last = query_to(span, span.days.count - 1) if span.days is not None else covered
         if covered >= last and self.is_settled(found, metric, written):
             return True
+        failed = self._failures.get(key)
+        if failed is not None and now - failed < self._refresh:
+            return True  # a result that could not be brought up to date is not tried again at once
         same_day = _day(covered, span) == _day(last, span)
         return same_day and now - written < self._refresh
 
@@ -162,11 +168,19 @@ class ResultsService:
                 reason=str(error),
             )
             points = [NewPoint(query_to(span, last), error_message=str(error))]
+            self._note_failure(key)
+        else:
+            self._failures.pop(key, None)
         with self.database.write() as tx:
             store.put_points(
                 tx.connection, key, span.start, points, zone_of(found.project.timezone), self.now()
             )
         return complete
+
+    def _note_failure(self, key: SeriesKey) -> None:
+        if len(self._failures) >= MAX_NOTED_FAILURES:
+            self._failures.clear()
+        self._failures[key] = self.now()
 
     def _points(
         self,
