@@ -27,7 +27,7 @@ run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated us
 	$(BIN)/hoglab demo --port $(PORT)
 
 test: lint ## Run everything that CI runs: lint, types, layers, tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: setup ## Style, types and the layering of the rooms
 	$(BIN)/ruff check .
