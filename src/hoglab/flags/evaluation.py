@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from uuid_utils import uuid7
 from hoglab.flags import continuity
 from hoglab.flags.answers import Form, decide_form, encode_answer, flags_form
 from hoglab.flags.decoding import MAX_WIRE_BYTES, decode_body
-from hoglab.flags.lookups import DatabaseFacts, PointReader
+from hoglab.flags.lookups import DatabaseFacts, PersonLoader, PointReader, hash_keys_of, merge_hash_keys
 from hoglab.flags.matching import evaluate
 from hoglab.flags.outcome import Outcome, Reason
 from hoglab.flags.remote_config import BARE_CONFIG, config_fields
@@ -27,7 +27,7 @@ from hoglab.flags.request import (
     read_subject,
     runtime_of,
 )
-from hoglab.flags.subject import FlagRequest, Subject
+from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
 from hoglab.http.body import BODY_TIMEOUT_S, read_body
 from hoglab.http.errors import ApiError, payload_too_large, request_timeout
 from hoglab.http.fields import parse_uuid
@@ -69,6 +69,7 @@ class FlagEvaluator:
         self._database = database
         self._projects = projects
         self._reader = PointReader(database)
+        self._persons = PersonLoader(self._reader)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
 
     def close(self) -> None:
@@ -91,24 +92,34 @@ class FlagEvaluator:
         self, project: Project, loaded: LoadedProject, selection: Selection, request: FlagRequest
     ) -> tuple[list[Outcome], bool]:
         """Outcomes of the selected flags, and whether any failed."""
-        flags = loaded.flags
-        failure = None
-        if request.anon_distinct_id is not None and flags.continuity_keys:
-            failure = await self._keep_bucketing(project.id, request, flags.continuity_keys)
-        elif not selection.may_read_storage(request, flags.group_names):
-            return evaluate(selection.stages, Subject(request, flags.group_names))
-        facts = DatabaseFacts(self._reader, project.id, continuity_failure=failure)
-        return evaluate(selection.stages, Subject(request, flags.group_names, facts))
+        names = loaded.flags.group_names
+        hash_keys = None
+        if request.anon_distinct_id is not None and loaded.flags.continuity_keys:
+            hash_keys = await self._keep_bucketing(project.id, request, loaded.flags.continuity_keys)
+        person: StoredPerson | Exception | None = None
+        if selection.may_read_person(request):
+            try:
+                person = await self._persons.load(project.id, request.distinct_id)
+            except Exception as error:
+                person = error
+        elif not selection.may_read_groups(request, names):
+            return evaluate(selection.stages, Subject(request, names))
+        facts = DatabaseFacts(self._reader, project.id, person=person, hash_keys=hash_keys)
+        return evaluate(selection.stages, Subject(request, names, facts))
 
     async def _keep_bucketing(
         self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
-    ) -> Reason | None:
-        """Store the anonymous id of a visitor who has just become known; why that failed, if it did."""
+    ) -> Mapping[str, str] | Reason:
+        """Store the anonymous id of a visitor who has just become known.
+
+        Returns the stored bucketing ids by flag, or why they are not known.
+        """
         anonymous_id = request.anon_distinct_id or ""
         distinct_ids = (request.distinct_id, anonymous_id)
         try:
-            if continuity.is_remembered(self._reader, project_id, distinct_ids, flag_keys):
-                return None
+            stored = hash_keys_of(self._reader, project_id, distinct_ids)
+            if not continuity.missing(stored, flag_keys):
+                return merge_hash_keys(stored)
             work = asyncio.get_running_loop().run_in_executor(
                 self.threads,
                 continuity.remember,
@@ -118,14 +129,13 @@ class FlagEvaluator:
                 flag_keys,
                 anonymous_id,
             )
-            await asyncio.wait_for(work, WRITE_TIMEOUT_S)
+            return await asyncio.wait_for(work, WRITE_TIMEOUT_S)
         except TimeoutError:
             _log.warning("flag_bucketing_timed_out", project_id=project_id)
             return Reason.TIMEOUT
         except Exception as error:
             _log.warning("flag_bucketing_failed", project_id=project_id, error=str(error))
             return Reason.DATABASE_ERROR
-        return None
 
 
 class EvaluationEndpoint:

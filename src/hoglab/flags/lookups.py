@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 import sqlalchemy as sa
 
@@ -102,13 +104,6 @@ _PERSON_OF = (
     _ids.project_id == sa.bindparam("project_id"),
     _ids.distinct_id == sa.bindparam("distinct_id"),
 )
-_READ_PERSON = PointRead(
-    ("project_id", "distinct_id"),
-    person.c.id,
-    person.c.properties,
-    person.c.created_at,
-    where=(*_PERSON_OF, person.c.id == _ids.person_id),
-)
 _READ_PERSON_ID = PointRead(("project_id", "distinct_id"), _ids.person_id, where=_PERSON_OF)
 _READ_GROUP = PointRead(
     ("project_id", "group_index", "group_key"),
@@ -138,31 +133,139 @@ _READ_HASH_KEYS = PointRead(
 )
 
 
-def person_id_of(run: Run, project_id: int, distinct_id: str) -> int | None:
-    """The row id of the person behind a distinct id."""
-    rows = run(_READ_PERSON_ID, project_id, distinct_id)
-    return rows[0][0] if rows else None
+def _read_persons(count: int) -> PointRead:
+    names = tuple(f"distinct_id_{number}" for number in range(count))
+    return PointRead(
+        ("project_id", *names),
+        _ids.distinct_id,
+        person.c.id,
+        person.c.properties,
+        person.c.created_at,
+        where=(
+            _ids.project_id == sa.bindparam("project_id"),
+            _ids.distinct_id.in_([sa.bindparam(name) for name in names]),
+            person.c.id == _ids.person_id,
+        ),
+    )
 
 
-def hash_keys_of(run: Run, project_id: int, person_id: int) -> dict[str, str]:
-    """The stored bucketing ids of a person, by flag key."""
-    return dict(run(_READ_HASH_KEYS, project_id, person_id))
+_BATCHES = {count: _read_persons(count) for count in (1, 8, 32)}
+_LARGEST_BATCH = max(_BATCHES)
+
+
+_PersonFuture = asyncio.Future[StoredPerson | None]
+
+
+class PersonLoader:
+    """Reads the persons of all requests that ask during one turn of the event loop together.
+
+    Under load one statement then serves many requests; a request alone waits for nobody.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._waiting: dict[int, dict[str, list[_PersonFuture]]] = {}
+
+    def load(self, project_id: int, distinct_id: str) -> _PersonFuture:
+        """The stored person behind a distinct id, None for an unknown one."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._read_all)
+        # One future for each who asks: a request that is cancelled must not take others along.
+        future: _PersonFuture = loop.create_future()
+        self._waiting.setdefault(project_id, {}).setdefault(distinct_id, []).append(future)
+        return future
+
+    def _read_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for project_id, asked in waiting.items():
+            distinct_ids = list(asked)
+            for start in range(0, len(distinct_ids), _LARGEST_BATCH):
+                chunk = distinct_ids[start : start + _LARGEST_BATCH]
+                try:
+                    found = self._read(project_id, chunk)
+                except Exception as error:
+                    _settle(asked, chunk, {}, error)
+                else:
+                    _settle(asked, chunk, found, None)
+
+    def _read(self, project_id: int, distinct_ids: list[str]) -> dict[str, StoredPerson]:
+        size = min(count for count in _BATCHES if count >= len(distinct_ids))
+        padded = distinct_ids + distinct_ids[-1:] * (size - len(distinct_ids))
+        return {
+            distinct_id: StoredPerson(person_id, orjson.loads(properties), created_at)
+            for distinct_id, person_id, properties, created_at in self._run(
+                _BATCHES[size], project_id, *padded
+            )
+        }
+
+
+def _settle(
+    asked: Mapping[str, list[_PersonFuture]],
+    distinct_ids: list[str],
+    found: Mapping[str, StoredPerson],
+    error: Exception | None,
+) -> None:
+    for distinct_id in distinct_ids:
+        for future in asked[distinct_id]:
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(found.get(distinct_id))
+
+
+class StoredHashKeys(msgspec.Struct, frozen=True):
+    """The stored bucketing ids of one person, by flag key."""
+
+    person_id: int
+    by_flag: dict[str, str]
+
+
+def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list[StoredHashKeys]:
+    """Stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
+    found = []
+    for distinct_id in distinct_ids:
+        rows = run(_READ_PERSON_ID, project_id, distinct_id)
+        if rows:
+            person_id = rows[0][0]
+            found.append(StoredHashKeys(person_id, dict(run(_READ_HASH_KEYS, project_id, person_id))))
+    return found
+
+
+def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
+    """One bucketing id for each flag; where persons differ, the first wins."""
+    merged: dict[str, str] = {}
+    for each in reversed(stored):
+        merged.update(each.by_flag)
+    return merged
 
 
 class DatabaseFacts:
-    """What the database knows about the subject of one request."""
+    """What the database knows about the subject of one request.
 
-    def __init__(self, run: Run, project_id: int, *, continuity_failure: Reason | None = None) -> None:
+    The person is read beforehand (see `PersonLoader`): ``person`` is that, None for an unknown one, or why
+    reading failed. ``hash_keys`` are bucketing ids that are known already, or why there are none.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        project_id: int,
+        *,
+        person: StoredPerson | Exception | None = None,
+        hash_keys: Mapping[str, str] | Reason | None = None,
+    ) -> None:
         self._run = run
         self._project_id = project_id
-        self._continuity_failure = continuity_failure
+        self._person = person
+        self._hash_keys = hash_keys
 
-    def person(self, distinct_id: str) -> StoredPerson | None:
-        rows = self._run(_READ_PERSON, self._project_id, distinct_id)
-        if not rows:
-            return None
-        person_id, properties, created_at = rows[0]
-        return StoredPerson(person_id, orjson.loads(properties), created_at)
+    def person(self, distinct_id: str) -> StoredPerson | None:  # noqa: ARG002 - it is the request's own
+        if isinstance(self._person, Exception):
+            raise self._person
+        return self._person
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
         rows = self._run(_READ_GROUP, self._project_id, group_type_index, group_key)
@@ -173,11 +276,8 @@ class DatabaseFacts:
         return bool(self._run(_READ_MEMBERSHIP, cohort_id, person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
-        if self._continuity_failure is not None:
-            raise FlagFailure(self._continuity_failure)
-        merged: dict[str, str] = {}
-        for distinct_id in reversed(distinct_ids):
-            person_id = person_id_of(self._run, self._project_id, distinct_id)
-            if person_id is not None:
-                merged.update(hash_keys_of(self._run, self._project_id, person_id))
-        return merged
+        if isinstance(self._hash_keys, Reason):
+            raise FlagFailure(self._hash_keys)
+        if self._hash_keys is None:
+            self._hash_keys = merge_hash_keys(hash_keys_of(self._run, self._project_id, distinct_ids))
+        return self._hash_keys

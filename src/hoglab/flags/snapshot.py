@@ -50,21 +50,23 @@ class Selection:
     group_keys: frozenset[tuple[int, str]]
     needs_person: bool
 
-    def may_read_storage(self, request: FlagRequest, group_names: Mapping[int, str]) -> bool:
-        """Whether the request leaves anything open that only storage knows."""
+    def may_read_person(self, request: FlagRequest) -> bool:
+        """Whether a condition needs something of the stored person that the request did not send."""
         if self.needs_person:
             return True
+        if request.only_use_overrides or not self.person_keys:
+            return False
+        return not self.person_keys <= request.person_properties.keys()
+
+    def may_read_groups(self, request: FlagRequest, group_names: Mapping[int, str]) -> bool:
+        """Whether a condition needs a group property that the request did not send."""
         if request.only_use_overrides:
             return False
-        if self.person_keys and not self.person_keys <= request.person_properties.keys():
-            return True
         for index, key in self.group_keys:
             name = group_names.get(index)
-            if (
-                name is not None
-                and name in request.groups
-                and key not in request.group_properties.get(name, ())
-            ):
+            if name is None or name not in request.groups:
+                continue
+            if key not in request.group_properties.get(name, ()):
                 return True
         return False
 
