@@ -351,3 +351,52 @@ def test_the_state_of_a_function_can_be_set_by_hand(api: Api, receiver: Receiver
     unknown = api.call("PATCH", "/0199a3d4-aaaa-7000-8000-000000000009/status/", {"state": 1})
     assert (unknown.status_code, unknown.json()) == (404, {"error": "Hog function not found"})
     assert api.call("GET", f"/{function['id']}/").json()["status"] == {"state": 12, "tokens": 10_000}
+
+
+# --- broadcast
+
+
+def add_persons(house: House, *emails: str) -> None:
+    with house.database.write() as tx:
+        for number, email in enumerate(emails, 1):
+            tx.connection.exec_driver_sql(
+                "INSERT INTO person (id, project_id, uuid, properties, is_identified, created_at, version) "
+                "VALUES (?, 1, ?, ?, 1, 0, 0)",
+                (number, f"0190a3d4-0000-7000-8000-{number:012d}", orjson.dumps({"email": email}).decode()),
+            )
+            for extra in ("a", "b"):
+                tx.connection.exec_driver_sql(
+                    "INSERT INTO person_distinct_id (project_id, distinct_id, person_id) VALUES (1, ?, ?)",
+                    (f"d{number}{extra}", number),
+                )
+
+
+def test_a_broadcast_runs_once_for_every_person_that_the_filters_match(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hoglab.delivery.broadcast.PAGE", 2)
+    add_persons(api.house, "a@x.io", "b@y.io", "c@x.io", "d@x.io", "e@x.io")
+    only = {"key": "email", "type": "person", "operator": "icontains", "value": "x.io"}
+    function = api.house.create(
+        "print(event.event, event.distinct_id, person.name, person.created_at, inputs.a)",
+        values={"a": "{person.properties.email}"},
+        filters={"events": [{"id": "never", "type": "events"}], "properties": [only]},
+    )
+    answer = api.call("POST", f"/{function['id']}/broadcast/", {})
+    assert (answer.status_code, answer.json()) == (200, {"success": True})
+    api.house.run()
+    assert sorted(text for level, text in api.house.logs(function) if level == "info") == [
+        f"$broadcast, d{number}a, {email}, 1970-01-01T00:00:00.000Z, {email}"
+        for number, email in ((1, "a@x.io"), (3, "c@x.io"), (4, "d@x.io"), (5, "e@x.io"))
+    ]
+    assert api.house.metrics(function) == {"triggered": 4, "succeeded": 4}
+
+
+def test_what_cannot_be_broadcast_is_refused(api: Api) -> None:
+    off = api.house.create(enabled=False)
+    answer = api.call("POST", f"/{off['id']}/broadcast/", {})
+    assert (answer.status_code, answer.json()) == (400, {"error": "Cannot broadcast: function is disabled"})
+    transformation = api.house.create("return event", type="transformation")
+    answer = api.call("POST", f"/{transformation['id']}/broadcast/", {})
+    assert answer.json() == {"error": "Broadcast is not supported for this function type"}
+    assert api.house.queue.backlog() == 0

@@ -111,7 +111,8 @@ def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receive
             time.sleep(chance.uniform(0.0, 0.12))  # the moment of the kill is what varies here
             child.kill()
         child = Child(house, 0.05)
-        wait_for(lambda: len(finals(house)) == len(expected), 60)
+        goal = len(expected)
+        wait_for(lambda goal=goal: len(finals(house)) == goal, 60)  # type: ignore[misc]
         child.end()
     assert {hit.body.decode() for hit in receiver.hits} == expected
     by_key: dict[str, set[bytes]] = {}

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.delivery import telemetry
+from hoglab.delivery.broadcast import broadcast
 from hoglab.delivery.schemas import (
+    BroadcastOut,
     LogPage,
     LogsQuery,
     MetricsOut,
@@ -87,6 +89,15 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
     def test_run(call: Call, function_id: TextId) -> dict[str, Any]:
         """Try a configuration on an event; nothing is stored. The id may be ``new``."""
         return _test_run(call, parse_uuid(function_id), tests, functions, database)
+
+    @routes.post("/{function_id}/broadcast/", response=BroadcastOut, heavy=True, errors=(400,))
+    def broadcast_function(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """Run a function once for every person that its filters match."""
+        row = known(call, function_id)
+        with database.read() as connection:
+            context = store.filter_context(connection, call.project)
+        broadcast(delivery, database, call.project, row, context)
+        return {"success": True}
 
     @routes.get("/{function_id}/status/", response=StatusOut)
     def status(call: Call, function_id: UuidId) -> dict[str, int]:

@@ -107,3 +107,9 @@ class StatusOut(WireModel):
 
     state: int
     tokens: int
+
+
+class BroadcastOut(WireModel):
+    """A broadcast was begun."""
+
+    success: bool
