@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.delivery.conftest import House, stored
+from tests.delivery.conftest import House, stored, wait_for
 
 from hoglab.delivery.masking import Masked, allowed, decide
 from hoglab.storage.event_store.ingested import IngestedEvent
@@ -180,6 +180,22 @@ def test_each_matching_mapping_is_a_run_with_its_own_inputs(house: House) -> Non
     assert len({result["invocation_id"] for result in house.results()}) == 2
 
 
+def test_secrets_of_mappings_are_hidden(house: House) -> None:
+    function = house.create(
+        "print(inputs.hook)",
+        mappings=[
+            {
+                "name": "one",
+                "inputs_schema": [{"key": "hook", "type": "string", "secret": True}],
+                "inputs": {"hook": {"value": "hidden-place"}},
+                "filters": {},
+            }
+        ],
+    )
+    house.run(stored())
+    assert house.logs(function)[0] == ("info", "***REDACTED***")
+
+
 def test_a_function_whose_mappings_are_empty_never_runs(house: House) -> None:
     function = house.create()
     function = house.change(function, mappings=[])
@@ -227,14 +243,18 @@ def test_the_position_is_kept_with_the_invocations(house: House) -> None:
     assert len(queued(house)) == 1
 
 
-def test_there_is_no_room_when_too_much_waits(house: House) -> None:
-    house.create()
-    house.delivery.dispatcher._max_backlog = 2
-    assert house.delivery.dispatcher.has_room()
+def test_there_is_no_room_when_the_worker_cannot_keep_up(house: House) -> None:
+    house.create("sleep(600)")
+    dispatcher = house.delivery.dispatcher
+    dispatcher._max_backlog = 2
+    assert dispatcher.has_room()
     house.dispatch(stored(), stored())
-    assert not house.delivery.dispatcher.has_room()
-    house.run()
-    assert house.delivery.dispatcher.has_room()
+    assert dispatcher.has_room(), "they are due for a moment only"
+    dispatcher._now = lambda: datetime.now(UTC) + timedelta(seconds=10)
+    assert not dispatcher.has_room()
+    house.delivery.start()
+    wait_for(dispatcher.has_room)
+    assert house.queue.backlog() == 2, "they sleep"
 
 
 # --- masking

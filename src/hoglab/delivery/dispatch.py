@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -38,7 +38,12 @@ CONSUMER = "dispatch"
 """Name of the dispatcher's position in the event log."""
 
 MAX_BACKLOG = 100_000
-"""With more invocations unfinished, ingestion waits; capture goes on until the event log is full."""
+"""With more invocations unfinished, ingestion waits until the worker has caught up with those that are due;
+capture goes on until the event log is full."""
+MAX_WAITING = 1_000_000
+"""With more unfinished, ingestion waits even if they only sleep."""
+CAUGHT_UP = timedelta(seconds=5)
+"""The worker has caught up when nothing is due for longer."""
 
 FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
 OVERFLOW_QUEUE = "hogoverflow"
@@ -139,8 +144,12 @@ class EventDispatcher:
         return self._queue.position(CONSUMER)
 
     def has_room(self) -> bool:
-        """Whether more may be enqueued now."""
-        return self._queue.backlog() < self._max_backlog
+        """Whether more may be enqueued now. Invocations that sleep or wait for their next attempt are no load."""
+        backlog = self._queue.backlog()
+        if backlog < self._max_backlog or backlog >= MAX_WAITING:
+            return backlog < self._max_backlog
+        due = self._queue.next_due()
+        return due is None or due > self._now() - CAUGHT_UP
 
     def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction."""

@@ -96,7 +96,7 @@ class TestRuns:
                 report.errors.append(text)
                 report.log("error", text, now())
                 continue
-            self._execute(function, values, report, run_id=run_id, mock=mock)
+            self._execute(function, mapping, values, report, run_id=run_id, mock=mock)
         return report.answer()
 
     # --- filters
@@ -130,7 +130,14 @@ class TestRuns:
     # --- destinations
 
     def _execute(
-        self, function: CompiledFunction, values: dict[str, Any], report: Report, *, run_id: str, mock: bool
+        self,
+        function: CompiledFunction,
+        mapping: CompiledMapping | None,
+        values: dict[str, Any],
+        report: Report,
+        *,
+        run_id: str,
+        mock: bool,
     ) -> None:
         try:
             program = compile_program(function.hog, RUNNING)
@@ -138,7 +145,7 @@ class TestRuns:
                 program,
                 values,
                 run_id=run_id,
-                redact=function.redactor(values["inputs"]),
+                redact=function.redactor(values["inputs"], mapping),
                 now=self._delivery.now,
             )
         except HogSourceError as error:

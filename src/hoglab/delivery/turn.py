@@ -163,8 +163,9 @@ class Turn:
 
     def _program_run(self, function: CompiledFunction, globals_: dict[str, Any], state: State) -> ProgramRun:
         """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
+        mapping = _mapping(function, state.mapping)
         if state.journal is None:
-            inputs = function.build_inputs(globals_, _mapping(function, state.mapping))
+            inputs = function.build_inputs(globals_, mapping)
             source = function.hog
         else:
             inputs = self._pinned_inputs(state)
@@ -173,7 +174,7 @@ class Turn:
             compile_program(source, RUNNING),
             {**globals_, "inputs": inputs},
             run_id=self.claimed.id,
-            redact=function.redactor(inputs),
+            redact=function.redactor(inputs, mapping),
             now=self._shop.now,
             journal=state.journal,
             timings=state.timings,

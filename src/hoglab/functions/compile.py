@@ -58,6 +58,8 @@ class CompiledMapping:
     name: str | None
     filter: CompiledFilter
     inputs: Program
+    inputs_schema: Sequence[Mapping[str, Any]] = ()
+    """Of its own inputs; those of the function have the function's."""
 
 
 @dataclass(eq=False)
@@ -109,9 +111,10 @@ class CompiledFunction:
         built: dict[str, Any] = evaluate(self.inputs if mapping is None else mapping.inputs, variables)
         return built
 
-    def redactor(self, inputs: Mapping[str, Any]) -> Redact:
+    def redactor(self, inputs: Mapping[str, Any], mapping: CompiledMapping | None = None) -> Redact:
         """Replaces the secrets among built inputs in texts for people."""
-        return redactor(self.inputs_schema, inputs)
+        schema = self.inputs_schema if mapping is None else [*self.inputs_schema, *mapping.inputs_schema]
+        return redactor(schema, inputs)
 
     @property
     def non_failure_status_codes(self) -> Sequence[int | str]:
@@ -177,6 +180,7 @@ def compile_configuration(
                     kind,
                     geoip,
                 ),
+                one.inputs_schema,
             )
             for index, one in enumerate(mappings)
             if not one.disabled
