@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored
 
 from hoglab.accounts.bootstrap import FirstStart
@@ -400,3 +401,68 @@ def test_what_cannot_be_broadcast_is_refused(api: Api) -> None:
     answer = api.call("POST", f"/{transformation['id']}/broadcast/", {})
     assert answer.json() == {"error": "Broadcast is not supported for this function type"}
     assert api.house.queue.backlog() == 0
+
+
+# --- running again
+
+
+def forget_finished(house: House) -> None:
+    """As the janitor does after a while."""
+    with house.queue_database.write() as tx:
+        tx.connection.exec_driver_sql("DELETE FROM invocation WHERE finished_at IS NOT NULL")
+
+
+def test_failed_invocations_are_run_again_with_the_present_configuration(
+    api: Api, receiver: Receiver
+) -> None:
+    house = api.house
+    receiver.answer = lambda request, _number: web.Response(status=400 if request.path == "/old" else 200)
+    function = house.create(
+        "fetch(inputs.url, {'body': event.properties.n}) print(person.name, groups)",
+        values={"url": f"{receiver.url}/old"},
+    )
+    broken = house.create(values={"a": "{jsonParse(event.properties.n)}"})
+    house.run(stored(properties={"n": "no json"}))
+    before = {result["invocation_id"] for result in house.results()}
+    house.change(function, inputs={"url": {"value": f"{receiver.url}/new"}})
+    path = f"/{function['id']}/rerun/"
+    again = api.call("POST", path, {"filter": {"error_kind": ["timeout"]}})
+    assert (again.status_code, again.json()["queued_count"]) == (200, 0)
+    again = api.call("POST", path, {})
+    assert (again.json()["queued_count"], again.json()["skipped_count"]) == (0, 1), "still in the queue"
+    forget_finished(house)
+    again = api.call("POST", path, {"filter": {"status": ["failed"], "error_kind": ["http_4xx"]}})
+    assert (again.json()["queued_count"], again.json()["skipped_count"]) == (1, 0)
+    house.wait_idle()
+    assert [(hit.path, hit.body) for hit in receiver.hits] == [("/old", b"no json"), ("/new", b"no json")]
+    results = {result["function_id"]: result for result in house.results()}
+    assert {result["invocation_id"] for result in house.results()} == before
+    mended = results[function["id"]]
+    assert (mended["status"], mended["attempts"], mended["is_retry"]) == ("succeeded", 2, 1)
+    assert house.metrics(function) == {"triggered": 2, "fetch": 2, "failed": 1, "succeeded": 1}
+
+    house.change(broken, inputs={"a": {"value": "{event.properties.n}"}})
+    assert api.call("POST", f"/{broken['id']}/rerun/", {}).json()["queued_count"] == 1
+    house.wait_idle()
+    assert {result["status"] for result in house.results()} == {"succeeded"}
+
+
+def test_bad_reruns_are_refused(api: Api) -> None:
+    function = api.house.create()
+    path = f"/{function['id']}/rerun/"
+    window = {"window_start": "2026-01-02T00:00:00Z", "window_end": "2026-01-01T00:00:00Z"}
+    answer = api.call("POST", path, {"filter": window})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        400,
+        "'window_end' must be after 'window_start'.",
+    )
+    window["window_end"] = "2026-06-01T00:00:00Z"
+    assert api.call("POST", path, {"filter": window}).status_code == 400
+    assert api.call("POST", path, {"filter": {"max_count": 0}}).json()["code"] == "min_value"
+    assert api.call("POST", path, {"filter": {"status": [1]}}).status_code == 400
+    api.house.change(function, enabled=False)
+    detail = "This function is disabled. Enable it to re-run invocations."
+    assert api.call("POST", path, {}).json() == {"queued_count": 0, "skipped_count": 0, "detail": detail}
+    transformation = api.house.create("return event", type="transformation")
+    answer = api.call("POST", f"/{transformation['id']}/rerun/", {})
+    assert answer.json()["detail"] == "Re-runs aren't supported for 'transformation' functions."

@@ -273,7 +273,8 @@ class EventDispatcher:
         """Count and log it, and keep what it takes to run it once the inputs are mended."""
         uuid = str(event.row.uuid)
         message = str(getattr(error, "message", None) or error)
-        run_id = invocation_id(function.id, uuid, None if mapping is None else mapping.index)
+        index = None if mapping is None else mapping.index
+        run_id = invocation_id(function.id, uuid, index)
         batch.count(function, "inputs_failed")
         batch.log_error(function, f"Error building inputs for event {uuid}: {message}")
         batch.results.append(
@@ -293,7 +294,7 @@ class EventDispatcher:
                 event_uuid=uuid,
                 distinct_id=event.row.distinct_id,
                 person_id=None if event.row.person_id is None else str(event.row.person_id),
-                invocation_globals=kept_globals(raw),
+                invocation_globals=kept_globals(raw, index),
             )
         )
 

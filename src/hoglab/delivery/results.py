@@ -49,14 +49,14 @@ def error_kind(message: str) -> str:
     return "hog_error"
 
 
-def kept_globals(globals_: bytes) -> bytes:
-    """The part of an invocation's globals that its result keeps, compressed."""
+def kept_globals(globals_: bytes, mapping: int | None) -> bytes:
+    """What a result keeps to be run again: the mapping, and globals without what is looked up anew."""
     parts = orjson.loads(memoryview(globals_))
     kept = {name: part for name, part in parts.items() if name not in NOT_IN_RESULTS}
-    return zlib.compress(orjson.dumps(kept), 1)
+    return zlib.compress(orjson.dumps({"globals": kept, "mapping": mapping}), 1)
 
 
-def restored_globals(kept: bytes) -> dict[str, Any]:
+def restored_globals(kept: bytes) -> tuple[dict[str, Any], int | None]:
     """The reverse of `kept_globals`."""
-    restored: dict[str, Any] = orjson.loads(zlib.decompress(kept))
-    return restored
+    restored = orjson.loads(zlib.decompress(kept))
+    return restored["globals"], restored["mapping"]

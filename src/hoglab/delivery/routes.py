@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.delivery import telemetry
 from hoglab.delivery.broadcast import broadcast
+from hoglab.delivery.reruns import MAX_RERUN, RerunFilter, rerun
 from hoglab.delivery.schemas import (
     BroadcastOut,
     LogPage,
     LogsQuery,
     MetricsOut,
     MetricsQuery,
+    RerunBody,
+    RerunOut,
     StatusBody,
     StatusOut,
     TestRunBody,
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
 
 READ, WRITE = "hog_function:read", "hog_function:write"
 
+RERUNNABLE = frozenset({"destination", "internal_destination"})
+MAX_WINDOW = timedelta(days=30)
 INTERVALS = ("hour", "day", "week")
 BREAKDOWNS = ("name", "kind")
 
@@ -89,6 +95,20 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
     def test_run(call: Call, function_id: TextId) -> dict[str, Any]:
         """Try a configuration on an event; nothing is stored. The id may be ``new``."""
         return _test_run(call, parse_uuid(function_id), tests, functions, database)
+
+    @routes.post(
+        "/{function_id}/rerun/",
+        scope=(WRITE, "person:read", "group:read"),
+        body=RerunBody,
+        response=RerunOut,
+        heavy=True,
+        errors=(400,),
+    )
+    def rerun_invocations(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """Run past invocations again, by default those of the last 30 days that failed."""
+        row = known(call, function_id)
+        done = rerun(delivery, call.project, function_id, *_rerun_filter(call, row))
+        return {"rerun_job_id": done.job_id, "queued_count": done.queued, "skipped_count": done.skipped}
 
     @routes.post("/{function_id}/broadcast/", response=BroadcastOut, heavy=True, errors=(400,))
     def broadcast_function(call: Call, function_id: UuidId) -> dict[str, Any]:
@@ -173,6 +193,42 @@ def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> st
     if value not in choices:
         raise validation_error(f'"{value}" is not a valid choice.', name, "invalid_choice")
     return value
+
+
+# --- running again
+
+
+def _rerun_filter(call: Call, row: store.Row) -> tuple[RerunFilter, dict[str, Any]]:
+    """What is to be run again, and how the log shows it."""
+    kind = row["type"] or "destination"
+    if kind not in RERUNNABLE:
+        detail = f"Re-runs aren't supported for '{kind}' functions."
+        raise BareError(400, {"queued_count": 0, "skipped_count": 0, "detail": detail})
+    if not row["enabled"]:
+        detail = "This function is disabled. Enable it to re-run invocations."
+        raise BareError(400, {"queued_count": 0, "skipped_count": 0, "detail": detail})
+    wanted = call.validate(RerunBody).filter
+    since, until = wanted.window_start, wanted.window_end
+    if since is not None and until is not None:
+        if until <= since:
+            raise validation_error("'window_end' must be after 'window_start'.", "filter")
+        if until - since > MAX_WINDOW:
+            raise validation_error("Rerun window cannot exceed 30 days.", "filter")
+    for name in ("status", "error_kind", "invocation_ids"):
+        values = getattr(wanted, name) or []
+        if len(values) > MAX_RERUN or not all(isinstance(value, str) for value in values):
+            raise validation_error("Not a valid list of texts.", f"filter__{name}")
+    selection = RerunFilter(
+        since=since,
+        until=until,
+        statuses=tuple(wanted.status or ("failed",)),
+        error_kinds=None if wanted.error_kind is None else tuple(wanted.error_kind),
+        message_part=wanted.error_message_contains or None,
+        max_attempts=wanted.max_attempts,
+        max_count=wanted.max_count or MAX_RERUN,
+        invocation_ids=None if wanted.invocation_ids is None else tuple(wanted.invocation_ids),
+    )
+    return selection, call.body.get("filter") or {}
 
 
 # --- test runs

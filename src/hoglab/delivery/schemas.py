@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from hoglab.http.fields import Bool, Int, JsonObject, Moment, Text, WireModel
+from hoglab.http.fields import Bool, Int, JsonList, JsonObject, Moment, Text, WireModel
 
 MAX_LOG_LINES = 500
 DEFAULT_LOG_LINES = 50
@@ -113,3 +113,30 @@ class BroadcastOut(WireModel):
     """A broadcast was begun."""
 
     success: bool
+
+
+class RerunSelection(WireModel):
+    """Which past invocations to run again."""
+
+    window_start: Annotated[datetime, Moment()] | None = None
+    window_end: Annotated[datetime, Moment()] | None = None
+    status: Annotated[list[str], JsonList()] | None = None
+    error_kind: Annotated[list[str], JsonList()] | None = None
+    error_message_contains: Annotated[str, Text(max_length=200, blank=True)] | None = None
+    max_attempts: Annotated[int, Int(1, 255)] | None = None
+    max_count: Annotated[int, Int(1, 10_000)] | None = None
+    invocation_ids: Annotated[list[str], JsonList()] | None = None
+
+
+class RerunBody(WireModel):
+    """A request to run past invocations again."""
+
+    filter: RerunSelection = RerunSelection()
+
+
+class RerunOut(WireModel):
+    """What was started."""
+
+    rerun_job_id: str
+    queued_count: int
+    skipped_count: int

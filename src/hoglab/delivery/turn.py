@@ -361,7 +361,7 @@ class Turn:
             distinct_id=None if state is None else state.distinct_id,
             person_id=None if state is None else state.person_id,
             # What succeeded is not run again, so its globals need not be kept.
-            invocation_globals=kept_globals(state.globals)
+            invocation_globals=kept_globals(state.globals, state.mapping)
             if state is not None and status == "failed"
             else None,
         )
