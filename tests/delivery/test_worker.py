@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.worker import WorkerLimits
+from hoglab.storage.database import tables
+from hoglab.storage.invocations.sqlite import MAX_RESETS
 
 
 class Child:
@@ -126,13 +129,22 @@ def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receive
     assert {result["error_kind"] for result in house.results()} <= {"", "http_5xx"}
 
 
-def test_what_brings_its_worker_down_every_time_is_given_up(house: House, receiver: Receiver) -> None:
+def test_what_loses_its_worker_again_and_again_is_given_up(house: House, receiver: Receiver) -> None:
+    house.close()
+    house.options["worker_limits"] = WorkerLimits(idle_s=0.05, sweep_s=0.05)
+    house.open()
     function = house.create("fetch(inputs.url)", values={"url": receiver.url})
     house.dispatch(stored())
-    for _ in range(4):
-        assert len(house.queue.claim()) == 1  # by a worker that dies
-        house.queue.release_all()
-    house.run()
+    invocation = tables.invocation
+    with house.queue_database.write() as connection:  # so that this worker does not take it
+        connection.execute(invocation.update().values(scheduled_at=datetime(2100, 1, 1, tzinfo=UTC)))
+    house.delivery.start()
+    with house.queue_database.write() as connection:  # as another worker leaves it that died over and over
+        long_ago = datetime(1970, 1, 1, tzinfo=UTC)
+        connection.execute(
+            invocation.update().values(status="running", heartbeat_at=long_ago, reset_count=MAX_RESETS)
+        )
+    house.wait_idle()
     assert receiver.hits == []
     [result] = house.results()
     assert (result["status"], result["error_kind"]) == ("failed", "poison_pill")

@@ -194,8 +194,9 @@ class InvocationQueue(Protocol):
     def release_all(self) -> int:
         """At start in embedded mode, where no other worker can exist: make every running invocation due.
 
-        It counts as a reset, so an invocation that brings the process down does not do so for ever: after
-        too many the next `sweep` hands it out as poisoned. Returns how many were released.
+        It does not count as a reset: the end of a process says nothing about any one of the hundreds that were
+        in flight, and a server that is killed again and again must not give up healthy runs. Returns how many
+        were released.
         """
         ...
 

@@ -126,10 +126,9 @@ _DELETE_FINISHED = (
     "ORDER BY finished_at LIMIT ?)"
 )
 _RELEASE = (
-    "UPDATE invocation SET status = 'available', scheduled_at = ?, reset_count = reset_count + 1, "
-    "lock_token = NULL, heartbeat_at = NULL WHERE status = 'running' AND reset_count < ?"
+    "UPDATE invocation SET status = 'available', scheduled_at = ?, lock_token = NULL, heartbeat_at = NULL "
+    "WHERE status = 'running'"
 )
-_ABANDON = "UPDATE invocation SET heartbeat_at = 0 WHERE status = 'running'"
 _COUNT_AVAILABLE = "SELECT count(*) FROM invocation WHERE status = 'available'"
 _COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
 _FOREVER = 1 << 62
@@ -340,10 +339,9 @@ class SqliteInvocationQueue:
             return delete_expired(connection, to_micros(now), SWEEP_ROWS) > 0
 
     def release_all(self) -> int:
-        """Make every running invocation due; those released too often wait for the next `sweep` instead."""
+        """Make every running invocation due."""
         with self._transaction() as connection:
-            released = connection.execute(_RELEASE, (to_micros(self._now()), MAX_RESETS)).rowcount
-            connection.execute(_ABANDON)
+            released = connection.execute(_RELEASE, (to_micros(self._now()),)).rowcount
         self._note(arrivals=released)
         return released
 
