@@ -185,7 +185,7 @@ class Hoglab:
                 site_url=settings.public_url,
             ),
         )
-        flags = FlagService(database, experiments=linked_experiments)
+        flags = FlagService(database, experiments=linked_experiments, cipher=storage.secrets)
         evaluator = self._opened(
             FlagEvaluator(
                 database, FlagRegistry(database, experiments=linked_experiments), accounts.project_by_token
@@ -234,7 +234,7 @@ class Hoglab:
                     access_log=settings.access_log,
                     max_body_bytes=settings.max_request_bytes,
                 ),
-                sdk_routes=sdk_routes(evaluator),
+                sdk_routes=sdk_routes(evaluator, sdk_files=settings.sdk_files),
                 readiness=lambda: _unready(storage, ingestion, delivery),
             ),
             HoglabApp.close,

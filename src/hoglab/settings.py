@@ -51,6 +51,10 @@ class Settings(BaseSettings):
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Internal host names that hog functions may reach, comma-separated."
     )
+    sdk_files: Path | None = Field(
+        None,
+        description="Folder with the dist of posthog-js, served under /static/ for the snippet of web pages.",
+    )
     rate_limit_enabled: bool = Field(False, description="Throttle the API (480 a minute, 4800 an hour).")
 
     max_request_bytes: int = Field(20 * MIB, ge=1024, description="Largest request body, decompressed.")

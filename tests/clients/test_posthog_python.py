@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -214,3 +215,40 @@ def test_a_wrong_token_is_refused_for_good(project: Project) -> None:
     client.shutdown()
     assert [getattr(error, "status", None) for error in failures] == [401]
     assert project.get("/events/")["results"] == []
+
+
+def test_an_encrypted_remote_config_is_read_in_clear_with_a_key_only(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server(data=tmp_path / "data")
+    project = Project(server)
+    project.post(
+        "/feature_flags/",
+        {
+            "key": "limits",
+            "is_remote_configuration": True,
+            "has_encrypted_payloads": True,
+            "filters": {
+                "groups": [{"properties": [], "rollout_percentage": 100}],
+                "payloads": {"true": '{"word": "open sesame"}'},
+            },
+        },
+    )
+    payload = project.sdk(secret_key=server.api_key).get_remote_config_payload("limits")
+    assert payload == {"word": "open sesame"}
+    assert "sesame" not in str(project.sdk().evaluate_flags("somebody").get_flag_payload("limits"))
+    project.close()
+    server.stop()
+    files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert files
+    assert not any(b"open sesame" in path.read_bytes() for path in files)
+
+
+def test_the_javascript_sdk_is_served_from_a_folder(start_server: StartServer, tmp_path: Path) -> None:
+    files = tmp_path / "dist"
+    files.mkdir()
+    (files / "array.js").write_text("window.posthog = []")
+    server = start_server(HOGLAB_SDK_FILES=str(files))
+    answer = httpx.get(f"{server.url}/static/array.js")
+    assert (answer.status_code, answer.text) == (200, "window.posthog = []")
+    assert "javascript" in answer.headers["content-type"]

@@ -1,4 +1,4 @@
-"""Secret inputs at rest (spec: hog-functions-api 10).
+"""Secrets at rest (spec: hog-functions-api 10).
 
 Secrets are kept apart from the other inputs, encrypted and authenticated. The keys live outside the database;
 the newest one encrypts, all of them decrypt, so that a key can be replaced without touching old rows.
@@ -39,7 +39,7 @@ class Secrets:
 
 
 class SecretBox:
-    """Encrypts and decrypts the secrets of functions."""
+    """Encrypts and decrypts: the secrets of functions, and single texts."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         """``keys``: Fernet keys, newest first. Raises `SecretsError` for one that is none."""
@@ -79,5 +79,19 @@ class SecretBox:
         try:
             content = orjson.loads(self._fernet.decrypt(sealed))
         except InvalidToken:
-            raise SecretsError("stored secrets cannot be read with the present secret keys") from None
+            raise SecretsError(_UNREADABLE) from None
         return Secrets(content["inputs"], content["mappings"])
+
+    def encrypt_text(self, text: str) -> str:
+        """One text, as ASCII."""
+        return self._fernet.encrypt(text.encode()).decode("ascii")
+
+    def decrypt_text(self, sealed: str) -> str:
+        """The text. Raises `SecretsError` as `unseal` does."""
+        try:
+            return self._fernet.decrypt(sealed).decode()
+        except InvalidToken:
+            raise SecretsError(_UNREADABLE) from None
+
+
+_UNREADABLE = "stored secrets cannot be read with the present secret keys"
