@@ -1,8 +1,9 @@
 """How fast events go from the log through persons into the store, beside the store alone.
 
 Fills a log with 100-event gzip batches (as `benchmarks.capture_batches` sends them), then times the real
-loop until all are stored. The reference writes the same rows to another event store, ready-made: what is
-left of its speed is what reading, normalising and resolving persons cost.
+loop until all are stored: without functions, and with a hundred that about one event in a hundred matches, whose
+invocations are queued. The reference writes the same rows to another event store, ready-made: what is
+left of its speed is what reading, normalising, resolving persons and dispatching cost.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from benchmarks.capture_batches import EVENTS, TOKEN, make_batch
-from hoglab.accounts.bootstrap import bootstrap
+from benchmarks.capture_batches import EVENTS, make_batch
+from benchmarks.delivery_throughput import FORWARD, House
 from hoglab.accounts.service import AccountService
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import IngestedEvent, Ingestion, Parking
 from hoglab.people import PersonService
-from hoglab.storage.database import Database
-from hoglab.storage.database.tables import person, queue_metadata
+from hoglab.storage.database.tables import person
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 REFERENCE_ROWS = 20_000
+FUNCTIONS = 100
 
 
 class Keeper:
@@ -79,21 +80,43 @@ class Speed:
     clock: float
     processor: float
     new_persons: int
+    backlog: int
 
 
-def run_loop(folder: Path, batches: int, rounds: int = 2) -> tuple[list[Speed], list[EventRow]]:
-    """The speed of each round, and the rows that were stored first. Later rounds meet known persons."""
-    database = Database.open(folder / "hoglab.db")
-    accounts = AccountService(database)
-    bootstrap(database, accounts, project_token=TOKEN)
-    queue = Database.open(folder / "queue.db", queue_metadata)
+def add_functions(house: House, count: int) -> None:
+    """Destinations that each wait for one kind of event on one page."""
+    for number in range(count):
+        name = ["$pageview", "purchase", "$feature_flag_called"][number % 3]
+        page = {
+            "key": "$current_url",
+            "type": "event",
+            "operator": "icontains",
+            "value": f"/{1_000 + number}",
+        }
+        house.create(
+            hog=FORWARD,
+            filters={"events": [{"id": name, "type": "events", "properties": [page]}]},
+            inputs_schema=[{"key": "url", "type": "string"}],
+            inputs={"url": {"value": "https://a.example/{event.event}"}},
+        )
+
+
+def run_loop(
+    folder: Path, batches: int, functions: int = 0, rounds: int = 2
+) -> tuple[list[Speed], list[EventRow]]:
+    """The speed of each round, and, without functions, the rows stored first. Later rounds meet known persons."""
+    house = House(folder)
+    accounts = AccountService(house.database)
+    add_functions(house, functions)
     log = SqliteEventLog(folder / "queue.db")
     store = DuckDbEventStore(folder / "events.duckdb")
-    people, keeper = PersonService(database), Keeper()
+    people, keeper = PersonService(house.database), Keeper()
+    dispatcher = house.delivery.dispatcher if functions else keeper
     speeds, known = [], 0
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
-        ingestion = Ingestion(log, store, people, accounts.project, Parking(queue), dispatcher=keeper)
+        parking = Parking(house.queue_database)
+        ingestion = Ingestion(log, store, people, accounts.project, parking, dispatcher=dispatcher)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()
         while ingestion.position < log.last_offset():
@@ -101,16 +124,14 @@ def run_loop(folder: Path, batches: int, rounds: int = 2) -> tuple[list[Speed], 
         seconds, cpu_seconds = time.perf_counter() - started_at, time.process_time() - started_cpu
         ingestion.stop(10)
         events = batches * EVENTS
-        with database.read() as connection:
+        with house.database.read() as connection:
             persons = connection.execute(sa.select(sa.func.count()).select_from(person)).scalar_one()
-        speeds.append(Speed(events / seconds, events / cpu_seconds, persons - known))
+        speeds.append(Speed(events / seconds, events / cpu_seconds, persons - known, house.queue.backlog()))
         known = persons
     with store.reader() as reader:
         assert reader.execute("SELECT count(*) FROM events") == [(rounds * batches * EVENTS,)]
-    for part in (log, store):
+    for part in (log, store, house):
         part.close()
-    queue.dispose()
-    database.dispose()
     return speeds, keeper.rows
 
 
@@ -132,17 +153,20 @@ def main() -> None:
     options = parser.parse_args()
     batches = 50 if options.smoke else 1_000
     with tempfile.TemporaryDirectory() as folder:
-        speeds, rows = run_loop(Path(folder), batches)
+        plain, rows = run_loop(Path(folder), batches)
         reference = store_only(Path(folder), rows)
+    with tempfile.TemporaryDirectory() as folder:
+        dispatched, _ = run_loop(Path(folder), batches, FUNCTIONS)
     events = batches * EVENTS
-    print(f"{events:,} events a round; target 10,000 events/s, aim 25,000")
+    print(f"{events:,} events a round; target 10,000 events/s on one core, aim 25,000")
     print(f"  store alone, rows ready-made      {reference:9,.0f} events/s")
-    for speed in speeds:
-        print(
-            f"  log to store, {speed.new_persons:7,} new persons {speed.clock:9,.0f} events/s "
-            f"({speed.processor:,.0f} per second of processor time)   "
-            f"ratio to store alone {speed.clock / reference:.2f}"
-        )
+    for title, speeds in (("no function", plain), (f"{FUNCTIONS} functions", dispatched)):
+        for speed in speeds:
+            print(
+                f"  log to dispatch, {title:>13}, {speed.new_persons:6,} new persons {speed.clock:9,.0f} events/s "
+                f"({speed.processor:,.0f} per second of processor time)   "
+                f"ratio to store alone {speed.clock / reference:.2f}   {speed.backlog:,} invocations queued"
+            )
     print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
 
 
