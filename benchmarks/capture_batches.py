@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from benchmarks._driver import CONNECTIONS, Load, drive
+
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 EVENTS = 100
-CONNECTIONS = 32
+GZIP = {"Content-Encoding": "gzip"}
 
 
 def make_batch(seed: int) -> bytes:
@@ -85,74 +87,18 @@ async def gunzip_only(_scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b'{"status":"Ok"}'})
 
 
-# --- the driver
-
-
-class Client(asyncio.Protocol):
-    """One keep-alive connection that sends the next request when the last one is answered."""
-
-    def __init__(self, requests: list[bytes], until: float) -> None:
-        self.requests = requests
-        self.until = until
-        self.latencies: list[float] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.received = b""
-        self.transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.ask()
-
-    def ask(self) -> None:
-        self.started_at = time.perf_counter()
-        self.transport.write(self.requests[len(self.latencies) % len(self.requests)])
-
-    def data_received(self, data: bytes) -> None:
-        self.received += data
-        head, separator, body = self.received.partition(b"\r\n\r\n")
-        if not separator or len(body) < len(b'{"status":"Ok"}'):
-            return
-        if not head.startswith(b"HTTP/1.1 200"):
-            self.done.set_exception(RuntimeError(self.received.decode()))
-            return
-        self.received = b""
-        self.latencies.append(time.perf_counter() - self.started_at)
-        if time.perf_counter() < self.until:
-            self.ask()
-        elif not self.done.done():
-            self.done.set_result(None)
-
-
-async def drive(port: int, path: str, bodies: list[bytes], seconds: float) -> tuple[float, float, float]:
-    """Requests per second, and the median and 99th percentile of latencies in milliseconds."""
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
-    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
-    loop = asyncio.get_running_loop()
-    started_at = time.perf_counter()
-    clients = []
-    for number in range(CONNECTIONS):
-        turned = requests[number:] + requests[:number]
-        _, client = await loop.create_connection(
-            lambda turned=turned: Client(turned, started_at + seconds), "127.0.0.1", port
-        )
-        clients.append(client)
-    await asyncio.gather(*(client.done for client in clients))
-    elapsed = time.perf_counter() - started_at
-    for client in clients:
-        client.transport.close()
-    every = sorted(latency for client in clients for latency in client.latencies)
-    return len(every) / elapsed, every[len(every) // 2] * 1000, every[int(len(every) * 0.99)] * 1000
+# --- the measurement
 
 
 async def measure(port: int, seconds: float, rounds: int) -> None:
     bodies = [make_batch(seed) for seed in range(64)]
     size = sum(map(len, bodies)) // len(bodies)
     print(f"{EVENTS}-event batches, {size} bytes gzipped, {CONNECTIONS} connections, {rounds} rounds")
-    await drive(port, "/gunzip", bodies, min(seconds, 1.0))
-    best: dict[str, tuple[float, float, float]] = {}
+    await drive(port, "/gunzip", bodies, min(seconds, 1.0), headers=GZIP)
+    best: dict[str, Load] = {}
     for _ in range(rounds):
         for path in ("/gunzip", "/batch/"):
-            result = await drive(port, path, bodies, seconds)
+            result = await drive(port, path, bodies, seconds, headers=GZIP)
             best[path] = max(best.get(path, result), result)
     for path, (rate, median, tail) in best.items():
         print(

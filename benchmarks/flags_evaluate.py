@@ -16,7 +16,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,9 +24,12 @@ from statistics import median
 from typing import Any
 from uuid import UUID, uuid4
 
+from benchmarks._driver import drive
+
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
-CONNECTIONS = 32
+PATH = "/flags/?v=2"
+FAILED = b'"errorsWhileComputingFlags":true'
 REQUESTS = 256
 ROUNDS = 5
 
@@ -116,64 +118,7 @@ async def serve(app: Any) -> None:
     await serve_app(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
 
 
-# --- the driver
-
-
-class Client(asyncio.Protocol):
-    """One keep-alive connection that sends the next request when the last one is answered."""
-
-    def __init__(self, requests: list[bytes], until: float) -> None:
-        self.requests = requests
-        self.until = until
-        self.latencies: list[float] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.received = b""
-        self.transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.ask()
-
-    def ask(self) -> None:
-        self.started_at = time.perf_counter()
-        self.transport.write(self.requests[len(self.latencies) % len(self.requests)])
-
-    def data_received(self, data: bytes) -> None:
-        self.received += data
-        head, separator, body = self.received.partition(b"\r\n\r\n")
-        if not separator or len(body) < int(head.lower().partition(b"content-length:")[2].split()[0]):
-            return
-        if not head.startswith(b"HTTP/1.1 200") or b'"errorsWhileComputingFlags":true' in body:
-            self.done.set_exception(RuntimeError(self.received.decode()))
-            return
-        self.received = b""
-        self.latencies.append(time.perf_counter() - self.started_at)
-        if time.perf_counter() < self.until:
-            self.ask()
-        elif not self.done.done():
-            self.done.set_result(None)
-
-
-async def drive(port: int, bodies: list[bytes], seconds: float) -> tuple[float, float, float]:
-    """Requests per second, and the median and 99th percentile of latencies in milliseconds."""
-    head = "POST /flags/?v=2 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
-    loop = asyncio.get_running_loop()
-    started_at = time.perf_counter()
-    clients = []
-    for number in range(CONNECTIONS):
-        turned = requests[number:] + requests[:number]
-        _, client = await loop.create_connection(
-            lambda turned=turned: Client(turned, started_at + seconds), "127.0.0.1", port
-        )
-        clients.append(client)
-    await asyncio.gather(*(client.done for client in clients))
-    elapsed = time.perf_counter() - started_at
-    latencies = sorted(latency for client in clients for latency in client.latencies)
-    for client in clients:
-        client.transport.close()
-    count = len(latencies)
-    return count / elapsed, latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3
+# --- the measurement
 
 
 def bodies(**more: Any) -> list[bytes]:
@@ -225,7 +170,10 @@ def measure(seconds: float) -> None:
             ("login with continuity", sticky_port, login),
         )
         rounds = [  # in turns, so that what else the machine does hits all of them
-            [asyncio.run(drive(target, requests, seconds)) for _, target, requests in cases]
+            [
+                asyncio.run(drive(target, PATH, requests, seconds, wrong=FAILED))
+                for _, target, requests in cases
+            ]
             for _ in range(ROUNDS)
         ]
     for case, (name, _, _) in enumerate(cases):
