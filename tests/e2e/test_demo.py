@@ -36,7 +36,8 @@ def test_demo_ends_well(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # the demo leaves nothing behind
 
 
-def test_demo_serves_on_until_it_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_demo_serves_on_until_it_is_asked_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     port = free_port()
     process = subprocess.Popen(
         [
@@ -66,7 +67,7 @@ def test_demo_serves_on_until_it_is_interrupted(tmp_path: Path) -> None:
         f"http://127.0.0.1:{port}/api/projects/1/experiments/", headers={"Authorization": f"Bearer {key}"}
     )
     assert found.json()["count"] == 1
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate(timeout=20)
     assert process.returncode == 0
     with pytest.raises(httpx.ConnectError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,9 @@ def demo(
         ) from error
 
     options = DemoOptions(users=users, port=port, data=data, exit=leave)
+    # Both must stop the server too, also where the shell lets background jobs ignore SIGINT.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         holds = run_demo(options, Console())
     except DemoError as error:
