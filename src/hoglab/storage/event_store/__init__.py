@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from uuid import UUID
@@ -114,12 +114,6 @@ class EventStore(Protocol):
 
     def reader(self) -> AbstractContextManager[Reader]:
         """A reader for one thread. Raises `EventStoreUnavailableError`."""
-        ...
-
-    def stream(
-        self, sql: str, parameters: Mapping[str, Any] | None = None, *, batch_rows: int = 10_000
-    ) -> Iterator[Any]:
-        """Arrow record batches of a query, for exports and long scans."""
         ...
 
     def checkpoint(self) -> None:

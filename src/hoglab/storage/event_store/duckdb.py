@@ -276,21 +276,6 @@ class DuckDbEventStore:
         with file.cursor() as cursor:
             yield DuckDbReader(file, cursor, self._deadlines, self._query_timeout_s)
 
-    def stream(
-        self, sql: str, parameters: Mapping[str, Any] | None = None, *, batch_rows: int = 10_000
-    ) -> Iterator[Any]:
-        """Arrow record batches (`pyarrow.RecordBatch`) of a query, without a time limit.
-
-        The first use imports pyarrow. Raises the errors of `DuckDbReader.execute`.
-        """
-        file = self._file
-        given = None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
-        with file.cursor() as cursor:
-            try:
-                yield from cursor.sql(sql, params=given).to_arrow_reader(batch_rows)
-            except duckdb.Error as error:
-                raise file.explain(error) from error
-
     def close(self) -> None:
         """Interrupt what runs, write everything into the file and close it. Again: does nothing."""
         with self._writing:
