@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hoglab import hog
@@ -313,6 +313,8 @@ FRAGMENTS = st.sampled_from([*WORDS.split(), "\n"])
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(FRAGMENTS, max_size=40), st.sampled_from(["", " ", "\n"]))
+@example(["x", "->", "x"], " ")  # a lambda that is the whole expression
+@example([".", "1e5"], " ")
 def test_random_text_never_crashes_the_compiler(parts: list[str], separator: str) -> None:
     source = separator.join(parts)
     for compile_text in (hog.compile_program, hog.compile_expression, hog.compile_template):

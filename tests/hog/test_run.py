@@ -440,6 +440,9 @@ def test_evaluate_with_lambdas_is_metered() -> None:
     program = hog.compile_expression("arrayExists(x -> x = 2, properties.list)", hog.FILTER)
     assert not program.generated.bounded
     assert hog.evaluate(program, {"properties": {"list": [1, 2]}}) is True
+    alone = hog.compile_expression("x -> x", hog.FILTER)
+    assert not alone.generated.bounded
+    assert hog.evaluate(hog.compile_expression("(x -> x + 1)(2)", hog.ANY), {}) == 3
     hostile = hog.compile_expression(
         "arrayMap(a -> arrayMap(b -> arrayMap(c -> c, range(1000)), range(1000)), range(1000))",
         hog.FILTER.with_limits(hog.Limits(max_steps=100_000)),

@@ -115,6 +115,9 @@ class _Analysis:
         self.facts = Facts()
         self.found = {node: _Function(scope) for node, scope in names.scopes.items()}
         self.async_values = False
+        self.facts.functions = isinstance(
+            tree, n.Lambda
+        )  # one that stands alone has the scope of the whole text
         self.gather(tree)
         self.colour()
         self.purify()

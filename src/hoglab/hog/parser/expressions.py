@@ -378,6 +378,8 @@ class ExpressionParser(TokenReader):
         fraction = ""
         if self.token.kind == "number" and self.token.word == "decimal":
             fraction = self.text(self.advance())
+        elif not whole:
+            raise self.error(f"Expected digits after the dot, found {self.shown()}", code="number")
         return float(f"{whole}.{fraction}")
 
     def sign(self, token: Token) -> Expr:
