@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 PORT   ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench bench-smoke docs format lock clean
+.PHONY: help setup run test test-openapi lint bench bench-smoke validate-statistics docs format lock clean
 
 help: ## Show this help
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 $(VENV)/.run-ready: requirements/run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hoglab needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -17,11 +17,16 @@ $(VENV)/.run-ready: requirements/run.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev-ready: $(VENV)/.run-ready requirements/dev.lock
+$(VENV)/.dev-ready: $(VENV)/.run-ready requirements/dev.lock requirements/references.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/references.lock
 	@touch $@
 
-setup: $(VENV)/.dev-ready ## Install everything that development needs into .venv
+# The suites that drive real JavaScript are skipped where there is no npm.
+tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
+	@if command -v npm >/dev/null; then npm ci --prefix tests/node --ignore-scripts --loglevel=error && touch $@; fi
+
+setup: $(VENV)/.dev-ready tests/node/node_modules/.package-lock.json ## Install everything that development needs
 
 run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated users, results; then keep serving
 	$(BIN)/hoglab demo --port $(PORT)
@@ -45,10 +50,21 @@ bench: setup ## Run every benchmark; each prints ratios against a reference of t
 bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
+validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew
+	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md
+
+docs: setup ## Write docs/hog.md, the pages of the templates and docs/api/openapi.json anew from what they are made of
+	$(BIN)/python -m hoglab.hog.reference docs/templates/hog.md tests/oracles docs/hog.md
+	$(BIN)/python -m hoglab.functions.template_pages docs/templates
+	$(BIN)/hoglab openapi --output docs/api/openapi.json
+
+test-openapi: setup ## Try the API with 20,000 requests that Schemathesis makes up from its document
+	HOGLAB_OPENAPI_CASES=20000 $(BIN)/python -m pytest -n auto tests/contract/openapi/test_schemathesis.py
+
 lock: ## Pin the dependencies anew from pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --extra demo --group build pyproject.toml -o requirements/run.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --group build --group dev pyproject.toml -o requirements/dev.lock
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -5,7 +5,7 @@ keep-alive connections: ``POST /flags/?v=2`` for ten flags, of which four have v
 conditions on a person property. The property is sent along (as client SDKs do), or must be read from the
 stored person, or the request logs an anonymous visitor in to flags with experience continuity. The reference is
 a Starlette application that answers a constant, on the same server in a process of its own, driven by the same
-requests.
+requests. A project of 500 flags shows that the work follows the flags asked for, not those that there are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,16 +22,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from benchmarks._driver import drive
+from benchmarks._driver import Load, drive
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
 PATH = "/flags/?v=2"
 FAILED = b'"errorsWhileComputingFlags":true'
 REQUESTS = 256
+MANY = 500
+"""Flags of a large project."""
 ROUNDS = 5
 
 ABC = {
@@ -41,7 +44,15 @@ ABC = {
 PRO = {"key": "plan", "type": "person", "value": ["pro", "enterprise"], "operator": "exact"}
 
 
-def flags() -> Iterator[dict[str, Any]]:
+def flags(count: int = 10) -> Iterator[dict[str, Any]]:
+    """The ten flags over and over, under names of their own."""
+    ten = list(_ten_flags())
+    for number in range(count):
+        flag = ten[number % 10]
+        yield flag if number < 10 else {**flag, "key": f"{flag['key']}-{number // 10}"}
+
+
+def _ten_flags() -> Iterator[dict[str, Any]]:
     for number in range(3):
         yield {"key": f"rollout-{number}", "filters": {"groups": [{"rollout_percentage": 10 + 30 * number}]}}
     for number in range(4):
@@ -57,7 +68,7 @@ def flags() -> Iterator[dict[str, Any]]:
 # --- the server processes
 
 
-async def serve_flags(folder: Path, *, continuity: bool) -> None:
+async def serve_flags(folder: Path, *, count: int, continuity: bool) -> None:
     from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.service import AccountService
     from hoglab.flags.evaluation import FlagEvaluator
@@ -74,7 +85,7 @@ async def serve_flags(folder: Path, *, continuity: bool) -> None:
     project = accounts.project(1)
     assert project is not None
     service = FlagService(database)
-    for flag in flags():
+    for flag in flags(count):
         service.create(project, None, {**flag, "ensure_experience_continuity": continuity})
     PersonService(database).apply([Seen(number) for number in range(PERSONS)], log_offset=1)
     evaluator = FlagEvaluator(database, FlagRegistry(database), accounts.project_by_token)
@@ -137,58 +148,96 @@ def bodies(**more: Any) -> list[bytes]:
     return made
 
 
+class Served(NamedTuple):
+    """A server process of this benchmark."""
+
+    port: int
+    process_id: int
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the server took so far (Linux; 0 elsewhere)."""
+        try:
+            fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _plan(number: int) -> dict[str, str]:
+    return {"plan": "pro" if number % 2 else "free", "$browser": "Chrome"}
+
+
 @contextmanager
-def server(*arguments: str) -> Iterator[int]:
-    """A server process of this benchmark, and its port."""
+def server(*arguments: str) -> Iterator[Served]:
+    """Start a server process."""
     command = [sys.executable, "-m", "benchmarks.flags_evaluate", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
-        yield int(process.stdout.readline())
+        yield Served(int(process.stdout.readline()), process.pid)
     finally:
         process.terminate()
         process.wait(20)
 
 
 def measure(seconds: float) -> None:
-    sent = bodies(
-        person_properties=lambda number: {"plan": "pro" if number % 2 else "free", "$browser": "Chrome"}
-    )
+    def asked(count: int) -> list[bytes]:
+        keys = [flag["key"] for flag in flags(count)]
+        return bodies(person_properties=_plan, flag_keys_to_evaluate=lambda _number: keys)
+
+    sent = bodies(person_properties=_plan)
     stored = bodies()
     login = bodies(**{"$anon_distinct_id": lambda number: f"anonymous-{number}"})
     with (
         tempfile.TemporaryDirectory() as plain,
         tempfile.TemporaryDirectory() as sticky,
-        server("--bare") as bare_port,
-        server("--serve", plain) as port,
-        server("--serve", sticky, "--continuity") as sticky_port,
+        tempfile.TemporaryDirectory() as many,
+        server("--bare") as bare,
+        server("--serve", plain) as flags_server,
+        server("--serve", sticky, "--continuity") as sticky_server,
+        server("--serve", many, "--flags", str(MANY)) as many_server,
     ):
         cases = (
-            ("bare Starlette answer", bare_port, sent),
-            ("properties sent", port, sent),
-            ("properties stored", port, stored),
-            ("login with continuity", sticky_port, login),
+            ("bare Starlette answer", bare, sent),
+            ("properties sent", flags_server, sent),
+            ("properties stored", flags_server, stored),
+            ("login with continuity", sticky_server, login),
+            (f"{MANY} flags, all", many_server, sent),
+            (f"{MANY} flags, 50 asked for", many_server, asked(50)),
+            (f"{MANY} flags, 5 asked for", many_server, asked(5)),
         )
         rounds = [  # in turns, so that what else the machine does hits all of them
-            [
-                asyncio.run(drive(target, PATH, requests, seconds, wrong=FAILED))
-                for _, target, requests in cases
-            ]
-            for _ in range(ROUNDS)
+            [run(target, requests, seconds) for _, target, requests in cases] for _ in range(ROUNDS)
         ]
     for case, (name, _, _) in enumerate(cases):
-        rate, median_ms, tail_ms = max(results[case] for results in rounds)
-        ratio = median(results[case][0] / results[0][0] for results in rounds)
+        results = [results[case] for results in rounds]
+        ratio = median(results[case].load.rate / results[0].load.rate for results in rounds)
         shown = f"{ratio:5.2f} x" if case else "  reference"
+        load = max(each.load for each in results)
         print(
-            f"   {name:<24} {rate:8.0f} requests/s   p50 {median_ms:5.1f} ms   p99 {tail_ms:5.1f} ms   {shown}"
+            f"   {name:<26} {load.rate:8.0f} requests/s   p50 {load.median_ms:5.1f} ms   "
+            f"p99 {load.tail_ms:5.1f} ms   {min(each.cpu_us for each in results):5.0f} us of CPU   {shown}"
         )
+
+
+class Run(NamedTuple):
+    """One round of load, and the processor time that the server took for each request."""
+
+    load: Load
+    cpu_us: float
+
+
+def run(target: Served, requests: list[bytes], seconds: float) -> Run:
+    before = target.cpu_seconds()
+    load = asyncio.run(drive(target.port, PATH, requests, seconds, wrong=FAILED))
+    return Run(load, (target.cpu_seconds() - before) / (load.rate * seconds) * 1e6)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="short runs")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--flags", type=int, default=10, help=argparse.SUPPRESS)
     parser.add_argument("--continuity", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -198,9 +247,12 @@ def main() -> None:
         from hoglab.http.logs import configure_logging
 
         configure_logging("info", "json", sys.stderr)
-        uvloop.run(
-            serve_bare() if options.bare else serve_flags(options.serve, continuity=options.continuity)
+        serving = (
+            serve_bare()
+            if options.bare
+            else serve_flags(options.serve, count=options.flags, continuity=options.continuity)
         )
+        uvloop.run(serving)
     else:
         measure(0.2 if options.smoke else 1.0)
 

@@ -1,22 +1,35 @@
-"""How fast compiled Hog is: eight programs beside the same programs written in plain Python.
+"""How fast compiled Hog is: eight programs beside the official virtual machine in node, and beside plain Python.
 
 a  a filter of three conditions          e  recursive fib(20)
 b  a filter of nine conditions, one regex f  a text grown 10,000 times
 c  a destination with one fetch          g  arrayMap and arrayFilter with closures
 d  a Mandelbrot set, 24 x 16             h  a loop of 10,000 with two accumulators
 
-Each figure includes setting up one execution with its context and budget. c is given twice: as the generated function
-with a fetch that answers at once, and as an execution that is suspended, writes down the call and is resumed. The
-plain versions have no limits, no coercion and no null safety. Ratios of one run can be compared, times of two cannot.
+Each figure includes setting up one execution with its context and budget. c is an execution that is suspended, keeps
+its journal and is resumed; "c at once" is the generated function with a fetch that answers immediately. The official
+machine runs our bytecode, keeps its state in memory and matches patterns with node's own RegExp. The plain versions
+have no limits, no coercion and no null safety. All times are computing time, so that other work on the machine counts
+little. Ratios of one run can be compared, times of two cannot.
+
+    python benchmarks/hog_programs.py [--smoke]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import re
+import shutil
+import statistics
+import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from pathlib import Path
 from timeit import Timer
 from typing import Any
 
@@ -24,6 +37,10 @@ import orjson
 
 from hoglab import hog
 from hoglab.hog.rt.context import Context
+
+HERE = Path(__file__).parent
+NODE_PACKAGES = HERE.parent / "tests" / "node" / "node_modules"
+ROUNDS = 3
 
 EVENT: dict[str, Any] = {
     "event": "$pageview",
@@ -174,29 +191,56 @@ def plain_h() -> int:
     return even + odd
 
 
-# --- measuring
+# --- the programs
 
 
-def program(source: str, variables: dict[str, Any] | None = None) -> Callable[[], Any]:
-    compiled = hog.compile_program(source, hog.ANY)
+@dataclass(frozen=True)
+class Case:
+    """One program: `compiled` and `plain` run it once; `official` is what the official machine is told."""
 
-    def run() -> Any:
-        step = hog.Execution(compiled, variables, seed=1).start()
+    name: str
+    compiled: Callable[[], Any]
+    plain: Callable[[], Any]
+    official: dict[str, Any]
+
+
+def filter_case(name: str, text: str, plain: Callable[[], Any]) -> Case:
+    program = hog.compile_expression(text, hog.FILTER)
+    function = program.function
+    return Case(name, lambda: function(EVENT), plain, {"bytecode": program.bytecode, "globals": EVENT})
+
+
+def program_case(
+    name: str, source: str, plain: Callable[[], Any], variables: dict[str, Any] | None = None
+) -> Case:
+    program = hog.compile_program(source, hog.ANY)
+
+    def compiled() -> Any:
+        step = hog.Execution(program, variables, seed=1).start()
         assert isinstance(step, hog.Finished)
         assert step.result.error is None, step.result.error
         return step.result.value
 
-    return run
+    return Case(name, compiled, plain, {"bytecode": program.bytecode, "globals": variables or {}})
 
 
-def destination() -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The destination as its generated function, and as an execution."""
-    env = hog.DESTINATION.with_functions(hog.host_function("fetch"))
-    compiled = hog.compile_program(DESTINATION, env)
-    function = compiled.function
+DESTINATION_ENV = hog.DESTINATION.with_functions(hog.host_function("fetch"))
+
+
+def destination_cases() -> list[Case]:
+    """The destination as an execution, and as its generated function."""
+    program = hog.compile_program(DESTINATION, DESTINATION_ENV)
+    function = program.function
+
+    def execution() -> None:
+        execution = hog.Execution(program, DESTINATION_GLOBALS, seed=1)
+        execution.start()
+        step = execution.resume(ANSWER)
+        assert isinstance(step, hog.Finished)
+        assert step.result.error is None, step.result.error
 
     def at_once() -> None:
-        context = Context(env.limits, seed=1)
+        context = Context(DESTINATION_ENV.limits, seed=1)
         generator = function(DESTINATION_GLOBALS, context, context.ticks, context.charge)
         generator.send(None)
         try:
@@ -204,53 +248,131 @@ def destination() -> tuple[Callable[[], Any], Callable[[], Any]]:
         except StopIteration:
             return
 
-    def execution() -> None:
-        execution = hog.Execution(compiled, DESTINATION_GLOBALS, seed=1)
-        execution.start()
-        step = execution.resume(ANSWER)
-        assert isinstance(step, hog.Finished)
-        assert step.result.error is None, step.result.error
-
-    return at_once, execution
-
-
-def pairs() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Compiled and plain version of every program; both give the same value."""
-    a, b = (hog.compile_expression(text, hog.FILTER).function for text in (FILTER_A, FILTER_B))
-    at_once, execution = destination()
     plain = partial(plain_c, DESTINATION_GLOBALS, lambda *_args: ANSWER)
-    return {
-        "a filter": (lambda: a(EVENT), lambda: plain_a(EVENT)),
-        "b filter, regex": (lambda: b(EVENT), lambda: plain_b(EVENT)),
-        "c destination": (at_once, plain),
-        "c as an execution": (execution, plain),
-        "d mandelbrot": (program(MANDELBROT), plain_d),
-        "e fib(20)": (program(FIB), lambda: plain_fib(20)),
-        "f text": (program(TEXT), plain_f),
-        "g closures": (program(CLOSURES, {"xs": NUMBERS}), lambda: plain_g(NUMBERS)),
-        "h loop": (program(LOOP), plain_h),
-    }
+    official = {"bytecode": program.bytecode, "globals": DESTINATION_GLOBALS, "answer": ANSWER}
+    return [
+        Case("c destination", execution, plain, {**official, "waits": True}),
+        Case("c at once", at_once, plain, {**official, "waits": False}),
+    ]
 
 
-def per_call_us(run: Callable[[], Any], budget_s: float) -> float:
-    """The best time of one call in microseconds, in batches that fill about a fifth of the budget each."""
-    timer = Timer(run)
+def cases() -> list[Case]:
+    return [
+        filter_case("a filter", FILTER_A, lambda: plain_a(EVENT)),
+        filter_case("b filter, regex", FILTER_B, lambda: plain_b(EVENT)),
+        *destination_cases(),
+        program_case("d mandelbrot", MANDELBROT, plain_d),
+        program_case("e fib(20)", FIB, lambda: plain_fib(20)),
+        program_case("f text", TEXT, plain_f),
+        program_case("g closures", CLOSURES, lambda: plain_g(NUMBERS), {"xs": NUMBERS}),
+        program_case("h loop", LOOP, plain_h),
+    ]
+
+
+# --- measuring
+
+
+class OfficialMachine:
+    """The node process with the official virtual machine."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            ["node", str(HERE / "hog_official.mjs"), str(NODE_PACKAGES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @staticmethod
+    def missing() -> str | None:
+        """Why there is no official machine here; None when there is one."""
+        if shutil.which("node") is None:
+            return "node is not installed"
+        if not (NODE_PACKAGES / "@posthog" / "hogvm").is_dir():
+            return "@posthog/hogvm is not installed (make setup installs it)"
+        return None
+
+    def time(self, case: Case, seconds: float) -> float:
+        """Microseconds of one run; its result must be ours."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"program": case.official, "seconds": seconds}) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        assert answer["result"] == case.plain(), case.name
+        return float(answer["us"])
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+def per_call_us(run: Callable[[], Any], seconds: float) -> float:
+    """The best time of one call in microseconds, in five batches that fill the given time together."""
+    timer = Timer(run, timer=time.process_time)
     once = max(timer.timeit(1), 1e-7)
-    count = max(1, int(budget_s / 5 / once))
-    return min(timer.repeat(5, count)) / count * 1e6
+    calls = max(1, int(seconds / 5 / once))
+    return min(timer.repeat(5, calls)) / calls * 1e6
+
+
+def compile_ms(compile_text: Callable[[str, hog.Environment], hog.Program], text: str, times: int) -> float:
+    """The median time of compiling a text that was not compiled before."""
+    env = hog.FILTER if compile_text is hog.compile_expression else DESTINATION_ENV
+    taken = []
+    for number in count():
+        if number >= times:
+            return statistics.median(taken) * 1e3
+        started = time.thread_time()
+        compile_text(f"{text} -- {number}", env).function  # noqa: B018 - generates the code
+        taken.append(time.thread_time() - started)
+    raise AssertionError
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--smoke", action="store_true", help="short runs")
-    budget_s = 0.01 if parser.parse_args().smoke else 0.5
-    print(f"{'program':<20}{'compiled us':>12}{'plain us':>12}{'ratio':>8}")
-    for name, (compiled, plain) in pairs().items():
-        assert compiled() == plain(), name
-        hog_us, python_us = per_call_us(compiled, budget_s), per_call_us(plain, budget_s)
-        print(f"{name:<20}{hog_us:>12.2f}{python_us:>12.2f}{hog_us / python_us:>8.1f}")
+    parser.add_argument("--smoke", action="store_true", help="one short round")
+    smoke = parser.parse_args().smoke
+    seconds, rounds = (0.01, 1) if smoke else (0.3, ROUNDS)
+    missing = OfficialMachine.missing()
+    machine = None if missing else OfficialMachine()
+    print(
+        f"{'us, median':<17}{'official':>12}{'hoglab':>12}{'plain':>12}{'official/hoglab':>18}{'hoglab/plain':>14}"
+    )
+    faster = []
+    for case in cases():
+        assert case.compiled() == case.plain(), case.name
+        times = [
+            (
+                math.nan if machine is None else machine.time(case, seconds),
+                per_call_us(case.compiled, seconds),
+                per_call_us(case.plain, seconds),
+            )
+            for _ in range(rounds)
+        ]
+        official, ours, plain = map(statistics.median, zip(*times, strict=True))
+        if case.name != "c at once":
+            faster.append(official / ours)
+        print(
+            f"{case.name:<17}{official:>12,.2f}{ours:>12,.2f}{plain:>12,.2f}"
+            f"{official / ours:>18.1f}{ours / plain:>14.1f}"
+        )
+    if machine is None:
+        print(f"No comparison with the official machine: {missing}.")
+    else:
+        machine.close()
+        mean = statistics.geometric_mean(faster)
+        print(f"geometric mean of the eight (goal 12): {mean:.1f}; least (goal 5): {min(faster):.1f}")
+    times_compiled = 5 if smoke else 100
+    for name, compile_text, text, goal in (
+        ("filter a", hog.compile_expression, FILTER_A, 0.3),
+        ("filter b", hog.compile_expression, FILTER_B, None),
+        ("destination c", hog.compile_program, DESTINATION, 2),
+    ):
+        wanted = "" if goal is None else f" (goal {goal})"
+        print(f"compile {name:<14} {compile_ms(compile_text, text, times_compiled):.2f} ms{wanted}")
     return 0
 
 

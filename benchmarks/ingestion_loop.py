@@ -23,13 +23,14 @@ import sqlalchemy as sa
 from benchmarks.capture_batches import EVENTS, make_batch
 from benchmarks.delivery_throughput import FORWARD, House
 from hoglab.accounts.service import AccountService
+from hoglab.app import calm_garbage_collector
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import IngestedEvent, Ingestion, Parking
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventBatch, EventRow
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.duckdb import MEMORY, DuckDbEventStore
 
 REFERENCE_ROWS = 20_000
 FUNCTIONS = 100
@@ -102,14 +103,15 @@ def add_functions(house: House, count: int) -> None:
 
 
 def run_loop(
-    folder: Path, batches: int, functions: int = 0, rounds: int = 2
+    folder: Path, batches: int, functions: int = 0, rounds: int = 2, *, memory_every: int = 0
 ) -> tuple[list[Speed], list[EventRow]]:
     """The speed of each round, and, without functions, the rows stored first. Later rounds meet known persons."""
     house = House(folder)
     accounts = AccountService(house.database)
     add_functions(house, functions)
     log = SqliteEventLog(folder / "queue.db")
-    store = DuckDbEventStore(folder / "events.duckdb")
+    # The engine's cache may fill up to its limit: a small one shows sooner whether anything else grows.
+    store = DuckDbEventStore(folder / "events.duckdb", memory="256MB" if memory_every else MEMORY)
     people, keeper = PersonService(house.database), Keeper()
     dispatcher = house.delivery.dispatcher if functions else keeper
     speeds, known = [], 0
@@ -128,6 +130,12 @@ def run_loop(
             persons = connection.execute(sa.select(sa.func.count()).select_from(person)).scalar_one()
         speeds.append(Speed(events / seconds, events / cpu_seconds, persons - known, house.queue.backlog()))
         known = persons
+        if memory_every and (round_ + 1) % memory_every == 0:
+            print(
+                f"  {(round_ + 1) * events:10,} events   {speeds[-1].clock:9,.0f} events/s   "
+                f"{resident_bytes() / 2**20:7,.0f} MiB",
+                flush=True,
+            )
     with store.reader() as reader:
         assert reader.execute("SELECT count(*) FROM events") == [(rounds * batches * EVENTS,)]
     for part in (log, store, house):
@@ -147,10 +155,25 @@ def store_only(folder: Path, rows: list[EventRow], size: int = 5_000) -> float:
     return len(rows) / seconds
 
 
+def resident_bytes() -> int:
+    """Memory of this process that is its own: pages of mapped files do not count."""
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return (resident - shared) * resource.getpagesize()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run")
+    parser.add_argument(
+        "--memory", type=int, metavar="EVENTS", help="only show the memory while so many are ingested"
+    )
     options = parser.parse_args()
+    calm_garbage_collector()
+    if options.memory:
+        rounds = max(1, options.memory // 50_000)
+        with tempfile.TemporaryDirectory() as folder:
+            run_loop(Path(folder), 500, FUNCTIONS, rounds, memory_every=max(1, rounds // 20))
+        return
     batches = 50 if options.smoke else 1_000
     with tempfile.TemporaryDirectory() as folder:
         plain, rows = run_loop(Path(folder), batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,24 @@ def free_port() -> int:
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         return int(trial.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """The packages of ``tests/node``, for suites that run ``node`` on them."""
+    folder = Path(__file__).parent / "node" / "node_modules"
+    if shutil.which("node") is None or not folder.is_dir():
+        pytest.skip("needs node, and `make setup` with npm present")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium that playwright-core can start."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("needs Chromium")
 
 
 StartServer = Callable[..., ChildServer]

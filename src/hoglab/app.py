@@ -15,17 +15,21 @@ import structlog
 from hoglab.accounts import routes as account_routes
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.actions.routes import actions_router
+from hoglab.actions.service import ActionService
+from hoglab.analysis import routes as results_routes
+from hoglab.analysis.behaviour import performers, performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
-from hoglab.analysis.live import LiveResults
-from hoglab.analysis.routes import query_router, results_router
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
-from hoglab.capture.routes import capture_routes
-from hoglab.capture.service import Capture, CaptureLimits
+from hoglab.capture import Capture, CaptureLimits, capture_routes
+from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.service import Delivery
+from hoglab.delivery.test_cases import TestCases
 from hoglab.experiments.eligible import eligible_flags
+from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
@@ -35,22 +39,31 @@ from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags import routes as flag_routes
 from hoglab.flags.evaluation import FlagEvaluator
+from hoglab.flags.reference import flag_paths
 from hoglab.flags.registry import FlagRegistry
 from hoglab.flags.sdk_routes import hot_routes, sdk_routes
 from hoglab.flags.service import FlagService
+from hoglab.flags.store import flags_naming_cohort
 from hoglab.functions import routes as function_routes
 from hoglab.functions import template_routes
 from hoglab.functions.recompile import FilterRecompiler
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
+from hoglab.functions.site_functions import SiteFunctions
 from hoglab.functions.transformations import Transformations
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.idempotency import Idempotency
+from hoglab.ingestion.flag_calls import FlagCalls
+from hoglab.ingestion.geoip import GeoIp
 from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.parking import Parking
 from hoglab.ingestion.routes import events_router
+from hoglab.ingestion.warnings import warnings_router
 from hoglab.people import PersonService
 from hoglab.people import routes as people_routes
+from hoglab.people.cohorts import CohortCalculator, CohortService
+from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database, DatabaseError, tables
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.event_log import EventLogFullError
@@ -108,8 +121,8 @@ class Hoglab:
     def open(cls, settings: Settings) -> Hoglab:
         """Take the data directory and open everything in it.
 
-        Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError` and
-        `InvalidAllowanceError`: all with a message of one line.
+        Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError`,
+        `InvalidAllowanceError` and `GeoIpError`: all with a message of one line.
         """
         with ExitStack() as resources:
             directory = resources.enter_context(DataDirectory.open(settings.data))
@@ -159,7 +172,12 @@ class Hoglab:
             ),
             Capture.close,
         )
-        functions = FunctionRegistry(database, storage.secrets)
+        geoip = (
+            None
+            if settings.geoip_database is None
+            else self._opened(GeoIp(settings.geoip_database), GeoIp.close)
+        )
+        functions = FunctionRegistry(database, storage.secrets, geoip=None if geoip is None else geoip.city)
         delivery = Delivery(
             storage.invocations,
             storage.queue_database,
@@ -184,6 +202,8 @@ class Hoglab:
                 watch=delivery.observe_transformation,
                 site_url=settings.public_url,
             ),
+            flag_calls=FlagCalls(database),
+            geoip=geoip,
         )
         flags = FlagService(database, experiments=linked_experiments, cipher=storage.secrets)
         evaluator = self._opened(
@@ -192,7 +212,8 @@ class Hoglab:
             ),
             FlagEvaluator.close,
         )
-        experiments = ExperimentService(database, flags)
+        cohort_service = CohortService(database, users=flags_naming_cohort)
+        experiments = ExperimentService(database, flags, cohort_service)
         results = ResultsService(
             database,
             store,
@@ -201,12 +222,15 @@ class Hoglab:
             query_timeout_s=settings.query_timeout_s,
             refresh_s=settings.results_refresh_s,
         )
-        function_service = FunctionService(database, storage.secrets, delivery.states)
+        function_service = FunctionService(
+            database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
+        )
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database),
             accounts.usage,
             FilterRecompiler(database),
+            CohortCalculator(database, behaviour=performers(database, store)),
             delivery,
             ingestion,
             ResultsRunner(results),
@@ -216,15 +240,17 @@ class Hoglab:
                 [
                     *account_routes.routers(accounts, database),
                     *_experiment_routers(experiments, accounts, store, flags, evaluator),
-                    results_router(results),
-                    query_router(LiveResults(results)),
+                    *results_routes.routers(results, store),
+                    actions_router(ActionService(database)),
                     flag_routes.router(database, flags, evaluator),
                     template_routes.router(database),
                     function_routes.router(function_service),
                     delivery_routes.router(delivery, function_service, database),
                     events_router(store, database),
+                    warnings_router(database),
                     people_routes.persons_router(database),
                     people_routes.groups_router(database),
+                    cohorts_router(database, cohort_service),
                 ],
                 {**capture_routes(capture), **hot_routes(evaluator, accounts)},
                 accounts,
@@ -234,8 +260,12 @@ class Hoglab:
                     access_log=settings.access_log,
                     max_body_bytes=settings.max_request_bytes,
                 ),
-                sdk_routes=sdk_routes(evaluator, sdk_files=settings.sdk_files),
+                sdk_routes=sdk_routes(
+                    evaluator, sdk_files=settings.sdk_files, site_apps=SiteFunctions(database)
+                ),
+                extra_paths={**capture_paths(), **flag_paths()},
                 readiness=lambda: _unready(storage, ingestion, delivery),
+                idempotency=Idempotency(database, storage.secrets),
             ),
             HoglabApp.close,
         )
@@ -249,7 +279,7 @@ class Hoglab:
         """Start the background services."""
         for service in self._background:
             service.start()
-        _calm_garbage_collector()
+        calm_garbage_collector()
 
     def stop(self) -> None:
         """Let the background services finish what they are doing, then close everything."""
@@ -271,8 +301,9 @@ def _experiment_routers(
     return [
         experiments_router(
             experiments,
-            Lifecycle(experiments),
+            Lifecycle(experiments, performers_on_request(experiments.database, store)),
             ExperimentExtras(experiments, flag_property_seen=flag_property_seen(store)),
+            ExposureCohorts(experiments),
             project_by_id=accounts.project,
             eligible_flags=lambda call: eligible_flags(call, evaluator.registry, views),
         ),
@@ -299,7 +330,7 @@ def _unready(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list
     return reasons
 
 
-def _calm_garbage_collector() -> None:
+def calm_garbage_collector() -> None:
     """Keep what lives as long as the server out of every collection, and collect less often.
 
     Batches of events are many objects without cycles; looking at them all the time took 10–20 % of ingestion.

@@ -403,3 +403,33 @@ def test_reference_of_the_room(call: Call) -> None:
     created = document["paths"]["/api/personal_api_keys/"]["post"]["responses"]["201"]
     assert created["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/KeyOut"}
     assert "value" in document["components"]["schemas"]["KeyOut"]["properties"]
+
+
+class TestProjectSecretKeys:
+    ROTATE = "/api/projects/1/rotate_secret_token/"
+
+    def test_rotation_keeps_one_backup(self, call: Call, accounts: AccountService) -> None:
+        first = call("PATCH", self.ROTATE).json()
+        assert set(first) == PROJECT_KEYS | {"secret_api_token", "secret_api_token_backup"}
+        assert first["secret_api_token"].startswith("phs_")
+        assert first["secret_api_token_backup"] is None
+        second = call("PATCH", self.ROTATE).json()
+        assert second["secret_api_token_backup"] == f"phs_...{first['secret_api_token'][-4:]}"
+        third = call("PATCH", self.ROTATE).json()
+        assert accounts.authenticate(first["secret_api_token"]) is None
+        for still_good in (second, third):
+            principal = accounts.authenticate(still_good["secret_api_token"])
+            assert principal is not None
+            assert (principal.scopes, principal.scoped_projects) == ({"feature_flag:read"}, {1})
+        assert call("PATCH", "/api/projects/1/delete_secret_token_backup/").status_code == 200
+        assert accounts.authenticate(second["secret_api_token"]) is None
+        assert accounts.authenticate(third["secret_api_token"]) is not None
+
+    def test_only_admins_rotate(self, call: Call, member: str) -> None:
+        assert call("PATCH", self.ROTATE, key=member).status_code == 403
+
+    def test_a_secret_key_opens_nothing_but_flags(self, call: Call) -> None:
+        key = call("PATCH", self.ROTATE).json()["secret_api_token"]
+        assert call("GET", "/api/projects/1/", key=key).status_code == 403
+        assert call("PATCH", self.ROTATE, key=key).status_code == 403
+        assert call("GET", KEYS, key=key).status_code == 403

@@ -13,16 +13,19 @@ from tests.analysis.events import Event, store_events
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.analysis.behaviour import performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
 from hoglab.analysis.routes import routers
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
+from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.routes import experiments_router
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
 from hoglab.http.app import HttpSettings, build_app
+from hoglab.people.cohorts import CohortService
 from hoglab.storage.database import Database
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
@@ -52,7 +55,12 @@ class Lab:
         self.accounts = AccountService(self.database)
         bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
         self.events = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2)
-        experiments = ExperimentService(self.database, FlagService(self.database), now=lambda: self.now)
+        experiments = ExperimentService(
+            self.database,
+            FlagService(self.database),
+            CohortService(self.database),
+            now=lambda: self.now,
+        )
         self.service = ResultsService(
             self.database,
             self.events,
@@ -66,11 +74,12 @@ class Lab:
         extras = ExperimentExtras(experiments, flag_property_seen=flag_property_seen(self.events))
         self._app = build_app(
             [
-                *routers(self.service),
+                *routers(self.service, self.events),
                 experiments_router(
                     experiments,
-                    Lifecycle(experiments),
+                    Lifecycle(experiments, performers_on_request(self.database, self.events)),
                     extras,
+                    ExposureCohorts(experiments),
                     project_by_id=self.accounts.project,
                     eligible_flags=lambda _call: {"results": [], "count": 0},
                 ),

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +18,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.records import Record, decode_record
 from hoglab.http.app import HoglabApp, build_app
+from hoglab.http.server import Address, serve
 from hoglab.storage.database import Database
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
@@ -89,3 +95,39 @@ def server(database: Database, log: SqliteEventLog, limits: CaptureLimits) -> It
     yield Server(log, app, httpx.AsyncClient(transport=transport, base_url="http://hoglab.test"))
     capture.close()
     app.close()
+
+
+@pytest.fixture
+def address(server: Any) -> Iterator[Address]:
+    """The app of ``server`` on a port of its own."""
+    ready: list[Address] = []
+    started = threading.Event()
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loops.append((asyncio.get_running_loop(), stop))
+        await serve(
+            server.app, port=0, stop=stop, ready=lambda at: (ready.append(at), started.set()), grace_s=2
+        )
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    wait_until_it_answers(ready[0])
+    yield ready[0]
+    loop, stop = loops[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(10)
+
+
+def wait_until_it_answers(address: Address) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection((address.host, address.port), timeout=10).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return

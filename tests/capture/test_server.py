@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hoglab.capture import CaptureLimits
-from hoglab.http.server import Address, serve
+from hoglab.http.server import Address
 
 ONE = "phc_first_project"
 BODY = json.dumps({"api_key": ONE, "batch": [{"event": "e", "distinct_id": "u"}]}).encode()
@@ -24,42 +22,6 @@ BODY = json.dumps({"api_key": ONE, "batch": [{"event": "e", "distinct_id": "u"}]
 @pytest.fixture
 def limits() -> CaptureLimits:
     return CaptureLimits(body_timeout_s=0.5)
-
-
-@pytest.fixture
-def address(server: Any) -> Iterator[Address]:
-    """The app of ``server`` on a port of its own."""
-    ready: list[Address] = []
-    started = threading.Event()
-    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        loops.append((asyncio.get_running_loop(), stop))
-        await serve(
-            server.app, port=0, stop=stop, ready=lambda at: (ready.append(at), started.set()), grace_s=2
-        )
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    wait_until_it_answers(ready[0])
-    yield ready[0]
-    loop, stop = loops[0]
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(10)
-
-
-def wait_until_it_answers(address: Address) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            socket.create_connection((address.host, address.port), timeout=10).close()
-        except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
-        else:
-            return
 
 
 def post(address: Address, body: Any, **headers: str) -> tuple[int, str]:
@@ -111,10 +73,22 @@ def test_a_half_sent_body_does_not_hold_anything(address: Address, server: Any) 
         with socket.create_connection((address.host, address.port), timeout=10) as gone:
             gone.sendall(half)
         assert still_works(address)
-        answer = slow.recv(4096)
+        answer = b"".join(iter(lambda: slow.recv(4096), b""))  # until the server hangs up
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"retry-after" in answer.lower()
     assert len(server.events()) == 1
+
+
+def test_a_body_that_is_never_begun_does_not_hold_anything(address: Address, server: Any) -> None:
+    head = f"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
+    waiting = [socket.create_connection((address.host, address.port), timeout=10) for _ in range(20)]
+    for connection in waiting:
+        connection.sendall(head)
+    assert still_works(address)
+    for connection in waiting:
+        with connection:
+            answer = b"".join(iter(lambda open_=connection: open_.recv(4096), b""))
+            assert answer.startswith(b"HTTP/1.1 408 ")
 
 
 def test_deep_json_is_refused(address: Address) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from posthog import Posthog
+from posthog import AsyncPosthog, Posthog
+from tests.clients.project import VARIANTS, Project, everyone, person
+from tests.clients.tap import Fault, Tap, tapped
 from tests.conftest import StartServer
 
 from hoglab.demo.server import ChildServer
@@ -17,70 +20,6 @@ from hoglab.demo.server import ChildServer
 pytestmark = pytest.mark.clients
 
 USERS = 60
-
-
-class Project:
-    """A project of its own on a server, the API's view of it, and SDK clients that are shut down at the end."""
-
-    def __init__(self, server: ChildServer) -> None:
-        self.server = server
-        self.clients: list[Posthog] = []
-        headers = {"Authorization": f"Bearer {server.api_key}"}
-        made = httpx.post(
-            f"{server.url}/api/organizations/@current/projects/", json={"name": "Mine"}, headers=headers
-        ).json()
-        self.token = made["api_token"]
-        self._http = httpx.Client(base_url=f"{server.url}/api/projects/{made['id']}", headers=headers)
-
-    def sdk(self, **options: Any) -> Posthog:
-        client = Posthog(self.token, host=self.server.url, **options)
-        self.clients.append(client)
-        return client
-
-    def close(self) -> None:
-        for client in self.clients:
-            client.shutdown()
-        self._http.close()
-
-    def get(self, path: str, **query: Any) -> Any:
-        answer = self._http.get(path, params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def post(self, path: str, body: Any) -> Any:
-        answer = self._http.post(path, json=body)
-        assert answer.status_code == 201, answer.text
-        return answer.json()
-
-    def flag(self, key: str, *, groups: list[dict[str, Any]] | None = None, **filters: Any) -> None:
-        filters["groups"] = groups or [{"properties": [], "rollout_percentage": 100}]
-        self.post("/feature_flags/", {"key": key, "filters": filters})
-
-    def events(self, count: int, **query: Any) -> list[dict[str, Any]]:
-        """The stored events, newest first, once there are ``count``."""
-        return self.until(lambda: self.get("/events/", limit=1000, **query)["results"], count)
-
-    def until(self, find: Callable[[], list[Any]], count: int) -> list[Any]:
-        deadline = time.monotonic() + 30
-        while len(found := find()) < count and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(found) == count
-        return found
-
-
-@pytest.fixture
-def project(shared_server: ChildServer) -> Iterator[Project]:
-    project = Project(shared_server)
-    yield project
-    project.close()
-
-
-VARIANTS = {
-    "variants": [
-        {"key": "control", "rollout_percentage": 50},
-        {"key": "test", "rollout_percentage": 50},
-    ]
-}
 
 
 @pytest.mark.parametrize("gzip", [False, True])
@@ -121,15 +60,7 @@ def test_flags_and_their_exposures(project: Project) -> None:
     project.flag("everyone")
     project.flag("nobody", groups=[{"properties": [], "rollout_percentage": 0}])
     project.flag("multi", multivariate=VARIANTS, payloads={"test": '{"x": 2}'})
-    project.flag(
-        "pros",
-        groups=[
-            {
-                "properties": [{"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}],
-                "rollout_percentage": 100,
-            }
-        ],
-    )
+    project.flag("pros", groups=everyone(person("plan", ["pro"])))
     client = project.sdk()
     seen = {}
     for number in range(USERS):
@@ -170,15 +101,7 @@ def test_local_evaluation_equals_the_servers(project: Project) -> None:
 
 
 def test_a_stored_property_decides_when_none_is_sent(project: Project) -> None:
-    project.flag(
-        "pros",
-        groups=[
-            {
-                "properties": [{"key": "plan", "type": "person", "value": "pro", "operator": "exact"}],
-                "rollout_percentage": 100,
-            }
-        ],
-    )
+    project.flag("pros", groups=everyone(person("plan", "pro")))
     client = project.sdk()
     client.set(distinct_id="ann", properties={"plan": "pro"})
     client.flush()
@@ -252,3 +175,190 @@ def test_the_javascript_sdk_is_served_from_a_folder(start_server: StartServer, t
     answer = httpx.get(f"{server.url}/static/array.js")
     assert (answer.status_code, answer.text) == (200, "window.posthog = []")
     assert "javascript" in answer.headers["content-type"]
+
+
+def test_a_stranger_an_alias_and_a_group(project: Project) -> None:
+    client = project.sdk()
+    client.capture("anonymous")
+    client.capture("before", distinct_id="first name")
+    client.capture("after", distinct_id="second name")
+    client.alias("first name", "second name")
+    client.group_identify("company", "acme", {"size": 3})
+    client.group_identify("company", "acme", {"kind": "shop"})
+    client.capture("bought", distinct_id="second name", groups={"company": "acme"})
+    client.shutdown()
+    stored = {event["event"]: event for event in project.events(7)}
+    assert stored["anonymous"]["properties"]["$process_person_profile"] is False
+    assert stored["anonymous"]["person"] is None
+    assert stored["before"]["person"]["id"] == stored["after"]["person"]["id"]
+    assert stored["bought"]["properties"]["$group_0"] == "acme"
+    (group,) = project.get("/groups/", group_type_index=0)["results"]
+    assert group["group_properties"] == {"size": 3, "kind": "shop"}
+
+
+def test_history_keeps_its_time(project: Project) -> None:
+    client = project.sdk(historical_migration=True)
+    long_ago = datetime(2019, 2, 3, 4, 5, 6, tzinfo=UTC)
+    client.capture("then", distinct_id="ann", timestamp=long_ago)
+    client.shutdown()
+    (event,) = project.events(1)
+    assert abs(datetime.fromisoformat(event["timestamp"]) - long_ago) < timedelta(seconds=30)
+
+
+def capture_everything(client: Posthog) -> None:
+    client.capture("viewed", distinct_id="ann", properties={"n": 1, "text": "é\u2028", "$session_id": "s-1"})
+    client.capture("viewed", distinct_id="ann", properties={"$set": {"plan": "pro"}}, groups={"team": "a"})
+    client.set_once(distinct_id="ann", properties={"first": 1})
+    client.capture("no one")
+
+
+def without_times(project: Project) -> list[dict[str, Any]]:
+    """What is stored of `capture_everything`, but for what differs from one run to the next."""
+    changing = {"$sent_at", "$ip"}
+    return sorted(
+        (
+            {
+                "event": event["event"],
+                "who": event["distinct_id"] if event["event"] != "no one" else None,
+                "properties": {k: v for k, v in event["properties"].items() if k not in changing},
+            }
+            for event in project.events(4)
+        ),
+        key=lambda event: json.dumps(event, sort_keys=True),
+    )
+
+
+def test_the_newer_protocol_stores_the_same(shared_server: ChildServer) -> None:
+    plain = Project(shared_server)
+    client = plain.sdk()
+    capture_everything(client)
+    client.shutdown()
+    expected = without_times(plain)
+    for compression in ("none", "gzip", "deflate"):
+        project = Project(shared_server)
+        with tapped(shared_server.url) as tap:
+            client = Posthog(project.token, host=tap.url, capture_mode="v1", capture_compression=compression)
+            capture_everything(client)
+            client.shutdown()
+            assert {each.status for each in tap.exchanges("/i/v1/analytics/events")} == {200}
+            assert tap.exchanges("/batch") == []
+        assert without_times(project) == expected
+        project.close()
+    plain.close()
+
+
+@pytest.mark.parametrize("mode", ["v0", "v1"])
+def test_refused_and_lost_answers_do_not_double_events(project: Project, tap: Tap, mode: str) -> None:
+    path = "/batch" if mode == "v0" else "/i/v1/analytics/events"
+    tap.inject(Fault(path, times=1, status=503))
+    tap.inject(Fault(path))  # stored, but the SDK does not hear of it
+    failures: list[Exception] = []
+    client = Posthog(
+        project.token,
+        host=tap.url,
+        capture_mode=mode,
+        max_retries=5,
+        on_error=lambda error, _batch: failures.append(error),
+    )
+    sent = {client.capture("viewed", distinct_id=f"user-{n}") for n in range(10)}
+    client.shutdown()
+    assert [each.status for each in tap.exchanges(path)] == [503, 0, 200]
+    assert failures == []
+    assert client.queue.empty()
+    assert {event["id"] for event in project.events(10)} == sent
+
+
+def test_definitions_are_asked_for_and_asked_for_again(project: Project, tap: Tap) -> None:
+    flag = project.flag("multi", multivariate=VARIANTS, payloads={"test": '{"x": 2}'})
+    project.flag("pros", groups=everyone(person("plan", "pro")))
+    client = Posthog(project.token, host=tap.url, secret_key=project.server.api_key, poll_interval=600)
+    client.load_feature_flags()
+    client.load_feature_flags()
+    exchanges = tap.exchanges("/flags/definitions")
+    assert {each.status for each in exchanges[1:]} == {304}
+    assert "if-none-match" in exchanges[-1].headers
+    found = client.evaluate_flags("user-1", person_properties={"plan": "pro"}, only_evaluate_locally=True)
+    assert found.is_enabled("pros") is True
+    assert found.get_flag("multi") in ("control", "test")
+    project.change(flag, active=False)
+    client.load_feature_flags()
+    assert tap.exchanges("/flags/definitions")[-1].status == 200
+    assert client.evaluate_flags("user-1", only_evaluate_locally=True).get_flag("multi") is False
+    assert tap.exchanges("/flags/?") == []
+    # What cannot be decided without knowing the person is asked for.
+    assert client.evaluate_flags("user-1").get_flag("pros") is False
+    assert len(tap.exchanges("/flags/?")) == 1
+    client.shutdown()
+
+
+def test_a_wrong_key_leaves_evaluation_to_the_server(project: Project, tap: Tap) -> None:
+    project.flag("on")
+    client = Posthog(project.token, host=tap.url, secret_key="phx_" + "wrong" * 8)
+    client.load_feature_flags()
+    assert {each.status for each in tap.exchanges("/flags/definitions")} == {401}
+    assert client.evaluate_flags("ann").get_flag("on") is True
+    client.shutdown()
+
+
+def test_events_carry_the_flags_that_they_are_given(project: Project) -> None:
+    project.flag("on")
+    project.flag("multi", multivariate=VARIANTS)
+    project.flag("off", groups=[{"properties": [], "rollout_percentage": 0}])
+    client = project.sdk()
+    flags = client.evaluate_flags("ann")
+    client.capture("bought", distinct_id="ann", flags=flags)
+    for _ in range(3):
+        flags.get_flag("multi")
+        client.evaluate_flags("ann").get_flag("multi")
+    client.shutdown()
+    (bought,) = project.events(1, event="bought")
+    assert bought["properties"]["$feature/multi"] == flags.get_flag("multi")
+    assert bought["properties"]["$feature/off"] is False
+    assert set(bought["properties"]["$active_feature_flags"]) == {"on", "multi"}
+    project.events(1, event="$feature_flag_called")
+
+
+def test_a_client_that_is_disabled_sends_nothing(project: Project) -> None:
+    silent = project.sdk(disabled=True)
+    silent.capture("hidden", distinct_id="ann")
+    silent.shutdown()
+    speaking = project.sdk()
+    speaking.capture("shown", distinct_id="ann")
+    speaking.shutdown()
+    assert [event["event"] for event in project.events(1)] == ["shown"]
+
+
+def test_the_asynchronous_client(project: Project) -> None:
+    project.flag("multi", multivariate=VARIANTS, payloads={"test": '{"x": 2}'})
+    project.flag("pros", groups=everyone(person("plan", ["pro"])))
+    failures: list[Any] = []
+
+    async def use() -> tuple[set[Any], Any]:
+        async with AsyncPosthog(
+            project.token, host=project.server.url, on_error=lambda *given: failures.append(given)
+        ) as client:
+            sent = {
+                client.capture("viewed", distinct_id=f"user-{n}", properties={"n": n}) for n in range(120)
+            }
+            client.set(distinct_id="ann", properties={"plan": "pro"})
+            client.alias("anon", "ann")
+            client.group_identify("company", "acme", {"size": 3})
+            await client.flush()
+            sent.add(await client.capture_immediate("viewed", distinct_id="last"))
+            flags = await client.evaluate_flags("ann", person_properties={"plan": "pro"})
+            assert flags.is_enabled("pros") is True
+            return sent, flags.get_flag("multi")
+
+    sent, variant = asyncio.run(use())
+    assert failures == []
+    assert {event["id"] for event in project.events(121, event="viewed")} == sent
+    assert variant == project.sdk().evaluate_flags("ann").get_flag("multi", send_feature_flag_events=False)
+    exposures = {
+        event["properties"]["$feature_flag"]: event["properties"]["$feature_flag_response"]
+        for event in project.events(2, event="$feature_flag_called")
+    }
+    assert exposures == {"pros": True, "multi": variant}
+    found = project.person("ann")
+    assert found is not None
+    assert set(found["distinct_ids"]) == {"ann", "anon"}
+    assert found["properties"]["plan"] == "pro"

@@ -180,6 +180,19 @@ def test_each_matching_mapping_is_a_run_with_its_own_inputs(house: House) -> Non
     assert len({result["invocation_id"] for result in house.results()}) == 2
 
 
+def test_what_only_the_filter_of_a_mapping_reads_is_there_for_it(house: House) -> None:
+    text = {"properties": [{"key": "text", "type": "element", "operator": "exact", "value": "Buy"}]}
+    plan = {"properties": [{"key": "plan", "type": "person", "operator": "exact", "value": "pro"}]}
+    house.create(
+        mappings=[
+            {"name": "element", "inputs_schema": [], "inputs": {}, "filters": text},
+            {"name": "person", "inputs_schema": [], "inputs": {}, "filters": plan},
+        ],
+    )
+    house.dispatch(stored(chain='button:text="Buy"'), stored(person={"plan": "pro"}), stored())
+    assert sorted(state["mapping"] for state in queued(house)) == [0, 1]
+
+
 def test_secrets_of_mappings_are_hidden(house: House) -> None:
     function = house.create(
         "print(inputs.hook)",

@@ -466,3 +466,51 @@ def test_bad_reruns_are_refused(api: Api) -> None:
     transformation = api.house.create("return event", type="transformation")
     answer = api.call("POST", f"/{transformation['id']}/rerun/", {})
     assert answer.json()["detail"] == "Re-runs aren't supported for 'transformation' functions."
+
+
+def explained(api: Api, body: dict[str, Any], function: str = "new") -> Any:
+    answer = api.call("POST", f"/{function}/explain/", body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_why_an_event_starts_nothing(api: Api) -> None:
+    filters = {
+        "events": [{"id": "$pageview", "type": "events"}],
+        "properties": [{"key": "plan", "type": "event", "operator": "exact", "value": "pro"}],
+    }
+    body = {"configuration": {**DESTINATION, "filters": filters}, "globals": {"event": EVENT}}
+    answer = explained(api, body)
+    assert (answer["matches"], answer["mappings"]) == (False, None)
+    failing = [term for term in answer["filters"]["term"]["terms"] if term["holds"] is False]
+    assert [(term["text"], term["sees"]) for term in failing] == [
+        ('properties[0]: event plan exact "pro"', {"properties.plan": None})
+    ]
+    paid = {**EVENT, "properties": {"plan": "pro"}}
+    assert explained(api, {**body, "globals": {"event": paid}})["matches"] is True
+
+
+def test_why_a_mapping_starts_nothing(api: Api) -> None:
+    views = {"events": [{"id": "$pageview", "type": "events"}]}
+    mappings = [
+        {"name": "Views", "disabled": True, "filters": views},
+        {"name": "Others", "filters": {"events": [{"id": "x", "type": "events"}]}},
+    ]
+    body = {"configuration": {**DESTINATION, "mappings": mappings}, "globals": {"event": EVENT}}
+    answer = explained(api, body)
+    assert (answer["matches"], answer["filters"]["matches"]) == (False, True)
+    assert [(one["name"], one["filters"]["matches"]) for one in answer["mappings"]] == [
+        ("Views", True),
+        ("Others", False),
+    ]
+
+
+def test_explaining_what_cannot_be_explained(api: Api) -> None:
+    filters = {"properties": [{"key": "id", "type": "cohort", "value": 9}]}
+    answer = explained(
+        api, {"configuration": {**DESTINATION, "filters": filters}, "globals": {"event": EVENT}}
+    )
+    assert answer["filters"]["error"]
+    assert answer["filters"]["term"] is None
+    refused = api.call("POST", "/new/explain/", {"configuration": DESTINATION, "globals": {}})
+    assert (refused.status_code, refused.json()["errors"]) == (400, ["Missing event"])

@@ -14,6 +14,7 @@ import pytest
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
@@ -25,7 +26,9 @@ from hoglab.flags.evaluation import FlagEvaluator
 from hoglab.flags.registry import FlagRegistry
 from hoglab.flags.routes import router as flags_router
 from hoglab.flags.service import FlagService
+from hoglab.flags.store import flags_naming_cohort
 from hoglab.http.app import HttpSettings, build_app
+from hoglab.people.cohorts import CohortService
 from hoglab.storage.database import Database
 
 KEY = "phx_" + "k" * 43
@@ -43,15 +46,17 @@ class Lab:
         self.flags = FlagService(self.database, experiments=linked_experiments)
         registry = FlagRegistry(self.database, experiments=linked_experiments)
         self._evaluator = FlagEvaluator(self.database, registry, self.accounts.project_by_token)
-        self.service = ExperimentService(self.database, self.flags)
+        cohorts = CohortService(self.database, users=flags_naming_cohort)
+        self.service = ExperimentService(self.database, self.flags, cohorts)
         self.seen_flag_properties = False
         extras = ExperimentExtras(self.service, flag_property_seen=lambda *_: self.seen_flag_properties)
         self._app = build_app(
             [
                 experiments_router(
                     self.service,
-                    Lifecycle(self.service),
+                    Lifecycle(self.service, lambda _project, _rule: ()),
                     extras,
+                    ExposureCohorts(self.service),
                     project_by_id=self.accounts.project,
                     eligible_flags=lambda _call: {"results": [], "count": 0},
                 ),

@@ -7,10 +7,16 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.experiments.conftest import Lab
-from tests.experiments.test_examples import METRIC
 
 from hoglab.experiments.schemas import ExperimentCreate
 
+METRIC = {
+    "kind": "ExperimentMetric",
+    "metric_type": "mean",
+    "name": "Purchases",
+    "source": {"kind": "EventsNode", "event": "purchase"},
+    "goal": "increase",
+}
 FIELDS = [field.alias or name for name, field in ExperimentCreate.model_fields.items()]
 WORDS = st.sampled_from(
     [

@@ -7,6 +7,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # more than a worker opens at once: what does not fit waits for a time limit
+    daemon_threads = True
+
+
 class Destination:
     """An HTTP server on a free loopback port. ``bodies``: idempotency keys by the ``uuid`` of the body."""
 
@@ -29,8 +34,7 @@ class Destination:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.filters import parse_filter, parse_filters
+from hoglab.filters.backtracking import MAX_TEXT_LENGTH
 from hoglab.filters.evaluate import (
     MISSING,
     OPERATORS,
@@ -161,7 +163,7 @@ def test_every_operator_is_covered_by_the_missing_table():
         ("regex", "B", "b", False),
         ("regex", "(?i)B", "b", True),
         ("regex", "^[0-9]+$", 123, True),
-        ("regex", "(?=a)", "a", False),
+        ("regex", "(?=a)", "a", True),
         ("not_regex", "(?=a)", "a", False),
         # numbers
         ("gt", "abc", 1, False),
@@ -329,3 +331,41 @@ def test_text_of_values_that_the_fast_encoder_refuses():
 def test_a_regex_takes_linear_time():
     predicate = compile_predicate("regex", "(a+)+$")
     assert not predicate("a" * 100_000 + "b")
+
+
+class TestLookAround:
+    """What RE2 lacks is searched by an engine that backtracks, for a limited time."""
+
+    @pytest.mark.parametrize(
+        ("pattern", "text", "found"),
+        [
+            ("^(?!free)", "pro", True),
+            ("^(?!free)", "freedom", False),
+            ("(?<=@)acme", "ann@acme.com", True),
+            ("(?<!@)acme", "ann@acme.com", False),
+            (r"(\w)\1", "hello", True),
+            (r"(\w)\1", "world", False),
+            (r"(?P<q>['\"]).*(?P=q)", "say 'x'", True),
+            ("(?=É)", "É", True),
+            ("(?>a+)b", "aab", True),
+        ],
+    )
+    def test_matches(self, pattern, text, found):
+        assert compile_predicate("regex", pattern)(text) is found
+        assert compile_predicate("not_regex", pattern)(text) is not found
+
+    @pytest.mark.parametrize("pattern", ["(?=", "(?!a", r"(a)\2", "(?<=a*)(", "(?!x)" + "a" * 1_000])
+    def test_invalid_patterns_are_false_for_both(self, pattern):
+        assert compile_predicate("regex", pattern)("a") is False
+        assert compile_predicate("not_regex", pattern)("a") is False
+
+    def test_an_endless_search_is_given_up(self):
+        pattern = r"^(?=(a|a)*b)(.*)\1$"
+        started = time.perf_counter()
+        assert compile_predicate("regex", pattern)("a" * 5_000) is False
+        assert compile_predicate("not_regex", pattern)("a" * 5_000) is True
+        assert time.perf_counter() - started < 5
+
+    def test_a_text_that_is_too_long_does_not_match(self):
+        assert compile_predicate("regex", "(?=a)")("a" * MAX_TEXT_LENGTH) is True
+        assert compile_predicate("regex", "(?=a)")("a" * (MAX_TEXT_LENGTH + 1)) is False

@@ -244,3 +244,13 @@ def test_patterns_that_run_alone() -> None:
     assert PatternSet.fits("a" * MAX_PATTERN_LENGTH)
     assert not PatternSet.fits("a" * (MAX_PATTERN_LENGTH + 1))
     assert not PatternSet.fits("a{1,500}")
+
+
+@pytest.mark.parametrize("value", [0, 5, 5.0, 5.5, 7, 10**18, -1, True, "6", "x", "", None, [6], {"a": 1}])
+def test_many_thresholds_and_patterns_on_one_property(value: Any) -> None:
+    """Decided by one search each; what is no number, or no text, takes the way of the filters alone."""
+    tests: list[tuple[str, Any]] = [("gt", number) for number in (0, 5, 5.5, 5, 7, -1, "6")]
+    tests += [("lt", number) for number in (0, 5, 6)]
+    tests += [("regex", pattern) for pattern in ("^6", "6$", "x", "^$", "x")] + [("not_regex", "6")]
+    filters = [compiled({"properties": [leaf("event", "n", test)]}) for test in tests]
+    same(filters, [filter_globals(properties={"n": value}), filter_globals()])

@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.filters.evaluate import EvaluationContext
-from hoglab.flags.checks import Cohort
 from hoglab.flags.definition import FlagSource
 from hoglab.flags.evaluation import FlagEvaluator
 from hoglab.flags.matching import evaluate
@@ -28,10 +27,12 @@ from hoglab.flags.routes import router
 from hoglab.flags.sdk_routes import hot_routes, sdk_routes
 from hoglab.flags.service import FlagService
 from hoglab.flags.snapshot import Choice, ProjectData, ProjectFlags
-from hoglab.flags.store import LinkedExperiment
+from hoglab.flags.store import LinkedExperiment, flags_naming_cohort
 from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.identity import Project
+from hoglab.people.cohorts import Cohort, CohortCalculator, CohortService
+from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.people.service import PersonService
 from hoglab.storage.database import Database, tables
 
@@ -182,8 +183,13 @@ class Server:
         self.service = FlagService(self.database, experiments=self._experiments, cipher=self.cipher)
         self.registry = FlagRegistry(self.database, experiments=self._experiments)
         self.evaluator = FlagEvaluator(self.database, self.registry, self.accounts.project_by_token)
+        self.cohorts = CohortService(self.database, users=flags_naming_cohort)
+        self.calculator = CohortCalculator(self.database)
         self.app = build_app(
-            [router(self.database, self.service, self.evaluator)],
+            [
+                router(self.database, self.service, self.evaluator),
+                cohorts_router(self.database, self.cohorts),
+            ],
             hot_routes(self.evaluator, self.accounts),
             self.accounts,
             HttpSettings(access_log=False),

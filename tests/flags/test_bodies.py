@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gzip
 import json
@@ -14,10 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hoglab.flags import evaluation
 from hoglab.flags.decoding import MAX_DECODED_BYTES, MAX_WIRE_BYTES, decode_body
 from hoglab.flags.request import read_call, read_query, read_subject
-from hoglab.http.body import ClientGoneError
 from hoglab.http.errors import ApiError
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -228,29 +225,6 @@ def test_a_body_may_come_in_pieces(project):
             yield b" " * 65536
 
     assert project.sdk.post("/flags/?v=2", content=endless()).status_code == 413
-
-
-@pytest.mark.parametrize("pieces", [[], [{"type": "http.request", "body": b"{", "more_body": True}]])
-def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch, pieces):
-    monkeypatch.setattr(evaluation, "BODY_TIMEOUT_S", 0.02)
-    left = list(pieces)
-
-    async def receive():
-        if left:
-            return left.pop()
-        return await asyncio.Event().wait()
-
-    with pytest.raises(ApiError) as caught:
-        asyncio.run(evaluation.read_soon({"type": "http", "headers": []}, receive))
-    assert caught.value.status == 408
-
-
-def test_a_client_that_hangs_up(server):
-    async def receive():
-        return {"type": "http.disconnect"}
-
-    with pytest.raises(ClientGoneError):
-        asyncio.run(evaluation.read_soon({"type": "http", "headers": []}, receive))
 
 
 def test_a_large_body_is_read(project):

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.flags.hashing import fraction, holdout_hash, rollout_hash, variant_hash
+from hoglab.flags.hashing import (
+    ORIGIN,
+    fraction,
+    highest_within,
+    holdout_hash,
+    lowest_beyond,
+    place_of,
+    rollout_hash,
+    variant_hash,
+)
 from hoglab.flags.matching import evaluate
 from hoglab.flags.snapshot import Choice
 from hoglab.flags.subject import FlagRequest, Subject
@@ -98,3 +107,40 @@ def test_fraction_is_the_first_fifteen_hex_digits_over_two_to_the_sixty(key, ide
         0xFFFFFFFFFFFFFFF
     )
     assert 0 <= fraction(data) <= 1
+
+
+BOUNDS = [-1.0, 0.0, 0.1, 0.3333, 0.5, 0.9999, 1.0, 1.5, float("nan"), float("inf")]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_places_compare_as_their_fractions_do(bound):
+    for number in range(2_000):
+        data = f"some-flag.user-{number}".encode()
+        assert (place_of(data) <= highest_within(bound)) is (fraction(data) <= bound)
+        assert (place_of(data) < lowest_beyond(bound)) is (fraction(data) < bound)
+    assert (highest_within(bound) >= ORIGIN) is (bound >= 0.0)
+    assert (lowest_beyond(bound) > ORIGIN) is (bound > 0.0)
+
+
+@given(st.binary())
+def test_places_compare_with_a_bound_that_they_meet(data):
+    """The neighbours of a hash round to the same float64, so a bound may equal many of them."""
+    bound = fraction(data)
+    assert place_of(data) <= highest_within(bound)
+    assert not place_of(data) < lowest_beyond(bound)
+    assert highest_within(bound) >= lowest_beyond(bound)
+
+
+@pytest.mark.parametrize(
+    ("seed", "identifier", "rollout", "variant", "holdout"),
+    [
+        ("0198-seed", "user-1", 0.70128451691040594, 0.28526136667696034, 0.97651994029647304),
+        ("0198-seed", "user-2", 0.4834786689146931, 0.27300684090405003, 0.96865999433801886),
+        ("rule-seed-a", "alice@example.com", 0.86314339424146069, 0.74133515862368926, 0.98135641825659059),
+    ],
+)
+def test_seeded_hashes(seed, identifier, rollout, variant, holdout):
+    """Vectors F: flags of configuration version 2 are not kept here, but they hash in the same way."""
+    assert fraction(f"{seed}.{identifier}".encode()) == rollout
+    assert fraction(f"{seed}.{identifier}variant".encode()) == variant
+    assert fraction(f"{seed}{identifier}".encode()) == holdout

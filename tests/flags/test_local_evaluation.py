@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from hoglab.flags.local_evaluation import etag_matches
@@ -115,10 +117,15 @@ def test_dependencies_are_by_key_and_in_order(server):
     base = server.create("base")
     mid = server.create("mid", on(base["id"]))
     server.create("top", on(mid["id"], base["id"]))
-    server.create("broken", on(999))
-    server.create("above", on(mid["id"] + 2))
+    doomed = server.create("doomed")
+    broken = server.create("broken", on(doomed["id"]))
+    server.patch(doomed["id"], deleted=True)
+    server.create("above", on(broken["id"]))
     loop = server.create("loop")
-    server.patch(loop["id"], filters=on(loop["id"]))
+    with server.database.write() as tx:  # the API refuses this
+        filters = json.dumps(on(loop["id"]))
+        tx.connection.exec_driver_sql("UPDATE feature_flag SET filters = ? WHERE key = 'loop'", (filters,))
+        tx.changed("flags", 1)
     flags = by_key(get(server))
     first, second = flags["top"]["filters"]["groups"][0]["properties"]
     assert (first["key"], first["dependency_chain"]) == ("mid", ["base", "mid"])
@@ -244,3 +251,31 @@ def test_methods(server):
         assert server.sdk.request("OPTIONS", path).status_code == 204
         refused = server.sdk.post(path)
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, OPTIONS, HEAD")
+
+
+def test_project_secret_keys(server):
+    """Spec: sdk-wire 4.1. The current key and the one before it open the definitions of their project alone."""
+    server.create("f")
+    keys = [server.accounts.rotate_secret_key(1, server.accounts.owner_id()).value for _ in range(3)]
+    other = server.accounts.create_project(server.project.organization_id, "Other")
+    assert all(key.startswith("phs_") for key in keys)
+
+    def status(path, key):
+        return server.sdk.get(path, headers={"Authorization": f"Bearer {key}"}).status_code
+
+    for path in ("/flags/definitions", "/api/feature_flag/local_evaluation/"):
+        assert [status(f"{path}?token={server.token}", key) for key in keys] == [401, 200, 200]
+        assert status(path, keys[-1]) == 200
+        assert status(f"{path}?token={other.api_token}", keys[-1]) == 403
+
+
+def test_a_project_secret_key_reads_remote_configuration(server):
+    server.create("conf", {"groups": [{}], "payloads": {"true": '{"a": 1}'}}, is_remote_configuration=True)
+    other = server.accounts.create_project(server.project.organization_id, "Other")
+    expected = {1: (200, {"a": 1}), other.id: (404, None)}  # @current is the project of the key
+    for project_id, (status, payload) in expected.items():
+        key = server.accounts.rotate_secret_key(project_id, server.accounts.owner_id()).value
+        path = "/api/projects/@current/feature_flags/conf/remote_config"
+        answer = server.sdk.get(path, headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == status
+        assert payload is None or answer.json() == payload

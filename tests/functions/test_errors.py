@@ -25,12 +25,7 @@ CATALOGUE: list[tuple[dict[str, Any], str | None, str, str]] = [
         "invalid_input",
         "Log transformations are not enabled for this team.",
     ),
-    (
-        {"type": "site_app"},
-        "type",
-        "invalid_input",
-        "Functions that run in the browser are not available on this server.",
-    ),
+    ({"type": "site_app", "hog": "export function ("}, "hog", "invalid_input", "Error in TypeScript code"),
     ({"name": "x" * 401}, "name", "max_length", "Ensure this field has no more than 400 characters."),
     ({"description": None}, "description", "null", "This field may not be null."),
     ({"enabled": None}, "enabled", "null", "This field may not be null."),

@@ -149,11 +149,17 @@ def test_the_dispatcher_knows_the_functions_by_place(api: Api, registry: Functio
     assert functions is not None
     found = functions.destinations.dispatcher.match(filter_globals(GLOBALS))
     assert [functions.destinations.functions[place].name for place in found.matched] == ["a", "c"]
-    assert not functions.destinations.reads_elements
-    api.create(enabled=True, filters={"properties": [{"key": "text", "type": "element", "value": "x"}]})
+    assert functions.destinations.reads == {"event"}
+
+
+def test_a_function_set_knows_the_roots_that_its_filters_read(api: Api, registry: FunctionRegistry) -> None:
+    api.create(enabled=True, filters={"properties": [{"key": "plan", "type": "person", "value": "pro"}]})
+    text = {"properties": [{"key": "text", "type": "element", "value": "x"}]}
+    api.create(enabled=True, mappings=[{"name": "m", "filters": text, "inputs_schema": [], "inputs": {}}])
     functions = registry.for_project(1)
     assert functions is not None
-    assert functions.destinations.reads_elements
+    assert functions.destinations.reads >= {"person", "elements_chain_texts"}
+    assert not functions.destinations.reads & {"uuid", "timestamp", "pdi", "group_0"}
 
 
 def test_functions_that_cannot_be_read_are_left_out(
@@ -333,7 +339,9 @@ def test_filter_globals() -> None:
     assert without_person["elements_chain_href"] == "/x"
     assert without_person["elements_chain_texts"] == ["T"]
     assert without_person["elements_chain_elements"] == ["a"]
-    assert filter_globals(chain, elements=False)["elements_chain_texts"] == []
+    assert filter_globals(chain, {"pdi"}).keys() & {"pdi", "elements_chain_texts", "group_0"} == {"pdi"}
+    assert filter_globals(chain, {"elements_chain_texts"})["elements_chain_texts"] == ["T"]
+    assert filter_globals(GLOBALS, {"group_0"})["group_0"] == {"properties": {"size": 5}}
     odd = {"event": {**GLOBALS["event"], "properties": {"$elements_chain": 5}}}
     assert filter_globals(odd)["elements_chain"] == ""
 

@@ -323,7 +323,7 @@ def test_kinds() -> None:
         " let m := null m := 5 let l := [1] let d := {} let g := x -> x let u := event.n let q := i / 2 let c := length(s)"
     )
     assert found == {
-        "i": INT, "f": FLOAT, "n": NUMBER, "s": STR, "b": BOOL, "m": NULL | INT, "l": ARRAY, "d": DICT, "g": OTHER,
+        "i": INT, "f": FLOAT, "n": FLOAT, "s": STR, "b": BOOL, "m": NULL | INT, "l": ARRAY, "d": DICT, "g": OTHER,
         "x": ANY, "u": ANY, "q": NUMBER, "c": NULL | NUMBER,
     }  # fmt: skip
 
@@ -331,7 +331,7 @@ def test_kinds() -> None:
 def test_kinds_of_parameters_and_results() -> None:
     found = kinds_of("fun fib(n) { if (n < 2) { return n } return fib(n - 1) + fib(n - 2) } let r := fib(20)")
     assert found["n"] == INT
-    assert found["r"] == INT
+    assert found["r"] == NUMBER
     found = kinds_of("fun f(n) { return n } let g := f let r := f(1)")
     assert found["n"] == ANY
     assert kinds_of("fun f(n) { return n } let r := f()")["n"] == NULL

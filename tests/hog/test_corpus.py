@@ -56,8 +56,9 @@ def test_every_program_has_an_expectation() -> None:
 
 
 @every_program
-def test_runs_as_frozen(program: CorpusProgram) -> None:
-    compiled = hog.compile_program(program.source, ENVIRONMENT)
+@pytest.mark.parametrize("interpreted", [False, True], ids=["compiled", "interpreted"])
+def test_runs_as_frozen(program: CorpusProgram, interpreted: bool) -> None:
+    compiled = hog.compile_program(program.source, ENVIRONMENT, interpreted=interpreted)
     assert not compiled.errors
     given = variables()
     execution = hog.Execution(compiled, given, seed="corpus")

@@ -55,16 +55,22 @@ def test_an_operation_in_full(document: Any) -> None:
         {"PersonalApiKey": ["widget:write"]},
         {"PersonalApiKeyInQuery": ["widget:write"]},
     ]
-    assert [parameter["name"] for parameter in create["parameters"]] == ["project_id"]
+    assert [parameter["name"] for parameter in create["parameters"]] == ["project_id", "Idempotency-Key"]
     body = {"$ref": "#/components/schemas/WidgetIn"}
     assert create["requestBody"]["content"]["application/json"]["schema"] == body
     answers = create["responses"]
     assert answers["201"]["content"]["application/json"]["schema"] == {
         "$ref": "#/components/schemas/WidgetOut"
     }
-    assert set(answers) == {"201", "400", "401", "403", "404", "413", "415", "429", "500"}
+    assert set(answers) == {
+        "201",
+        *["400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "500", "503"],
+    }
     error = {"$ref": "#/components/schemas/Error"}
-    assert answers["400"]["content"]["application/json"]["schema"] == error
+    assert answers["400"] == {"$ref": "#/components/responses/BadRequest"}
+    refused = document["components"]["responses"]["BadRequest"]["content"]["application/json"]
+    assert refused["schema"] == error
+    assert set(refused["example"]) == {"type", "code", "detail", "attr"}
     fields = document["components"]["schemas"]["WidgetIn"]
     assert fields["required"] == ["name"]
     assert fields["properties"]["name"]["maxLength"] == 20

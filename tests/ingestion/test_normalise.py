@@ -71,6 +71,7 @@ def test_an_event() -> None:
 def test_history_is_marked() -> None:
     ((event,), _) = read({}, historical_migration=True)
     assert event.historical
+    assert "$ip" not in event.properties  # the address of who migrates, not of the event
 
 
 def test_a_client_may_ask_to_leave_its_clock_alone() -> None:

@@ -128,6 +128,18 @@ def test_an_event_makes_a_person(people: People) -> None:
     assert (view.is_identified, view.created_at, view.last_seen_at) == (False, NOW, NOW)
 
 
+def test_row_ids_of_persons_that_are_gone_are_never_given_again(people: People) -> None:
+    people.send(Event("e", "a"), Event("e", "b"))
+    before = {row.distinct_id: row.person_id for row in people.rows(person_distinct_id)}
+    with people.database.write() as tx:
+        tx.execute(sa.delete(person).where(person.c.id == before["b"]))
+    people.send(Event("e", "b"), Event("e", "c"))
+    after = {row.distinct_id: row.person_id for row in people.rows(person_distinct_id)}
+    assert after["a"] == before["a"]
+    assert before["b"] < after["b"] < after["c"]
+    assert {row.id for row in people.rows(person)} == set(after.values())
+
+
 def test_projects_do_not_share_persons(people: People) -> None:
     people.send(Event("e", "u"), Event("e", "u", project_id=2))
     assert people.uuid("u", 1) == derived_person_id(1, "u")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hoglab.statistics import (
     BayesianConfig,
+    Correction,
     CupedConfig,
     DifferenceType,
     FrequentistConfig,
@@ -204,3 +205,13 @@ def test_any_json_resolves_to_a_usable_config(stored: object) -> None:
     config = resolve_config(stored)
     assert config.test.method == config.method
     assert 1 <= config.cuped.lookback_days <= 30
+
+
+@pytest.mark.parametrize("correction", Correction)
+def test_a_correction_is_opted_into(correction: Correction) -> None:
+    assert resolve_config({"multiple_testing_correction": str(correction)}).correction is correction
+
+
+@pytest.mark.parametrize("stored", [None, "Holm", "", 1, [], {}])
+def test_an_unknown_correction_is_none(stored: object) -> None:
+    assert resolve_config({"multiple_testing_correction": stored}).correction is Correction.NONE

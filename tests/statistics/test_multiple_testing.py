@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hoglab.statistics import benjamini_hochberg, bonferroni, holm
+from hoglab.statistics import Correction, benjamini_hochberg, bonferroni, holm
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=20)
 
@@ -72,3 +72,13 @@ def test_the_corrections_control_what_they_say() -> None:
     # The false discovery rate is alpha times the share of true nulls, here 0.06.
     spread = float(np.std(discoveries)) / sqrt(runs)
     assert abs(float(np.mean(discoveries)) - 0.06) < 4 * spread
+
+
+def test_a_correction_is_chosen_by_its_name() -> None:
+    family = [0.01, None, 0.4, 0.03]
+    assert Correction("none").adjust(family) == family
+    assert Correction("bonferroni").adjust(family) == bonferroni(family)
+    assert Correction("holm").adjust(family) == holm(family)
+    assert Correction("benjamini-hochberg").adjust(family) == benjamini_hochberg(family)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Correction.NONE.adjust([2.0])

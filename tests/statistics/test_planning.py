@@ -228,3 +228,12 @@ def test_a_size_for_nonsense_is_an_error(arguments: dict[str, float]) -> None:
         power_of_test(1, 0)
     with pytest.raises(ValueError, match="standard_error"):
         minimum_detectable_difference(0)
+
+
+def test_what_nobody_has_is_not_counted() -> None:
+    """A difference too small to ever be seen: the size would be no integer of JSON."""
+    found = calculate_running_time(
+        RunningTimeMetric.FUNNEL, 1e-12, baseline_value=0.5, exposure_rate_per_day=1
+    )
+    assert found.recommended_sample_size is None
+    assert found.recommended_running_time_days is None

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from math import ceil, floor, sqrt
+from math import ceil, floor, isnan, sqrt
 
 import numpy as np
 import pytest
 
-from hoglab.statistics import QuantileSample, Refusal, RefusalError, quantile_ranks
+from hoglab.statistics import (
+    FrequentistConfig,
+    QuantileSample,
+    Ratio,
+    Refusal,
+    RefusalError,
+    SampleMean,
+    StatisticsConfig,
+    cluster_factor,
+    compare,
+    quantile_ranks,
+)
 
 
 def test_intervals_between_the_ranks_cover_the_true_quantile() -> None:
@@ -60,3 +71,65 @@ def test_a_level_must_lie_inside(level: float) -> None:
         quantile_ranks(level, 100)
     with pytest.raises(ValueError, match="level"):
         QuantileSample(100, level, 1, 1, 1)
+
+
+def test_a_sample_of_values_holds_the_values_at_the_ranks() -> None:
+    values = list(range(1, 1001))
+    sample = QuantileSample.of(reversed(values), 0.9)
+    ranks = quantile_ranks(0.9, 1000)
+    assert sample.quantile == 901  # the element at the 0-based rank floor(0.9·1000)
+    # Value and rank are the same number here, also between two values.
+    assert (sample.quantile_lower, sample.quantile_upper) == pytest.approx((ranks.lower, ranks.upper))
+    few = QuantileSample.of([3.0, 1.0, 2.0], 0.5)
+    assert (few.quantile_lower, few.quantile, few.quantile_upper) == (1.0, 2.0, 3.0)
+    with pytest.raises(RefusalError):
+        QuantileSample.of([], 0.5)
+
+
+def test_one_value_per_entity_is_no_clustering_and_equal_values_are_full_clustering() -> None:
+    values = np.random.default_rng(10).exponential(1, 4000).tolist()
+    plain = QuantileSample.of(values, 0.7)
+    alone = QuantileSample.of_clusters([[value] for value in values], 0.7)
+    assert alone.cluster_factor == pytest.approx(1, rel=2e-3)
+    assert alone.quantile == plain.quantile
+    # Five copies of each value tell as much as one of them.
+    copies = QuantileSample.of_clusters([[value] * 5 for value in values] + [[]], 0.7)
+    assert copies.number_of_samples == 20_000
+    assert copies.cluster_factor == pytest.approx(5, rel=2e-3)
+
+
+def test_the_counts_behind_the_cluster_factor_add_up() -> None:
+    rng = np.random.default_rng(11)
+    rows = [(int(rng.binomial(size, 0.6)), int(size)) for size in rng.integers(1, 9, 500)]
+    halves = Ratio.of(rows[:200]) + Ratio.of(rows[200:])
+    assert cluster_factor(0.6, halves) == cluster_factor(0.6, Ratio.of(rows))
+    with pytest.raises(RefusalError) as refused:
+        cluster_factor(0.6, Ratio.of(rows[:1]))
+    assert refused.value.reason is Refusal.TOO_FEW_SAMPLES
+    with pytest.raises(ValueError, match="level"):
+        cluster_factor(1.0, halves)
+
+
+def test_the_sums_of_a_row_are_those_of_a_mean_with_the_same_result() -> None:
+    samples = QuantileSample(1000, 0.9, 145.0, 139.0, 152.5), QuantileSample(900, 0.9, 160.0, 150.0, 166.0)
+    means = (SampleMean(sample.number_of_samples, sample.sum, sample.sum_squares) for sample in samples)
+    config = StatisticsConfig(FrequentistConfig())
+    by_quantiles, by_means = compare(config, *samples), compare(config, *means)
+    assert by_quantiles.p_value == pytest.approx(by_means.p_value, rel=1e-9)
+    assert by_quantiles.confidence_interval == pytest.approx(by_means.confidence_interval, rel=1e-9)
+    assert isnan(QuantileSample(10, 0.9, 5, 4, 6).sum_squares)
+
+
+@pytest.mark.parametrize("config", [StatisticsConfig(), StatisticsConfig(FrequentistConfig())])
+def test_a_comparison_of_quantiles_is_validated_and_refused_like_others(config: StatisticsConfig) -> None:
+    baseline = QuantileSample(1000, 0.99, 145.0, 139.0, 152.5)
+    assert compare(config, baseline, baseline).refusal is None
+    few = QuantileSample(49, 0.99, 145.0, 139.0, 152.5)
+    assert compare(config, baseline, few).validation_failures == ("not-enough-exposures",)
+    assert compare(config, baseline, QuantileSample(380, 0.99, 145.0, 139.0, 152.5)).refusal is (
+        Refusal.TOO_FEW_SAMPLES
+    )
+    with pytest.raises(
+        ValueError, match=r"QuantileSample at 0\.5 with a baseline of QuantileSample at 0\.99"
+    ):
+        compare(config, baseline, QuantileSample(1000, 0.5, 145.0, 139.0, 152.5))

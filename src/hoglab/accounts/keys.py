@@ -8,6 +8,7 @@ import secrets
 import string
 
 KEY_PREFIX = "phx_"
+SECRET_PREFIX = "phs_"  # noqa: S105 - how project secret keys begin
 TOKEN_PREFIX = "phc_"  # noqa: S105 - the public prefix of project tokens
 RANDOM_CHARACTERS = 48
 """Random part of what we make: 48 characters out of 62 carry 285 bits."""
@@ -22,6 +23,11 @@ _HASH_PREFIX = "sha256$"
 def new_key() -> str:
     """A personal API key."""
     return KEY_PREFIX + _random()
+
+
+def new_secret_key() -> str:
+    """A project secret key: what SDKs that evaluate flags on their own identify themselves with."""
+    return SECRET_PREFIX + _random()
 
 
 def new_token() -> str:
@@ -45,7 +51,8 @@ def hash_key(key: str) -> str:
 
 def mask_key(key: str) -> str:
     """What people see of a key later on: ``phx_...abcd``."""
-    return f"{KEY_PREFIX}...{key[-4:]}"
+    prefix = SECRET_PREFIX if key.startswith(SECRET_PREFIX) else KEY_PREFIX
+    return f"{prefix}...{key[-4:]}"
 
 
 def is_key(text: str) -> bool:

@@ -19,11 +19,12 @@ from hoglab.accounts.schemas import (
     KeyChanges,
     KeyIn,
     KeyOut,
+    MeOut,
     OrganizationOut,
     ProjectChanges,
     ProjectIn,
     ProjectOut,
-    UserOut,
+    ProjectSecretOut,
 )
 from hoglab.http import access, errors
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
@@ -95,6 +96,28 @@ def _project(accounts: AccountService) -> ResourceRouter:
         changes = call.validate(ProjectChanges).sent()
         project = _wire(accounts.update_project, call.project.id, changes)
         return project_object(project, call.principal)
+
+    @router.patch("/rotate_secret_token", response=ProjectSecretOut)
+    def rotate_secret_token(call: Call) -> dict[str, Any]:
+        """Give a project a new secret key for local evaluation of flags; the last one stays valid as a backup.
+
+        Needs an admin.
+        """
+        access.check_level(call.principal, Level.ADMIN)
+        key = _wire(accounts.rotate_secret_key, call.project.id, call.principal.user.id)
+        backup = accounts.secret_keys(call.project.id)[1:]
+        return {
+            **project_object(call.project, call.principal),
+            "secret_api_token": key.value,
+            "secret_api_token_backup": backup[0]["mask_value"] if backup else None,
+        }
+
+    @router.patch("/delete_secret_token_backup", response=ProjectOut)
+    def delete_secret_token_backup(call: Call) -> dict[str, Any]:
+        """Make the secret key before the current one worthless. Needs an admin."""
+        access.check_level(call.principal, Level.ADMIN)
+        accounts.revoke_backup_secret_key(call.project.id)
+        return project_object(call.project, call.principal)
 
     return router
 
@@ -207,7 +230,7 @@ def _users(accounts: AccountService) -> ResourceRouter:
         "/api/users", tag="users", scopes=("user:read", "user:write"), project_scoped=False
     )
 
-    @router.get("/@me", response=UserOut, limited_keys=True)
+    @router.get("/@me", response=MeOut, limited_keys=True)
     def read_me(call: Call) -> dict[str, Any]:
         """Read the user behind the key."""
         principal = call.principal

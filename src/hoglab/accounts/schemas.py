@@ -3,14 +3,51 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from hoglab.accounts.service import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 from hoglab.http.fields import Bool, Int, JsonList, JsonObject, Moment, PrimaryKey, Text, Uuid, WireModel
+from hoglab.http.notes import Note, Notes
+
+NOTES: Notes = {
+    "name": Note("What people call it.", "Shop"),
+    "organization": Note("The id of its organization.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
+    "api_token": Note("The token that SDKs send; no secret.", "phc_…"),
+    "secret_api_token": Note("The secret key, for local evaluation on servers.", "phs_…"),
+    "test_account_filters": Note("Whom `filterTestAccounts` leaves out.", []),
+    "person_display_name_properties": "Properties whose first value names a person; null for the usual ones.",
+    "anonymize_ips": "Whether the addresses of clients are forgotten.",
+    "label": Note("What people call the key.", "ci"),
+    "scopes": Note("What it may do: `experiment:read`, `experiment:write`, …, or `*`.", ["experiment:read"]),
+    "scoped_teams": "The ids of the projects that it is limited to; null for all.",
+    "scoped_organizations": "The ids of the organizations that it is limited to; null for all.",
+    "expires_at": "When it stops working; null for never.",
+    "user_id": "The id of the user whose key it is.",
+    "value": "The key itself, when it was just made or rolled; else null.",
+    "mask_value": Note("Enough of it to recognise it by.", "phx_...abcd"),
+    "last_used_at": "When it was last used, by the hour; null for never.",
+    "last_rolled_at": "When it got its value, if not at first; else null.",
+    "membership_level": Note("What the user is there: 1 member, 8 admin, 15 owner.", 15),
+    "projects": Note("Its projects.", [{"id": 1, "name": "Shop"}]),
+    "date_joined": "When the user was made.",
+    "is_staff": "Always false here; there for clients that read it.",
+    "team": "The current project.",
+    "organizations": "Every organization of the user.",
+    "scope": Note("Kinds of objects: `Experiment`, `FeatureFlag`, `HogFunction`, ….", "Experiment"),
+    "item_id": Note("The id of the object.", "12"),
+    "user": "Who did it; null for the server itself. In a query: the uuid.",
+    "activity": Note("What was done: `created`, `updated`, `deleted`, ….", "updated"),
+    "detail": Note("Its name then, and each field's value before and after.", {"name": "Button colour"}),
+    "is_system": "Whether the server did it by itself.",
+    "was_impersonated": "Always false here; there for clients that read it.",
+    "unread": "Always false here; there for clients that read it.",
+}
 
 
 class ProjectIn(WireModel):
     """A new project."""
+
+    notes = NOTES
 
     name: Annotated[str, Text(max_length=MAX_NAME_LENGTH)]
     timezone: Annotated[str, Text(max_length=64)] = "UTC"
@@ -18,6 +55,8 @@ class ProjectIn(WireModel):
 
 class ProjectChanges(WireModel):
     """What may be changed about a project; what is not sent stays."""
+
+    notes = NOTES
 
     name: Annotated[str, Text(max_length=MAX_NAME_LENGTH)] = ""
     timezone: Annotated[str, Text(max_length=64)] = "UTC"
@@ -31,6 +70,8 @@ class ProjectChanges(WireModel):
 class KeyIn(WireModel):
     """A new personal API key."""
 
+    notes = NOTES
+
     label: Annotated[str, Text(max_length=MAX_LABEL_LENGTH)]
     scopes: Annotated[list[str], JsonList(Text(max_length=100))]
     scoped_teams: Annotated[list[int], JsonList(PrimaryKey())] | None = None
@@ -41,6 +82,8 @@ class KeyIn(WireModel):
 class KeyChanges(WireModel):
     """What may be changed about a key; what is not sent stays."""
 
+    notes = NOTES
+
     label: Annotated[str, Text(max_length=MAX_LABEL_LENGTH)] = ""
     scopes: Annotated[list[str], JsonList(Text(max_length=100))] = Field(default_factory=list)
     scoped_teams: Annotated[list[int], JsonList(PrimaryKey())] | None = None
@@ -50,6 +93,8 @@ class KeyChanges(WireModel):
 class ActivityQuery(WireModel):
     """Which entries of the log to list."""
 
+    notes = {**NOTES, "scopes": "Several kinds of objects, joined by commas."}  # noqa: RUF012
+
     scope: Annotated[str, Text()] | None = None
     scopes: Annotated[str, Text()] | None = None
     item_id: Annotated[str, Text()] | None = None
@@ -58,8 +103,10 @@ class ActivityQuery(WireModel):
     offset: Annotated[int, Int()] | None = None
 
 
-class ProjectOut(BaseModel):
+class ProjectOut(WireModel):
     """A project."""
+
+    notes = NOTES
 
     id: int
     uuid: str
@@ -75,8 +122,18 @@ class ProjectOut(BaseModel):
     user_access_level: str
 
 
-class OrganizationOut(BaseModel):
+class ProjectSecretOut(ProjectOut):
+    """A project with its new secret key, which is shown this once."""
+
+    secret_api_token: str
+    secret_api_token_backup: str | None
+    """The key before it, masked: it still works."""
+
+
+class OrganizationOut(WireModel):
     """An organization that the user is a member of. ``membership_level``: 1 member, 8 admin, 15 owner."""
+
+    notes = NOTES
 
     id: str
     name: str
@@ -85,8 +142,10 @@ class OrganizationOut(BaseModel):
     projects: list[dict[str, Any]]
 
 
-class UserOut(BaseModel):
+class MeOut(WireModel):
     """The user behind the key."""
+
+    notes = {**NOTES, "organization": "The current organization."}  # noqa: RUF012
 
     id: int
     uuid: str
@@ -104,8 +163,10 @@ class UserOut(BaseModel):
     organizations: list[OrganizationOut]
 
 
-class KeyOut(BaseModel):
+class KeyOut(WireModel):
     """A personal API key. ``value`` is there when the key was just made or rolled, else null."""
+
+    notes = NOTES
 
     id: str
     user_id: int
@@ -121,8 +182,10 @@ class KeyOut(BaseModel):
     last_rolled_at: datetime | None
 
 
-class ActivityOut(BaseModel):
+class ActivityOut(WireModel):
     """One entry of the activity log."""
+
+    notes = NOTES
 
     id: str
     user: dict[str, Any] | None

@@ -15,7 +15,16 @@ from uuid_utils import uuid7
 
 from hoglab.accounts import store
 from hoglab.accounts.errors import AccountError
-from hoglab.accounts.keys import hash_key, is_scope, mask_key, new_distinct_id, new_key, new_token
+from hoglab.accounts.keys import (
+    SECRET_PREFIX,
+    hash_key,
+    is_scope,
+    mask_key,
+    new_distinct_id,
+    new_key,
+    new_secret_key,
+    new_token,
+)
 from hoglab.accounts.usage import KeyUsage
 from hoglab.http.dates import utc_now
 from hoglab.http.identity import UNKNOWN, Level, Principal, Project, Unknown, User
@@ -30,6 +39,8 @@ RECHECK_S = 5.0
 REMEMBERED_KEYS = 10_000
 """How many keys are kept in memory."""
 MAX_KEYS_PER_USER = 200
+SECRET_SCOPES = ("feature_flag:read",)
+"""What a project secret key may do."""
 MAX_NAME_LENGTH = 200
 MAX_LABEL_LENGTH = 40
 MAX_SCOPES = 200
@@ -387,6 +398,36 @@ class AccountService:
                 raise LookupError(f"no key {key_id}")
             tx.changed("keys", EVERYWHERE)
         return NewKey(key_id, value)
+
+    # Project secret keys (spec: sdk-wire 4.1): keys of one project that may do nothing but read its flags.
+
+    def secret_keys(self, project_id: int) -> list[dict[str, Any]]:
+        """The secret keys of a project without their values, newest first: the current one and the backup."""
+        return [
+            row
+            for row in self.keys()
+            if row["mask_value"].startswith(SECRET_PREFIX) and row["scoped_projects"] == [project_id]
+        ]
+
+    def rotate_secret_key(self, project_id: int, user_id: int) -> NewKey:
+        """Give a project a new secret key. The last one still works, as a backup; one before that does not.
+
+        The key depends on the user's membership. Raises `AccountError`.
+        """
+        for row in self.secret_keys(project_id)[1:]:
+            self.revoke_key(row["id"])
+        return self.create_key(
+            user_id,
+            "Project secret key",
+            SECRET_SCOPES,
+            scoped_projects=[project_id],
+            value=new_secret_key(),
+        )
+
+    def revoke_backup_secret_key(self, project_id: int) -> None:
+        """Make the secret key before the current one worthless."""
+        for row in self.secret_keys(project_id)[1:]:
+            self.revoke_key(row["id"])
 
     def revoke_key(self, key_id: str) -> bool:
         """Remove a key for good; False when there is none."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from hoglab.analysis.query.model import Cohort
 from hoglab.analysis.query.scope import cohort_ids
 from hoglab.filters import FilterError, PropertyFilter, PropertyGroup, parse_filters
-from hoglab.storage.database.tables import cohort, cohort_person, person
+from hoglab.people import cohorts
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,33 +43,21 @@ def named_cohorts(connection: Connection, project_id: int, definitions: Iterable
 
 
 def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, Cohort]:
-    statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters).where(
-        cohort.c.project_id == project_id, cohort.c.id.in_(ids), cohort.c.deleted.is_(False)
-    )
     found = {}
-    for row in connection.execute(statement):
-        if row.is_static:
-            found[row.id] = Cohort(people=_members(connection, row.id))
-        elif (filters := _person_filters(row.filters)) is not None:
-            found[row.id] = Cohort(filters)
+    for cohort_id, each in cohorts.definitions(connection, project_id).items():
+        if cohort_id not in ids:
+            continue
+        if each.is_static:
+            found[cohort_id] = Cohort(people=tuple(map(str, cohorts.members(connection, cohort_id))))
+        elif (filters := _person_filters(each.tree)) is not None:
+            found[cohort_id] = Cohort(filters)
     return found
 
 
-def _members(connection: Connection, cohort_id: int) -> tuple[str, ...]:
-    statement = (
-        sa.select(person.c.uuid)
-        .join_from(cohort_person, person, person.c.id == cohort_person.c.person_id)
-        .where(cohort_person.c.cohort_id == cohort_id)
-        .order_by(person.c.id)
-    )
-    return tuple(connection.scalars(statement))
-
-
-def _person_filters(stored: Any) -> PropertyGroup | None:
+def _person_filters(tree: Any) -> PropertyGroup | None:
     """The definition of a dynamic cohort when it speaks of persons and cohorts only, and says anything."""
-    properties = stored.get("properties") if isinstance(stored, Mapping) else None
     try:
-        group = parse_filters(properties, "cohort", default_type="person")
+        group = parse_filters(tree, "cohort", default_type="person")
     except FilterError:
         return None
     leaves: list[PropertyFilter] = list(group.leaves())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,19 +87,23 @@ class Computer:
             raise DefinitionError(str(error)) from error
 
     def _run(self, statement: Statement) -> list[tuple[Any, ...]]:
-        try:
-            with self._store.reader() as reader:
-                return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
-        except QueryTimeoutError as error:
-            raise ComputationError(
-                f"Query exceeded the time limit of {self._timeout_s:g} s", retry=True
-            ) from error
-        except QueryMemoryError as error:
-            raise ComputationError("Query exceeded the memory limit", retry=True) from error
-        except EventStoreUnavailableError as error:
-            raise ComputationError("The event store is not available now", retry=True) from error
-        except QueryError as error:
-            raise ComputationError(f"Query failed: {error}", retry=False) from error
+        with explained_failures(self._timeout_s), self._store.reader() as reader:
+            return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
+
+
+@contextmanager
+def explained_failures(timeout_s: float) -> Iterator[None]:
+    """What the event store raises, as `ComputationError` with a text for a person."""
+    try:
+        yield
+    except QueryTimeoutError as error:
+        raise ComputationError(f"Query exceeded the time limit of {timeout_s:g} s", retry=True) from error
+    except QueryMemoryError as error:
+        raise ComputationError("Query exceeded the memory limit", retry=True) from error
+    except EventStoreUnavailableError as error:
+        raise ComputationError("The event store is not available now", retry=True) from error
+    except QueryError as error:
+        raise ComputationError(f"Query failed: {error}", retry=False) from error
 
 
 def _bounded(answer: Answer) -> Answer:

@@ -69,7 +69,7 @@ class LiveResults:
         except DefinitionError as error:
             raise validation_error(str(error)) from error
         except ComputationError as error:
-            raise _computation_error(error) from error
+            raise wire_error(error) from error
 
     # -- results ---------------------------------------------------------------------------------------
 
@@ -100,7 +100,19 @@ class LiveResults:
     # -- exposures -------------------------------------------------------------------------------------
 
     def _exposures(self, project: Project, query: Mapping[str, Any]) -> dict[str, Any]:
-        asked = self._asked(project, query)
+        return self._counted(project, self._asked(project, query))
+
+    def exposures_of(self, found: Plan) -> dict[str, Any]:
+        """The exposures of an experiment as it is stored. Raises `ApiError`."""
+        flag, row = found.flag, found.row
+        key = found.calculation.feature_flag_key
+        filters = {} if flag is None else flag.filters
+        asked = _Asked.of(
+            found.project, key, filters, row.exposure_criteria, row.start_date, row.end_date, found
+        )
+        return self._explained(lambda: self._counted(found.project, asked))
+
+    def _counted(self, project: Project, asked: _Asked) -> dict[str, Any]:
         start, end, now = asked.start, asked.end, self._service.now()
         zone = zone_of(project.timezone)
         answer: dict[str, Any] = {
@@ -232,7 +244,8 @@ def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str,
     return None if found is None else {"multiple_variant_percentage": found.multiple_variant_percentage}
 
 
-def _computation_error(error: ComputationError) -> ApiError:
+def wire_error(error: ComputationError) -> ApiError:
+    """How a request learns that something could not be computed: 429 when it may be asked again, else 400."""
     if error.retry:
         return ApiError(429, "throttled_error", "query_limit", str(error), headers={"Retry-After": "30"})
     return validation_error(str(error))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis import store
+from hoglab.actions import store as actions
 from hoglab.analysis.cohorts import named_cohorts
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.definition import Reader
@@ -117,15 +117,15 @@ def plan(
     criteria = row.exposure_criteria or {}
     configs = [criteria.get("exposure_config"), criteria.get("activation_config")]
     ids = metrics.action_ids([*own, *further]) | set(_action_ids(configs))
-    actions = store.action_steps(connection, project.id, ids)
-    named = [*own, *further, criteria, list(actions.values()), project.test_account_filters]
+    steps = actions.steps(connection, project.id, ids)
+    named = [*own, *further, criteria, list(steps.values()), project.test_account_filters]
     return Plan(
         project=project,
         row=row,
         flag=flag,
         calculation=calculation(row, flag, project),
         metrics=own,
-        actions=actions,
+        actions=steps,
         cohorts=named_cohorts(connection, project.id, named),
     )
 

@@ -5,23 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis import schemas
+from hoglab.analysis.health import ExperimentHealth
 from hoglab.analysis.live import LiveResults
+from hoglab.analysis.recalculations import Recalculations
 from hoglab.http.responses import json_response
-from hoglab.http.routing import IntId, ResourceRouter, either
+from hoglab.http.routing import IntId, ResourceRouter, TextId, either
+from hoglab.http.wire import DetailText
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from hoglab.analysis.service import ResultsService
     from hoglab.http.call import Call
+    from hoglab.storage.event_store import EventStore
 
 _QUERY = either("query:read", "experiment:read")
 SCOPES = ("experiment:read", "experiment:write")
 
 
-def routers(service: ResultsService) -> list[ResourceRouter]:
+def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]:
     """Every router of this room."""
-    return [results_router(service), query_router(LiveResults(service))]
+    live = LiveResults(service)
+    return [
+        results_router(service),
+        recalculations_router(Recalculations(service)),
+        query_router(live),
+        health_router(ExperimentHealth(service, live, events)),
+    ]
+
+
+def health_router(health: ExperimentHealth) -> ResourceRouter:
+    """``/experiments/{id}/health``."""
+    routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
+
+    @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True)
+    def experiment_health(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """What endangers an experiment: each finding says what is wrong and what to do about it."""
+        return health.examine(call.project, experiment_id)
+
+    return routes
 
 
 def results_router(service: ResultsService) -> ResourceRouter:
@@ -45,6 +67,7 @@ def results_router(service: ResultsService) -> ResourceRouter:
         body=schemas.RecalculateBody,
         response=schemas.RecalculationOut,
         status=201,
+        answers={200: schemas.RecalculationOut},
     )
     def recalculate_timeseries(call: Call, experiment_id: IntId) -> Response:
         """Compute all daily results of one metric anew. 200 with the running job when there is one."""
@@ -54,11 +77,50 @@ def results_router(service: ResultsService) -> ResourceRouter:
     return routes
 
 
+def recalculations_router(recalculations: Recalculations) -> ResourceRouter:
+    """``/experiments/{id}/metrics_recalculation``."""
+    routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
+
+    @routes.post(
+        "/{experiment_id}/metrics_recalculation/",
+        body=schemas.MetricsRecalculationBody,
+        response=schemas.MetricsRecalculationOut,
+        status=201,
+        answers={200: schemas.MetricsRecalculationOut},
+    )
+    def recalculate_metrics(call: Call, experiment_id: IntId) -> Response:
+        """Compute all metrics of an experiment at one moment. 200 with the running job when there is one."""
+        recalculations.check_found(call.project, experiment_id)
+        body = call.validate(schemas.MetricsRecalculationBody)
+        job, created = recalculations.request(call.project, experiment_id, body.trigger)
+        return json_response(job, 201 if created else 200)
+
+    @routes.get(
+        "/{experiment_id}/metrics_recalculation/latest/",
+        response=schemas.MetricsRecalculationResultsOut,
+        answers={404: DetailText},
+    )
+    def latest_recalculation(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """The newest results of all metrics: of the last completed job, else of the daily points."""
+        return recalculations.latest(call.project, experiment_id)
+
+    @routes.get(
+        "/{experiment_id}/metrics_recalculation/{recalculation_id}/",
+        response=schemas.MetricsRecalculationResultsOut,
+        answers={404: DetailText},
+    )
+    def read_recalculation(call: Call, experiment_id: IntId, recalculation_id: TextId) -> dict[str, Any]:
+        """A job and what it has computed so far."""
+        return recalculations.read(call.project, experiment_id, recalculation_id)
+
+    return routes
+
+
 def query_router(live: LiveResults) -> ResourceRouter:
     """``/query``: live results and exposures."""
     routes = ResourceRouter("/query", tag="query", scopes=(_QUERY, _QUERY))
 
-    @routes.post("/", body=schemas.QueryBody, heavy=True)
+    @routes.post("/", body=schemas.QueryBody, response=schemas.QueryOut, heavy=True)
     def query(call: Call) -> dict[str, Any]:
         """Compute an ``ExperimentQuery`` or an ``ExperimentExposureQuery`` now."""
         return live.answer(call.project, call.body)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from hoglab.analysis import store
+from hoglab.analysis.recalculations import Recalculations
 
 if TYPE_CHECKING:
     from hoglab.analysis.plan import Plan
@@ -28,6 +29,7 @@ class ResultsRunner:
 
     def __init__(self, service: ResultsService, *, check_interval_s: float = CHECK_INTERVAL_S) -> None:
         self._service = service
+        self._recalculations = Recalculations(service)
         self._interval_s = check_interval_s
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -60,7 +62,7 @@ class ResultsRunner:
             self._woken.wait(self._interval_s)
 
     def run_once(self) -> int:
-        """Do everything that is due now; returns how many series were computed."""
+        """Do everything that is due now; returns how many series and results were computed."""
         computed = 0
         with self._service.database.read() as connection:
             jobs = store.active_jobs(connection)
@@ -69,6 +71,10 @@ class ResultsRunner:
                 return computed
             self._service.run_job(job)
             computed += 1
+        for recalculation in self._recalculations.waiting():
+            if self._stopping.is_set():
+                return computed
+            computed += self._recalculations.run(recalculation, self._stopping.is_set)
         for found, metric in self._due():
             if self._stopping.is_set():
                 break

@@ -2,19 +2,67 @@
 
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from hoglab.http.fields import WireModel
+from pydantic import ConfigDict
+
+from hoglab.http.fields import Choice, WireModel
+from hoglab.http.notes import Note, Notes
+
+NOTES: Notes = {
+    "experiment_id": "The id of the experiment.",
+    "metric_uuid": Note("The `uuid` of the metric.", "6f1f3a52-1d0e-4c58-9a59-0f6f4e6b7a10"),
+    "fingerprint": Note("The `fingerprint` of the metric, from the experiment.", "abd4fe65…"),
+    "metric": Note(
+        "The metric as the experiment shows it.", {"kind": "ExperimentMetric", "metric_type": "mean"}
+    ),
+    "status": Note("How far it is.", "partial"),
+    "timeseries": Note("The results up to each day; null for a day without.", {"2026-01-02": None}),
+    "errors": "Why a day has no result.",
+    "computed_at": "When the newest was computed.",
+    "recalculation_status": "How far a recalculation is; null when none runs.",
+    "recalculation_created_at": "When that was begun.",
+    "checked_at": Note("When the experiment was looked at.", "2026-01-02T03:04:05.678901Z"),
+    "findings": "What to look at, the worst first.",
+    "code": Note("What it is, for programs.", "no_exposures"),
+    "severity": "How bad it is.",
+    "message": Note("What it is, for people.", "Nobody has been exposed yet."),
+    "advice": Note("What to do about it.", "Check that the code asks for the flag."),
+    "details": Note("Numbers behind it.", {}),
+    "query": Note(
+        "What to compute: `kind` is `ExperimentQuery` or `ExperimentExposureQuery`.",
+        {"kind": "ExperimentQuery", "experiment_id": 1, "metric": {"kind": "ExperimentMetric"}},
+    ),
+    "total_metrics": "How many metrics there are to compute.",
+    "completed_metrics": "How many of them are done.",
+    "failed_metrics": "How many of them could not be computed.",
+    "metric_errors": Note("Why, by the uuid of the metric.", {}),
+    "trigger": "What asked for it.",
+    "started_at": "When computing began; null before.",
+    "completed_at": "When it was done; null before.",
+    "query_to": "The moment that every metric is computed up to.",
+    "is_existing": "Whether it ran already when it was asked for.",
+    "result_source": "Where the results are from.",
+    "result": "What came out; null when nothing did.",
+    "error_message": "Why nothing came out; null when something did.",
+}
 
 
 class TimeseriesQuery(WireModel):
     """Both are needed; take them from the metric object of the experiment."""
+
+    notes = NOTES
 
     metric_uuid: str
     fingerprint: str
 
 
 class TimeseriesOut(WireModel):
+    """Daily results of one metric."""
+
+    notes = NOTES
+
     experiment_id: int
     metric_uuid: str
     status: str
@@ -28,11 +76,19 @@ class TimeseriesOut(WireModel):
 
 
 class RecalculateBody(WireModel):
+    """The metric to compute anew."""
+
+    notes = NOTES
+
     metric: dict[str, Any]
     fingerprint: str
 
 
 class RecalculationOut(WireModel):
+    """Work under way."""
+
+    notes = NOTES
+
     id: str
     experiment_id: int
     metric_uuid: str | None
@@ -41,7 +97,103 @@ class RecalculationOut(WireModel):
     created_at: str
 
 
+TRIGGERS = (
+    "manual",
+    "experiment_launch",
+    "experiment_stop",
+    "experiment_update",
+    "cold_run",
+    "stale_refresh",
+    "auto_refresh",
+    "config_change",
+    "timeseries_sync",
+)
+
+
+class MetricsRecalculationBody(WireModel):
+    """What asked for the recalculation."""
+
+    notes = NOTES
+
+    trigger: Annotated[str, Choice(*TRIGGERS)] = "manual"
+
+
+class MetricsRecalculationOut(WireModel):
+    """A job that computes all metrics of an experiment. ``id`` is null for results of the daily points."""
+
+    notes = NOTES
+
+    id: str | None
+    experiment_id: int
+    status: Literal["pending", "in_progress", "completed", "failed"]
+    total_metrics: int
+    completed_metrics: int
+    failed_metrics: int
+    metric_errors: dict[str, str]
+    trigger: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    query_to: datetime | None
+    is_existing: bool
+    result_source: Literal["recalculation", "timeseries_fallback"]
+
+
+class MetricResultOut(WireModel):
+    """The result of one metric."""
+
+    notes = NOTES
+
+    metric_uuid: str
+    status: Literal["pending", "completed", "failed"]
+    result: dict[str, Any] | None
+    error_message: str | None
+
+
+class MetricsRecalculationResultsOut(MetricsRecalculationOut):
+    """A job with the results of its metrics."""
+
+    results: list[MetricResultOut]
+
+
+class FindingOut(WireModel):
+    """One thing to look at."""
+
+    notes = NOTES
+
+    code: str
+    severity: Literal["critical", "warning", "info"]
+    message: str
+    advice: str
+    details: dict[str, Any]
+
+
+class HealthOut(WireModel):
+    """``status`` is that of the worst finding; what is only worth knowing leaves an experiment healthy."""
+
+    notes = NOTES
+
+    experiment_id: int
+    status: Literal["healthy", "warning", "critical"]
+    checked_at: str
+    findings: list[FindingOut]
+
+
+class QueryOut(WireModel):
+    """What was computed, in the form of the query's kind; these are always there."""
+
+    model_config = ConfigDict(extra="allow")
+
+    is_cached: bool
+    """Always false: every query is computed when it is asked."""
+    last_refresh: str
+    """When it was computed."""
+    timezone: str
+
+
 class QueryBody(WireModel):
     """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``."""
+
+    notes = NOTES
 
     query: dict[str, Any]

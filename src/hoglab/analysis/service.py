@@ -72,6 +72,22 @@ class ResultsService:
         self._flights = Flights(CONCURRENT_COMPUTATIONS)
         self._failures: dict[SeriesKey, datetime] = {}
 
+    def plan_of(self, project: Project, experiment_id: int) -> Plan:
+        """What is to be computed for an experiment. Raises 404."""
+        with self.database.read() as connection:
+            return plan(connection, project, self._experiments.visible(connection, project, experiment_id))
+
+    def plan_of_running(
+        self, experiment_id: int, *, further: tuple[Mapping[str, Any], ...] = ()
+    ) -> Plan | None:
+        """The plan of an experiment of any project; None for one that is gone or a draft (again)."""
+        with self.database.read() as connection:
+            row = store.experiment(connection, experiment_id)
+            project = self._projects(row.project_id) if row is not None else None
+            if row is None or project is None or row.start_date is None:
+                return None
+            return plan(connection, project, row, further=further)
+
     # -- the series of a metric ------------------------------------------------------------------------
 
     def timeseries(
@@ -261,13 +277,10 @@ class ResultsService:
     def _run_job(self, job: Job) -> str | None:
         if job.metric_uuid is None:
             return "The metric has no uuid."
-        with self.database.read() as connection:
-            row = store.experiment(connection, job.experiment_id)
-            project = self._projects(row.project_id) if row is not None else None
-            if row is None or project is None or row.start_date is None:
-                return "The experiment does not run any more."
-            found = plan(connection, project, row, further=(job.metric,))
-        key = SeriesKey(row.id, job.metric_uuid, job.fingerprint)
+        found = self.plan_of_running(job.experiment_id, further=(job.metric,))
+        if found is None:
+            return "The experiment does not run any more."
+        key = SeriesKey(job.experiment_id, job.metric_uuid, job.fingerprint)
 
         def work() -> None:
             self.compute(found, job.metric, key, budget_s=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from hoglab.experiments.store import ExperimentRow
-from hoglab.storage.database.tables import action, metric_recalculation, metric_result
 from hoglab.storage.database.tables import experiment as experiment_table
+from hoglab.storage.database.tables import experiment_recalculation, metric_recalculation, metric_result
 
 COMPLETED, FAILED, PENDING, IN_PROGRESS = "completed", "failed", "pending", "in_progress"
 _ACTIVE = (PENDING, IN_PROGRESS)
@@ -89,6 +89,24 @@ def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()
         .order_by(row.fingerprint == key.fingerprint, row.query_to)
     )
     return [Point(*found) for found in connection.execute(statement)]
+
+
+def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
+    """The newest point of a series that has a result."""
+    row = metric_result.c
+    statement = (
+        sa.select(*_POINT)
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+            row.status == COMPLETED,
+        )
+        .order_by(row.query_to.desc())
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else Point(*found)
 
 
 def newest(connection: Connection, key: SeriesKey) -> tuple[datetime, datetime] | None:
@@ -213,6 +231,76 @@ def update_job(connection: Connection, job_id: str, now: datetime, **values: Any
     )
 
 
+# -- jobs of all metrics ---------------------------------------------------------------------------------
+
+KEPT_RECALCULATIONS = 20
+"""How many jobs of one experiment are kept; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalculation:
+    """A request to compute all metrics of an experiment at one moment, and what came of it so far.
+
+    ``results`` has one entry per computed metric: metric_uuid, status, result, error_message.
+    """
+
+    id: str
+    experiment_id: int
+    status: str
+    trigger: str
+    total_metrics: int
+    results: list[dict[str, Any]]
+    query_to: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+_RECALCULATION = tuple(experiment_recalculation.c[f.name] for f in fields(Recalculation))
+
+
+def recalculations(
+    connection: Connection, experiment_id: int, statuses: Collection[str] | None = None
+) -> list[Recalculation]:
+    """The jobs of an experiment, newest first."""
+    row = experiment_recalculation.c
+    statement = sa.select(*_RECALCULATION).where(row.experiment_id == experiment_id)
+    if statuses is not None:
+        statement = statement.where(row.status.in_(statuses))
+    found = connection.execute(statement.order_by(row.created_at.desc(), row.id))
+    return [Recalculation(*each) for each in found]
+
+
+def active_recalculation(connection: Connection, experiment_id: int) -> Recalculation | None:
+    """The job of an experiment that is waiting or running; there is at most one."""
+    return next(iter(recalculations(connection, experiment_id, _ACTIVE)), None)
+
+
+def waiting_recalculations(connection: Connection) -> list[Recalculation]:
+    """Every job that is waiting, or was running when the process ended; oldest first."""
+    row = experiment_recalculation.c
+    statement = sa.select(*_RECALCULATION).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
+    return [Recalculation(*each) for each in connection.execute(statement)]
+
+
+def insert_recalculation(
+    connection: Connection, experiment_id: int, trigger: str, total: int, now: datetime
+) -> Recalculation:
+    """A new job; old ones beyond `KEPT_RECALCULATIONS` go."""
+    made = Recalculation(str(uuid4()), experiment_id, PENDING, trigger, total, [], None, now, None, None)
+    table = experiment_recalculation
+    old = [each.id for each in recalculations(connection, experiment_id)[KEPT_RECALCULATIONS - 1 :]]
+    connection.execute(sa.delete(table).where(table.c.id.in_(old)))
+    values = {field.name: getattr(made, field.name) for field in fields(Recalculation)}
+    connection.execute(sa.insert(table).values(values))
+    return made
+
+
+def update_recalculation(connection: Connection, recalculation_id: str, **values: Any) -> None:
+    table = experiment_recalculation
+    connection.execute(sa.update(table).where(table.c.id == recalculation_id).values(values))
+
+
 # -- experiments -----------------------------------------------------------------------------------------
 
 _EXPERIMENT = tuple(experiment_table.c[f.name] for f in fields(ExperimentRow))
@@ -234,22 +322,3 @@ def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]
         row.start_date.is_not(None), row.end_date > since, row.deleted.is_(False)
     )
     return [ExperimentRow(*found) for found in connection.execute(statement.order_by(row.id))]
-
-
-# -- actions ---------------------------------------------------------------------------------------------
-
-
-def action_steps(
-    connection: Connection, project_id: int, ids: Iterable[int]
-) -> dict[int, list[dict[str, Any]]]:
-    """The steps of actions that are not deleted, by id."""
-    wanted = set(ids)
-    if not wanted:
-        return {}
-    statement = sa.select(action.c.id, action.c.steps).where(
-        action.c.project_id == project_id, action.c.id.in_(wanted), action.c.deleted.is_(False)
-    )
-    return {
-        row.id: [step for step in row.steps or () if isinstance(step, dict)]
-        for row in connection.execute(statement)
-    }

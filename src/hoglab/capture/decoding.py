@@ -1,17 +1,17 @@
-"""From the wire to JSON text: query, form, base64 and gzip layers (spec: sdk-wire 1.2, 1.3)."""
+"""From the wire to JSON text: query, form, base64, gzip and LZ64 layers (spec: sdk-wire 1.2, 1.3)."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-import zlib
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from hoglab.capture.decompression import GZIP_MAGIC, BrokenDataError, TooLargeError, gunzip
+from hoglab.capture.lz64 import Lz64Error, Lz64LimitError, decompress_lz64
 from hoglab.capture.refusal import too_large, undecodable
 
-GZIP_MAGIC = b"\x1f\x8b\x08"
 SNIFFED_BYTES = 128
 """How much of a payload is looked at to tell forms and base64 from JSON."""
 
@@ -101,31 +101,54 @@ def decode_payload(
     if not raw:
         raise undecodable("the request has no payload")
     hint = _HINTS.get(query.compression)
-    if hint != "lz64" and not _looks_like_form(raw) and looks_like_base64(raw):
+    said = _HINTS.get(content_encoding.decode("latin-1").strip().lower())
+    is_lz64 = (hint or said) == "lz64"
+    if not is_lz64 and not _looks_like_form(raw) and looks_like_base64(raw):
         raw = _from_base64(raw)
     if not query.data and content_type.partition(b";")[0].strip().lower() == _FORM:
         raw, form_hint = _read_form(raw)
         hint = hint or form_hint
-        if hint != "lz64" and looks_like_base64(raw):
+        is_lz64 = (hint or said) == "lz64"
+        if not is_lz64 and looks_like_base64(raw):
             raw = _from_base64(raw)
-    hint = hint or _HINTS.get(content_encoding.decode("latin-1").strip().lower())
-    if hint == "lz64" and not raw.startswith(GZIP_MAGIC):
-        raise undecodable("LZ64 compression is not supported; use gzip, base64 or no compression")
-    is_gzip = hint == "gzip" or raw.startswith(GZIP_MAGIC)
-    text = gunzip(raw, limit_bytes) if is_gzip else raw
+    is_gzip = (hint or said) == "gzip" or raw.startswith(GZIP_MAGIC)
+    text = _decompressed(raw, is_gzip=is_gzip, is_lz64=is_lz64, limit_bytes=limit_bytes)
+    if not is_gzip:
+        raw = text
     if legacy and looks_like_base64(text):
-        text = _from_base64(text)
-        raw, is_gzip = text, False
+        text = raw = _from_base64(text)
+        is_gzip = False
     if len(text) > limit_bytes:
         raise too_large(limit_bytes)
     if not text:
         raise undecodable("the request has no payload")
-    if not text.isascii():
-        try:
-            text.decode()
-        except UnicodeDecodeError:
-            raise undecodable("the payload is not valid UTF-8") from None
+    if not is_utf8(text):
+        raise undecodable("the payload is not valid UTF-8")
     return Payload(text, raw, is_gzip)
+
+
+def _decompressed(raw: bytes, *, is_gzip: bool, is_lz64: bool, limit_bytes: int) -> bytes:
+    try:
+        if is_gzip:
+            return gunzip(raw, limit_bytes)
+        return decompress_lz64(raw, limit_bytes) if is_lz64 else raw
+    except (TooLargeError, Lz64LimitError):
+        raise too_large(limit_bytes) from None
+    except BrokenDataError as error:
+        raise undecodable(f"the payload is not valid gzip data: {error}") from None
+    except Lz64Error as error:
+        raise undecodable(f"the payload is not valid LZ64: {error}") from None
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are text."""
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _looks_like_form(raw: bytes) -> bool:
@@ -138,10 +161,12 @@ def looks_like_base64(raw: bytes) -> bool:
 
 
 def _from_base64(raw: bytes) -> bytes:
+    """What the base64 holds; the payload itself when it was none: ``null`` and ``1234`` only look like it."""
     try:
-        return base64.b64decode(raw, validate=True)
+        decoded = base64.b64decode(raw, validate=True)
     except binascii.Error:
         return raw
+    return decoded if decoded.startswith(GZIP_MAGIC) or is_utf8(decoded) else raw
 
 
 def _read_form(raw: bytes) -> tuple[bytes, str | None]:
@@ -156,25 +181,3 @@ def _read_form(raw: bytes) -> tuple[bytes, str | None]:
     if not data:
         raise undecodable("the form has no field named data")
     return data.encode(), _HINTS.get(fields.get("compression", "").strip().lower())
-
-
-def gunzip(data: bytes, limit_bytes: int) -> bytes:
-    """Decompress gzip members; raises `Refusal` 413 as soon as the limit is passed, 400 for broken data."""
-    parts: list[bytes] = []
-    room = limit_bytes + 1
-    try:
-        while data:
-            stream = zlib.decompressobj(31)
-            part = stream.decompress(data, room)
-            parts.append(part)
-            room -= len(part)
-            if room <= 0:
-                raise too_large(limit_bytes)
-            if not stream.eof:
-                raise undecodable("the gzip data ends too early")
-            data = stream.unused_data
-            if not data.startswith(GZIP_MAGIC):
-                break  # padding after the last member
-    except zlib.error:
-        raise undecodable("the payload is not valid gzip data") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)

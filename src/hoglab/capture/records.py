@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zlib
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from hoglab.capture.decoding import gunzip
+from hoglab.capture.decompression import BrokenDataError, TooLargeError, gunzip
 from hoglab.capture.envelope import Envelope, read_envelope
 from hoglab.capture.refusal import Refusal
 from hoglab.storage.database.types import from_micros, to_micros
@@ -108,7 +107,7 @@ def decode_record(record: bytes) -> Record:
     try:
         text = gunzip(bytes(stored), MAX_RECORD_JSON_BYTES) if header.is_gzip else bytes(stored)
         envelope = read_envelope(text, engage=header.is_engage)
-    except (Refusal, zlib.error) as error:
+    except (Refusal, BrokenDataError, TooLargeError) as error:
         raise RecordError(f"the events of the record cannot be read: {error}") from None
     return Record(header, envelope, len(text))
 

@@ -5,7 +5,6 @@ CORS headers and metrics are added to these answers, as to those of every SDK en
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import Counter
@@ -14,11 +13,13 @@ from hoglab.capture.client_ip import forwarded_ip
 from hoglab.capture.decoding import read_query
 from hoglab.capture.refusal import Refusal, too_large
 from hoglab.capture.service import PathRules, Request
-from hoglab.http.body import ClientGoneError
+from hoglab.http.body import read_body
+from hoglab.http.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
+    from hoglab.capture.decoding import Query
     from hoglab.capture.service import Capture
 
     Scope = MutableMapping[str, Any]
@@ -27,15 +28,19 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
     Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_OK = b'{"status":"Ok"}'
-_TEXT = b"text/plain; charset=utf-8"
-_JSON = b"application/json"
+OK = b'{"status":"Ok"}'
+"""What an accepted request is told, and whoever asks for the options of a path."""
+TEXT_TYPE = b"text/plain; charset=utf-8"
+JSON_TYPE = b"application/json"
 
-_EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")
+CLOSING = frozenset((408, 413))
+"""After these the rest of the body is not read, so the connection cannot be used again."""
+
+EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")
 
 
-def capture_routes(capture: Capture) -> dict[str, Endpoint]:
-    """Every event endpoint by its path (without trailing slash)."""
+def v0_routes(capture: Capture) -> dict[str, Endpoint]:
+    """The event endpoints that answer for a request as a whole, by path (without trailing slash)."""
     limits = capture.limits
     batch = PathRules(limits.batch_body, limits.event)
     legacy = PathRules(limits.event_body, limits.event, legacy=True)
@@ -52,7 +57,7 @@ def capture_routes(capture: Capture) -> dict[str, Endpoint]:
         "/i/v0/ai/batch": ai,
     }
     routes: dict[str, Endpoint] = {path: EventEndpoint(capture, each) for path, each in rules.items()}
-    routes["/s"] = DiscardEndpoint(limits.discarded_body, limits.body_timeout_s, _OK)
+    routes["/s"] = DiscardEndpoint(limits.discarded_body, limits.body_timeout_s, OK)
     for signal in ("logs", "metrics", "traces"):
         routes[f"/i/v1/{signal}"] = DiscardEndpoint(limits.discarded_body, limits.body_timeout_s, b"{}")
     return routes
@@ -68,9 +73,9 @@ class EventEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         if method == "OPTIONS":
-            await _answer(send, 200, _OK, _JSON)
+            await answer(send, 200, OK, JSON_TYPE)
         elif method not in {"POST", "GET", "HEAD"}:
-            await _answer(send, 405, b"method not allowed", _TEXT, [(b"allow", b"GET, POST, OPTIONS")])
+            await answer(send, 405, b"method not allowed", TEXT_TYPE, [(b"allow", b"GET, POST, OPTIONS")])
         else:
             await self._take(scope, receive, send)
 
@@ -82,32 +87,32 @@ class EventEndpoint:
         except Refusal as refusal:
             await _refuse(send, refusal)
             return
-        _EVENTS.inc(taken)
+        EVENTS.inc(taken)
         if query.beacon:
-            await _answer(send, 204, b"", None)
+            await answer(send, 204, b"", None)
         else:
             await send({"type": "http.response.start", "status": 200, "headers": _OK_HEADERS})
-            await send({"type": "http.response.body", "body": _OK})
+            await send({"type": "http.response.body", "body": OK})
 
-    async def _read(self, scope: Scope, receive: Receive, query: Any) -> Request:
+    async def _read(self, scope: Scope, receive: Receive, query: Query) -> Request:
         content_type = content_encoding = b""
-        forwarded: bytes | None = None
-        length: bytes | None = None
         for name, value in scope["headers"]:
             if name == b"content-type":
                 content_type = value
             elif name == b"content-encoding":
                 content_encoding = value
-            elif name == b"content-length":
-                length = value
-            elif name == b"x-forwarded-for" and forwarded is None:
-                forwarded = value
-        ip = forwarded_ip(forwarded) if forwarded else None
-        if ip is None and scope.get("client"):
-            ip = scope["client"][0]
-        limits = self._capture.limits
-        body = await read_body(receive, length, self._rules.body_limit, limits.body_timeout_s)
-        return Request(body, query, content_type, content_encoding, ip)
+        timeout_s = self._capture.limits.body_timeout_s
+        body = await read_whole(scope, receive, self._rules.body_limit, timeout_s)
+        return Request(body, query, content_type, content_encoding, client_ip(scope))
+
+
+def client_ip(scope: Scope) -> str | None:
+    """The address of the client, behind proxies too (spec: sdk-wire 1.8)."""
+    forwarded = next((value for name, value in scope["headers"] if name == b"x-forwarded-for"), None)
+    ip = forwarded_ip(forwarded) if forwarded else None
+    if ip is None and scope.get("client"):
+        ip = scope["client"][0]
+    return ip
 
 
 class DiscardEndpoint:
@@ -121,58 +126,36 @@ class DiscardEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["method"] == "POST":
-                await read_body(receive, None, self._limit, self._timeout_s, keep=False)
+                await read_whole(scope, receive, self._limit, self._timeout_s, keep=False)
             beacon = read_query(scope["query_string"]).beacon
         except Refusal as refusal:
             await _refuse(send, refusal)
         else:
             if beacon and scope["method"] != "OPTIONS":
-                await _answer(send, 204, b"", None)
+                await answer(send, 204, b"", None)
             else:
-                await _answer(send, 200, self._answer, _JSON)
+                await answer(send, 200, self._answer, JSON_TYPE)
 
 
-async def read_body(
-    receive: Receive, length: bytes | None, limit_bytes: int, timeout_s: float, *, keep: bool = True
+async def read_whole(
+    scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float, *, keep: bool = True
 ) -> bytes:
-    """The whole body; nothing of it when ``keep`` is off.
-
-    Raises `Refusal` 413 as soon as the limit is passed, 408 when the body does not end in time, and
-    `ClientGoneError`.
-    """
-    if length is not None and length.isdigit() and int(length[:20]) > limit_bytes:
-        raise too_large(limit_bytes)
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        body: bytes = message.get("body", b"")
-        if len(body) > limit_bytes:
-            raise too_large(limit_bytes)
-        return body
-    parts: list[bytes] = []
-    size = 0
+    """The body of a request; see `hoglab.http.body.read_body`. Raises `Refusal` 413 or 408, `ClientGoneError`."""
     try:
-        async with asyncio.timeout(timeout_s):
-            while True:
-                if message["type"] != "http.request":
-                    raise ClientGoneError
-                part = message.get("body", b"")
-                size += len(part)
-                if size > limit_bytes:
-                    raise too_large(limit_bytes)
-                if keep:
-                    parts.append(part)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-                message = await receive()
-    except TimeoutError:
-        raise Refusal(408, "the request body did not arrive in time", 1) from None
+        return await read_body(scope, receive, limit_bytes, timeout_s, keep=keep)
+    except ApiError as error:
+        if error.status == 413:
+            raise too_large(limit_bytes) from None
+        raise Refusal(error.status, "the request body did not arrive in time", 1) from None
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:
     headers = []
+    if refusal.status in CLOSING:
+        headers.append((b"connection", b"close"))
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
-    await _answer(send, refusal.status, refusal.reason.encode(), _TEXT, headers)
+    await answer(send, refusal.status, refusal.reason.encode(), TEXT_TYPE, headers)
 
 
 def _headers(body: bytes, media_type: bytes | None) -> list[tuple[bytes, bytes]]:
@@ -181,16 +164,17 @@ def _headers(body: bytes, media_type: bytes | None) -> list[tuple[bytes, bytes]]
     return [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
 
 
-_OK_HEADERS = _headers(_OK, _JSON)
+_OK_HEADERS = _headers(OK, JSON_TYPE)
 
 
-async def _answer(
+async def answer(
     send: Send,
     status: int,
     body: bytes,
     media_type: bytes | None,
     headers: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
+    """Send a whole answer."""
     await send(
         {
             "type": "http.response.start",

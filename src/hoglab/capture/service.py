@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 import structlog
 
-from hoglab.capture.decoding import GZIP_MAGIC, Payload, Query, decode_payload
+from hoglab.capture.decoding import Payload, Query, decode_payload
+from hoglab.capture.decompression import GZIP_MAGIC
 from hoglab.capture.envelope import Envelope, read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token
+from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
 from hoglab.http.body import BODY_TIMEOUT_S
 from hoglab.http.dates import utc_now
 from hoglab.storage.event_log import EventLogFullError
@@ -53,6 +56,7 @@ class CaptureLimits:
     discarded_body: int = 25 * MIB
     event: int = 1_000_000
     ai_event: int = 8 * MIB
+    v1_wire_body: int = 10 * MIB
     body_timeout_s: float = BODY_TIMEOUT_S
     unknown_projects: Literal["reject", "drop"] = "reject"
 
@@ -108,12 +112,8 @@ class Capture:
             payload, envelope = await loop.run_in_executor(self._decoders, _read, request, rules)
         else:
             payload, envelope = _read(request, rules)
-        project = self._project_by_token(envelope.token)
-        if project is None:
-            if self.limits.unknown_projects == "drop":
-                return 0
-            raise bad_token("unknown")
-        if not envelope.events:
+        project = self._project(envelope.token)
+        if project is None or not envelope.events:
             return 0
         header = new_header(
             project_id=project.id,
@@ -126,6 +126,44 @@ class Capture:
         )
         await self._append(encode_record(header, payload.stored))
         return len(envelope.events)
+
+    async def accept_v1(self, raw: bytes, head: V1Head, *, ip: str | None) -> V1Batch:
+        """Make the events of a v1 body durable that are not at fault. Raises `V1Refusal`, and `Refusal` 503."""
+        received_at = self._now()
+        try:
+            project = self._project(head.token)
+        except Refusal as refusal:
+            raise V1Refusal(401, "invalid_api_token", refusal.reason) from None
+        read = partial(
+            read_batch,
+            raw,
+            head,
+            limit_bytes=self.limits.batch_body,
+            max_event_bytes=self.limits.event,
+        )
+        if head.encoding or _is_large(raw):
+            batch = await asyncio.get_running_loop().run_in_executor(self._decoders, read)
+        else:
+            batch = read()
+        if project is not None and batch.accepted:
+            header = new_header(
+                project_id=project.id,
+                received_at=received_at,
+                is_gzip=False,
+                is_engage=False,
+                ip=ip,
+                sent_at_ms=None,
+                max_event_bytes=self.limits.event,
+            )
+            await self._append(encode_record(header, batch.body))
+        return batch
+
+    def _project(self, token: str) -> KnownProject | None:
+        """The project of a token; None when its events are to be dropped. Raises `Refusal` 401."""
+        project = self._project_by_token(token)
+        if project is None and self.limits.unknown_projects == "reject":
+            raise bad_token("unknown")
+        return project
 
     async def accept_own(self, project_id: int, event: dict[str, Any]) -> None:
         """Make an event of the server's own durable: what a hog function captured. Raises `Refusal`.

@@ -16,8 +16,11 @@ from hoglab.cli.demo import demo
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.hog import hog_app
 from hoglab.cli.keys import keys_app
+from hoglab.cli.openapi import openapi
 from hoglab.cli.projects import projects_app
+from hoglab.cli.secrets import secrets_app
 from hoglab.cli.serve import serve
+from hoglab.cli.transfer import export_app, import_app
 
 app = typer.Typer(
     name="hoglab",
@@ -28,9 +31,13 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
+app.command()(openapi)
 app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")
 app.add_typer(hog_app, name="hog")
+app.add_typer(secrets_app, name="secrets")
+app.add_typer(import_app, name="import")
+app.add_typer(export_app, name="export")
 
 
 def _show_version(wanted: bool) -> None:

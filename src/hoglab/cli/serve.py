@@ -99,6 +99,7 @@ def _open(settings: Settings) -> Hoglab:
     from hoglab.app import Hoglab
     from hoglab.delivery.addresses import InvalidAllowanceError
     from hoglab.functions.secrets import SecretsError
+    from hoglab.ingestion.geoip import GeoIpError
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
     from hoglab.storage.event_store import EventStoreUnavailableError
@@ -107,7 +108,14 @@ def _open(settings: Settings) -> Hoglab:
         return Hoglab.open(settings)
     except InvalidAllowanceError as error:
         raise OperatorError(f"HOGLAB_FETCH_ALLOW_CIDRS: {error}") from error
-    except (DirectoryError, DatabaseError, EventStoreUnavailableError, AccountError, SecretsError) as error:
+    except (
+        DirectoryError,
+        DatabaseError,
+        EventStoreUnavailableError,
+        AccountError,
+        GeoIpError,
+        SecretsError,
+    ) as error:
         raise OperatorError(str(error)) from error
 
 

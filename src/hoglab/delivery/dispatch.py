@@ -180,10 +180,10 @@ class EventDispatcher:
 
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: _Batch) -> None:
         asked = functions.destinations
-        elements = asked.reads_elements
+        reads = asked.reads
         hits: Counter[int] = Counter()
         for event in events:
-            seen = filter_globals(quick_globals(event, self._groups), elements=elements)
+            seen = filter_globals(quick_globals(event, self._groups, reads), reads)
             matches = asked.dispatcher.match(seen)
             for place, message in matches.failed:
                 hits[place] += 1

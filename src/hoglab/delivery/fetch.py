@@ -174,10 +174,12 @@ class Fetcher:
             return FetchFailure(
                 "timeout", "TimeoutError", f"The request timed out after {self._limits.total_s:g} s"
             )
-        except (aiohttp.InvalidURL, ValueError):
-            return FetchFailure("invalid_url", "TypeError", "Invalid URL")
-        except (aiohttp.ClientError, OSError) as error:
+        except aiohttp.InvalidURL:
+            return _invalid_url()
+        except (aiohttp.ClientError, OSError) as error:  # before ValueError, which certificate errors are too
             return _network_failure(error)
+        except ValueError:
+            return _invalid_url()
 
     async def _read(self, response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
         """The body up to the limit, and whether there was more. Decompression stops at the limit too."""
@@ -234,9 +236,9 @@ def parse_url(text: str) -> URL | FetchFailure:
     try:
         url = URL(text.strip())
     except (ValueError, UnicodeError):
-        return FetchFailure("invalid_url", "TypeError", "Invalid URL")
+        return _invalid_url()
     if not url.scheme:
-        return FetchFailure("invalid_url", "TypeError", "Invalid URL")
+        return _invalid_url()
     if url.scheme.lower() not in ("http", "https"):
         return FetchFailure("invalid_url", "TypeError", "Scheme must be either HTTP or HTTPS")
     if not url.raw_host:
@@ -317,6 +319,10 @@ def _causes(error: BaseException | None) -> Any:
         waiting += [current.__cause__, current.__context__, getattr(current, "os_error", None)]
         if isinstance(current, BaseExceptionGroup):
             waiting += current.exceptions
+
+
+def _invalid_url() -> FetchFailure:
+    return FetchFailure("invalid_url", "TypeError", "Invalid URL")
 
 
 def _blocked() -> FetchFailure:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
+from hoglab.functions.globals import GROUP_ROOTS, PERSON_ROOTS
 from hoglab.people.reading import display_name
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ class KnownProject(Protocol):
 
 def milliseconds(moment: datetime) -> str:
     """``2026-01-01T00:00:00.000Z``."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def encoded(text: str) -> str:
@@ -118,25 +121,27 @@ def has_person(event: IngestedEvent) -> bool:
     return event.row.person_id is not None and event.row.person_mode != "propertyless"
 
 
-def quick_globals(event: IngestedEvent, groups: GroupProperties) -> dict[str, Any]:
-    """As much of the globals as filters look at, for `hoglab.functions.globals.filter_globals`."""
+def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]) -> dict[str, Any]:
+    """As much of the globals as filters that look at the roots ``reads`` need, for
+    `hoglab.functions.globals.filter_globals`."""
     row = event.row
-    made: dict[str, Any] = {
-        "event": {
-            "uuid": str(row.uuid),
-            "event": row.event,
-            "distinct_id": row.distinct_id,
-            "properties": event.properties,
-            "elements_chain": row.elements_chain,
-            "timestamp": milliseconds(row.timestamp),
-        }
+    seen: dict[str, Any] = {
+        "event": row.event,
+        "distinct_id": row.distinct_id,
+        "properties": event.properties,
+        "elements_chain": row.elements_chain,
     }
-    if row.groups:  # filters know them by index
+    if "uuid" in reads:
+        seen["uuid"] = str(row.uuid)
+    if "timestamp" in reads:
+        seen["timestamp"] = milliseconds(row.timestamp)
+    made: dict[str, Any] = {"event": seen}
+    if row.groups and not reads.isdisjoint(GROUP_ROOTS):  # filters know them by index
         made["groups"] = {
             index: {"id": key, "index": index, "properties": groups.get(row.project_id, index, key)}
             for index, key in row.groups.items()
         }
-    if has_person(event):
+    if not reads.isdisjoint(PERSON_ROOTS) and has_person(event):
         made["person"] = {"id": str(row.person_id), "properties": event.person_properties}
     return made
 

@@ -8,38 +8,47 @@ from uuid import uuid4
 
 from hoglab.delivery import telemetry
 from hoglab.delivery.broadcast import broadcast
+from hoglab.delivery.explain import explain_configuration
 from hoglab.delivery.reruns import MAX_RERUN, RerunFilter, rerun
 from hoglab.delivery.schemas import (
     BroadcastOut,
+    ExplainBody,
+    ExplainOut,
     LogPage,
     LogsQuery,
     MetricsOut,
     MetricsQuery,
+    RefusedRerunOut,
+    RefusedTestOut,
     RerunBody,
     RerunOut,
     StatusBody,
-    StatusOut,
     TestRunBody,
     TestRunOut,
     TotalsOut,
 )
 from hoglab.delivery.telemetry import LogQuery, MetricQuery
-from hoglab.delivery.test_runs import TESTABLE, MissingEventError, TestRuns
+from hoglab.delivery.test_runs import MissingEventError, TestRuns
 from hoglab.delivery.watcher import SETTABLE
 from hoglab.functions import store
 from hoglab.functions.compile import compile_configuration
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration import TESTED_TYPES, Sent
 from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.globals import filter_globals
+from hoglab.functions.schemas import StatusOut
 from hoglab.functions.status import status_of
 from hoglab.hog.errors import HogSourceError
 from hoglab.http.errors import BareError, not_found, validation_error
 from hoglab.http.fields import parse_uuid
 from hoglab.http.routing import ResourceRouter, TextId, UuidId
+from hoglab.http.wire import ErrorText
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from hoglab.delivery.service import Delivery
+    from hoglab.filters.hog import FilterContext
+    from hoglab.functions.configuration import Configuration
     from hoglab.functions.service import FunctionService
     from hoglab.http.call import Call
     from hoglab.storage.database import Database
@@ -90,11 +99,35 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
             return telemetry.read_series(connection, call.project.id, function_id, query)
 
     @routes.post(
-        "/{function_id}/invocations/", body=TestRunBody, response=TestRunOut, heavy=True, errors=(400,)
+        "/{function_id}/invocations/",
+        body=TestRunBody,
+        response=TestRunOut,
+        heavy=True,
+        answers={400: RefusedTestOut},
     )
     def test_run(call: Call, function_id: TextId) -> dict[str, Any]:
         """Try a configuration on an event; nothing is stored. The id may be ``new``."""
         return _test_run(call, parse_uuid(function_id), tests, functions, database)
+
+    @routes.post(
+        "/{function_id}/explain/",
+        scope=READ,
+        body=ExplainBody,
+        response=ExplainOut,
+        heavy=True,
+        answers={400: RefusedTestOut},
+    )
+    def explain(call: Call, function_id: TextId) -> dict[str, Any]:
+        """Why the filters of a configuration match an event, or do not, term by term. The id may be ``new``."""
+        body = call.validate(ExplainBody)
+        configuration, context = _configured(
+            call, parse_uuid(function_id), body.configuration, functions, database
+        )
+        try:
+            globals_ = tests.globals_of(call.project, body.globals, body.clickhouse_event)
+        except MissingEventError:
+            raise _refused("Missing event") from None
+        return explain_configuration(configuration, context, filter_globals(globals_))
 
     @routes.post(
         "/{function_id}/rerun/",
@@ -102,7 +135,7 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
         body=RerunBody,
         response=RerunOut,
         heavy=True,
-        errors=(400,),
+        answers={400: RefusedRerunOut},
     )
     def rerun_invocations(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Run past invocations again, by default those of the last 30 days that failed."""
@@ -110,7 +143,7 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
         done = rerun(delivery, call.project, function_id, *_rerun_filter(call, row))
         return {"rerun_job_id": done.job_id, "queued_count": done.queued, "skipped_count": done.skipped}
 
-    @routes.post("/{function_id}/broadcast/", response=BroadcastOut, heavy=True, errors=(400,))
+    @routes.post("/{function_id}/broadcast/", response=BroadcastOut, heavy=True, answers={400: ErrorText})
     def broadcast_function(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Run a function once for every person that its filters match."""
         row = known(call, function_id)
@@ -126,7 +159,12 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
         found = delivery.states.statuses([function_id])
         return dict(status_of(function_id, enabled=row["enabled"], known=found))
 
-    @routes.patch("/{function_id}/status/", body=StatusBody, response=StatusOut, errors=(400,))
+    @routes.patch(
+        "/{function_id}/status/",
+        body=StatusBody,
+        response=StatusOut,
+        answers={400: ErrorText, 404: ErrorText},
+    )
     def set_status(call: Call, function_id: UuidId) -> dict[str, int]:
         """Slow a function down, stop it, or let it run again."""
         with database.read() as connection:
@@ -244,15 +282,11 @@ def _test_run(
     body = call.validate(TestRunBody)
     if body.configuration is None and not body.use_draft:
         raise validation_error("Required unless use_draft is true.", "configuration")
+    configuration, context = _configured(call, function_id, body.configuration, functions, database)
     try:
-        configuration = functions.configure(call.project, Sent(body.configuration or {}), function_id)
-        with database.read() as connection:
-            context = store.filter_context(connection, call.project)
         function = compile_configuration(
             configuration, context, function_id=function_id or str(uuid4()), project_id=call.project.id
         )
-    except InvalidFunctionError as error:
-        raise BareError(400, {"configuration": error.nested()}) from None
     except HogSourceError as error:
         raise BareError(400, {"configuration": {"hog": [error.message]}}) from None
     try:
@@ -262,9 +296,26 @@ def _test_run(
     run_id = str(uuid4()) if body.invocation_id is None else parse_uuid(body.invocation_id)
     if run_id is None:
         raise _refused("Invalid invocation ID")
-    if function.type not in TESTABLE:
+    if function.type not in TESTED_TYPES:
         raise _refused("Invalid function type")
-    return tests.run(call.project, function, globals_, run_id=run_id, mock=body.mock_async_functions)
+    report = tests.run(call.project, function, globals_, run_id=run_id, mock=body.mock_async_functions)
+    return report.answer()
+
+
+def _configured(
+    call: Call,
+    function_id: str | None,
+    sent: dict[str, Any] | None,
+    functions: FunctionService,
+    database: Database,
+) -> tuple[Configuration, FilterContext]:
+    """What a body would make of a function, and what its filters may speak about. Raises 400."""
+    try:
+        configuration = functions.configure(call.project, Sent(sent or {}), function_id)
+    except InvalidFunctionError as error:
+        raise BareError(400, {"configuration": error.nested()}) from None
+    with database.read() as connection:
+        return configuration, store.filter_context(connection, call.project)
 
 
 def _refused(message: str) -> BareError:

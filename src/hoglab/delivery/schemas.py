@@ -1,16 +1,69 @@
 """What the endpoints of delivery take and answer (spec: hog-functions-api 14, 16, 17)."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from hoglab.http.fields import Bool, Int, JsonList, JsonObject, Moment, Text, WireModel
+from hoglab.http.notes import Note, Notes
 
 MAX_LOG_LINES = 500
 DEFAULT_LOG_LINES = 50
 
 
+NOTES: Notes = {
+    "success": Note("Always true.", True),
+    "log_source_id": "The id of the function.",
+    "instance_id": "The id of one invocation.",
+    "timestamp": Note("When, in UTC.", "2026-01-02T03:04:05.678901Z"),
+    "level": Note("`DEBUG`, `LOG`, `INFO`, `WARN` or `ERROR`; in a query several, joined by commas.", "INFO"),
+    "message": Note("The line.", "Function completed in 12ms."),
+    "after": "Only what came after this: a moment, or a time ago like `-7d`.",
+    "before": "Only what came before this: a moment, or a time ago like `-1h`.",
+    "interval": Note("The width of one value: `hour`, `day` or `week`.", "day"),
+    "name": "The name of the metric.",
+    "kind": "The kind of the metric: `success`, `failure`, `other`, ….",
+    "breakdown_by": Note("What makes a series: `kind` or `name`.", "kind"),
+    "labels": Note("The moments that the values are for.", ["2026-01-02T00:00:00"]),
+    "series": Note("A line for each kind or name.", [{"name": "success", "values": [3]}]),
+    "values": "A value for each label.",
+    "totals": Note("A value for each kind or name.", {"success": 3}),
+    "configuration": "The function, as for create; in answers its errors, by field.",
+    "globals": "What the program sees: `event`, `person`, `groups`, `project`.",
+    "clickhouse_event": "The event as stored, in place of `globals`.",
+    "mock_async_functions": "Whether to log requests to the outside instead of sending them.",
+    "invocation_id": "An id for the run; one is made up without it.",
+    "use_draft": "Try the stored draft instead of a configuration.",
+    "result": "What the program returned.",
+    "status": Note("How it went: `success`, `error` or `skipped`.", "success"),
+    "errors": Note("What went wrong.", []),
+    "logs": Note("What it printed, and what happened.", []),
+    "state": Note("1 healthy, 2 slowed down, 3 stopped, 11 and 12 the latter two by hand.", 1),
+    "tokens": "What is left of its budget of failures.",
+    "filter": "Which ones; by default the failed ones of the last 30 days.",
+    "window_start": "Only those that began then or later.",
+    "window_end": "Only those that began before; at most 30 days after the start.",
+    "error_kind": "Only those that failed in these ways.",
+    "error_message_contains": "Only those whose error contains this text.",
+    "max_attempts": "Only those with at most so many attempts.",
+    "max_count": "How many at most.",
+    "invocation_ids": "Only these.",
+    "rerun_job_id": Note("Identifies what was started.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
+    "queued_count": "How many will run again.",
+    "skipped_count": "How many cannot, because their event is gone.",
+    "matches": "Whether the event passes.",
+    "filters": "The verdict of the function's own filters.",
+    "mappings": "The verdict of each mapping; null for a function without.",
+    "disabled": "Whether the mapping is left out.",
+    "value": "What the filter gave.",
+    "note": "What else is worth knowing about it.",
+    "term": "The filter term by term, each with its verdict.",
+}
+
+
 class LogsQuery(WireModel):
     """Which lines of the log are wanted."""
+
+    notes = NOTES
 
     limit: Annotated[int, Int(1, MAX_LOG_LINES)] = DEFAULT_LOG_LINES
     offset: Annotated[int, Int(0)] = 0
@@ -23,6 +76,8 @@ class LogsQuery(WireModel):
 
 class LogLineOut(WireModel):
     """One line of the log."""
+
+    notes = NOTES
 
     log_source_id: str
     instance_id: str
@@ -43,6 +98,8 @@ class LogPage(WireModel):
 class MetricsQuery(WireModel):
     """Which metrics are wanted."""
 
+    notes = NOTES
+
     after: str = "-7d"
     before: str | None = None
     interval: str = "day"
@@ -55,12 +112,16 @@ class MetricsQuery(WireModel):
 class SeriesOut(WireModel):
     """One line of a chart: a value for each label."""
 
+    notes = NOTES
+
     name: str
     values: list[int]
 
 
 class MetricsOut(WireModel):
     """Metrics over time."""
+
+    notes = NOTES
 
     labels: list[str]
     series: list[SeriesOut]
@@ -69,12 +130,15 @@ class MetricsOut(WireModel):
 class TotalsOut(WireModel):
     """Metrics added up."""
 
+    notes = NOTES
+
     totals: dict[str, int]
 
 
 class TestRunBody(WireModel):
     """A configuration to try, and the event to try it on."""
 
+    notes = NOTES
     __test__ = False
 
     configuration: Annotated[dict[str, Any], JsonObject()] | None = None
@@ -88,6 +152,7 @@ class TestRunBody(WireModel):
 class TestRunOut(WireModel):
     """What became of a test run."""
 
+    notes = NOTES
     __test__ = False
 
     result: Any
@@ -99,24 +164,23 @@ class TestRunOut(WireModel):
 class StatusBody(WireModel):
     """A state to set by hand."""
 
+    notes = NOTES
+
     state: Any = None
-
-
-class StatusOut(WireModel):
-    """How a function fares."""
-
-    state: int
-    tokens: int
 
 
 class BroadcastOut(WireModel):
     """A broadcast was begun."""
+
+    notes = NOTES
 
     success: bool
 
 
 class RerunSelection(WireModel):
     """Which past invocations to run again."""
+
+    notes = {**NOTES, "status": "Only those that ended so: `failed`, `succeeded`, …."}  # noqa: RUF012
 
     window_start: Annotated[datetime, Moment()] | None = None
     window_end: Annotated[datetime, Moment()] | None = None
@@ -131,12 +195,78 @@ class RerunSelection(WireModel):
 class RerunBody(WireModel):
     """A request to run past invocations again."""
 
+    notes = NOTES
+
     filter: RerunSelection = RerunSelection()
 
 
 class RerunOut(WireModel):
     """What was started."""
 
+    notes = NOTES
+
     rerun_job_id: str
     queued_count: int
     skipped_count: int
+
+
+class ExplainBody(WireModel):
+    """An event, and what the filters shall be if not the stored ones."""
+
+    notes = NOTES
+
+    configuration: Annotated[dict[str, Any], JsonObject()] | None = None
+    globals: Annotated[dict[str, Any], JsonObject()] | None = None
+    clickhouse_event: Annotated[dict[str, Any], JsonObject()] | None = None
+
+
+class ExplainedFilterOut(WireModel):
+    """The verdict of one filter and its terms (nested: ``all``, ``any`` and ``not`` of further terms)."""
+
+    notes = NOTES
+
+    matches: bool
+    value: Any
+    error: str | None
+    note: str | None
+    term: dict[str, Any] | None
+
+
+class ExplainedMappingOut(WireModel):
+    """One mapping of the function."""
+
+    notes = NOTES
+
+    name: str | None
+    disabled: bool
+    filters: ExplainedFilterOut
+
+
+class ExplainOut(WireModel):
+    """``matches``: whether the event would start a run."""
+
+    notes = NOTES
+
+    matches: bool
+    filters: ExplainedFilterOut
+    mappings: list[ExplainedMappingOut] | None
+
+
+class RefusedRerunOut(WireModel):
+    """Nothing was started, and why."""
+
+    notes = NOTES
+
+    queued_count: int
+    skipped_count: int
+    detail: str
+
+
+class RefusedTestOut(WireModel):
+    """Why a test run was not begun: the configuration's errors by field, or what is wrong with the rest."""
+
+    notes = {**NOTES, "status": "`error`, where the configuration was right."}  # noqa: RUF012
+
+    configuration: dict[str, Any] | None = None
+    status: Literal["error"] | None = None
+    errors: list[str] | None = None

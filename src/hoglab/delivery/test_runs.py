@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -24,15 +24,13 @@ from hoglab.functions.transformations import FAILED, SKIPPED, SUCCEEDED, Transfo
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogSourceError, HogThrow
 from hoglab.hog.program import compile_program
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.values import from_json
+from hoglab.hog.rt.values import from_json, to_json
 from hoglab.http.dates import parse_moment
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.http.identity import Project
     from hoglab.storage.invocations import AppMetric, LogEntry
-
-TESTABLE = frozenset({"destination", "internal_destination", "transformation"})
 
 NOT_MATCHING = "Mapping trigger not matching filters was ignored."
 
@@ -49,6 +47,10 @@ class Report:
     errors: list[str] = field(default_factory=list)
     logs: list[dict[str, str]] = field(default_factory=list)
     runs: int = 0
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    """Requests that were not sent."""
+    responses: list[Mapping[str, Any]] = field(default_factory=list)
+    """What answers them, in turn; further ones get an empty 200."""
 
     def log(self, level: str, text: str, at: datetime) -> None:
         self.logs.append({"level": level, "timestamp": milliseconds(at), "message": text})
@@ -75,11 +77,12 @@ class TestRuns:
         *,
         run_id: str,
         mock: bool,
-    ) -> dict[str, Any]:
-        """Run ``function`` on complete globals (see `globals_of`); what the endpoint answers."""
+        responses: Sequence[Mapping[str, Any]] = (),
+    ) -> Report:
+        """Run ``function`` on complete globals (see `globals_of`). ``responses`` answer mocked requests."""
         if function.type == "transformation":
             return self._transform(project, function, globals_)
-        report = Report()
+        report = Report(responses=list(responses))
         now = self._delivery.now
         flat = filter_globals(globals_)
         for mapping in self._mappings(function, flat, report):
@@ -97,7 +100,7 @@ class TestRuns:
                 report.log("error", text, now())
                 continue
             self._execute(function, mapping, values, report, run_id=run_id, mock=mock)
-        return report.answer()
+        return report
 
     # --- filters
 
@@ -160,7 +163,7 @@ class TestRuns:
                 call = None
             elif mock:
                 self._log_mocked(run, call.args)
-                call = run.resume({"status": 200, "body": {}})
+                call = run.resume(_mocked(call.args, report))
             else:
                 call = run.resume(self._fetch(run, call.args, report, run_id))
         if run.captured is not None:
@@ -196,9 +199,7 @@ class TestRuns:
 
     # --- transformations
 
-    def _transform(
-        self, project: Project, function: CompiledFunction, globals_: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _transform(self, project: Project, function: CompiledFunction, globals_: dict[str, Any]) -> Report:
         report = Report()
         metrics: list[AppMetric] = []
         logs: list[LogEntry] = []
@@ -233,7 +234,7 @@ class TestRuns:
                 "distinct_id": event.distinct_id,
                 "properties": properties,
             }
-        return report.answer()
+        return report
 
     # --- globals
 
@@ -316,6 +317,23 @@ class TestRuns:
             for name, index in self._delivery.people.group_types(project.id).items()
             if isinstance(named.get(name), str)
         }
+
+
+def _mocked(args: list[Any], report: Report) -> dict[str, Any]:
+    """The answer to a request that is not sent, which is noted."""
+    options = to_json(args[1]) if len(args) > 1 else {}
+    options = options if isinstance(options, dict) else {}
+    report.requests.append(
+        {
+            "url": to_json(args[0]) if args else None,
+            "method": options.get("method") or "GET",
+            "headers": options.get("headers") or {},
+            "body": options.get("body"),
+        }
+    )
+    answer = report.responses.pop(0) if report.responses else {}
+    mocked: dict[str, Any] = from_json({"status": 200, "body": {}, **answer})
+    return mocked
 
 
 async def _send(delivery: Delivery, request: Any) -> FetchResponse | FetchFailure:

@@ -8,6 +8,13 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+class _Server(ThreadingHTTPServer):
+    # More than the worker opens at once. A full queue drops connections, and the sender then waits out its time
+    # limit and delivers again.
+    request_queue_size = 256
+    daemon_threads = True
+
+
 class Receiver:
     """An HTTP server on a free loopback port that remembers the event uuid of every request it got."""
 
@@ -32,8 +39,7 @@ class Receiver:
 
         self._deliveries = deliveries
         self._lock = lock
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="demo-receiver", daemon=True)
 
     @property

@@ -95,6 +95,10 @@ class ChildServer:
 
     def last_line(self) -> str:
         """The last line that the server printed."""
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        lines = self.output().strip().splitlines()
         return lines[-1] if lines else ""
+
+    def output(self) -> str:
+        """Everything that the server printed so far."""
+        self._output.seek(0)
+        return self._output.read().decode(errors="replace")

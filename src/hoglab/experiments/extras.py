@@ -1,9 +1,8 @@
-"""Endpoints around experiments: numbers over all of them, exposure cohorts, running time (spec experiments-api 8)."""
+"""Endpoints around experiments: numbers over all of them and running time (spec experiments-api 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
@@ -11,18 +10,12 @@ from zoneinfo import ZoneInfo
 import orjson
 import sqlalchemy as sa
 
-from hoglab.experiments import store
-from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT
-from hoglab.experiments.presentation import live_key
+from hoglab.actions import store as actions
 from hoglab.experiments.schemas import RunningTimeBody
 from hoglab.experiments.service import Actor, ExperimentService
-from hoglab.experiments.store import ExperimentRow
-from hoglab.flags.store import FlagRow
-from hoglab.http.dates import format_offset
 from hoglab.http.errors import validation_error
-from hoglab.http.wire import user_object
 from hoglab.statistics import BaselineStats, RunningTimeMetric, calculate_running_time
-from hoglab.storage.database.tables import cohort, experiment
+from hoglab.storage.database.tables import experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,8 +55,10 @@ class ExperimentExtras:
 
     def _action_events(self, project: Project, ids: Collection[int]) -> set[str]:
         with self._service.database.read() as connection:
-            steps = store.action_steps(connection, project.id, ids)
-        return {step["event"] for step in steps if isinstance(step.get("event"), str)}
+            found = actions.steps(connection, project.id, ids)
+        return {
+            step["event"] for steps in found.values() for step in steps if isinstance(step.get("event"), str)
+        }
 
     # -- 8.5 -------------------------------------------------------------------------------------------------------
 
@@ -123,38 +118,6 @@ class ExperimentExtras:
             "recommended_running_time_days": result.recommended_running_time_days,
         }
 
-    # -- 8.1 -------------------------------------------------------------------------------------------------------
-
-    def create_exposure_cohort(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
-        """A cohort of everybody who was exposed. Raises 400."""
-        with self._service.database.write() as tx:
-            row = self._service.visible(tx.connection, actor.project, experiment_id)
-            flag = store.flags(tx.connection, [row.feature_flag_id]).get(row.feature_flag_id)
-            if flag is None:
-                raise validation_error("Experiment does not have a feature flag")
-            if row.start_date is None:
-                raise validation_error("Experiment does not have a start date")
-            if row.exposure_cohort_id is not None:
-                raise validation_error("Experiment already has an exposure cohort")
-            behaviour = _exposure_behaviour(row, flag, row.start_date)
-            values = {
-                "project_id": actor.project.id,
-                "name": f'Users exposed to experiment "{row.name}"',
-                "description": "",
-                "groups": [],
-                "filters": {"properties": {"type": "OR", "values": [{"type": "OR", "values": [behaviour]}]}},
-                "is_static": False,
-                "is_calculating": True,
-                "created_by_id": actor.principal.user.id,
-                "created_at": actor.now,
-            }
-            created = (
-                tx.connection.execute(sa.insert(cohort).values(**values).returning(cohort)).mappings().one()
-            )
-            self._service.save(tx, actor, row, {"exposure_cohort_id": created["id"]})
-            tx.changed("cohorts", actor.project.id)
-        return {"cohort": _cohort_object(created, actor, row.id)}
-
 
 def _entities(text: str | None) -> list[dict[str, Any]]:
     """A legacy ``events`` or ``actions`` parameter."""
@@ -165,65 +128,6 @@ def _entities(text: str | None) -> list[dict[str, Any]]:
     except orjson.JSONDecodeError:
         raise validation_error("Properties are unparsable!") from None
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-
-
-@dataclass(frozen=True, slots=True)
-class _Entity:
-    key: str | int
-    event_type: str
-    filters: list[Any]
-
-
-def _exposure_behaviour(row: ExperimentRow, flag: FlagRow, start: datetime) -> dict[str, Any]:
-    """Having done the exposure event since the start (spec experiments-api 8.1)."""
-    entity = _custom_entity(row) or _Entity(
-        DEFAULT_EXPOSURE_EVENT,
-        "events",
-        [{"key": "$feature_flag", "value": [live_key(flag.key)], "operator": "exact", "type": "event"}],
-    )
-    return {
-        "type": "behavioral",
-        "value": "performed_event",
-        "key": entity.key,
-        "negation": False,
-        "event_type": entity.event_type,
-        "event_filters": entity.filters,
-        "explicit_datetime": format_offset(start),
-    }
-
-
-def _custom_entity(row: ExperimentRow) -> _Entity | None:
-    custom = (row.parameters or {}).get("custom_exposure_filter")
-    if isinstance(custom, dict):
-        for event_type in ("events", "actions"):
-            for entry in custom.get(event_type) or []:
-                if not isinstance(entry, dict):
-                    continue
-                key = entry.get("id")
-                if event_type == "actions":
-                    if not str(key).isdecimal():
-                        raise validation_error("Invalid action ID")
-                    key = int(str(key))
-                return _Entity(key or "", event_type, entry.get("properties") or [])
-    config = (row.exposure_criteria or {}).get("exposure_config")
-    if isinstance(config, Mapping):
-        if config.get("kind") == "ActionsNode":
-            return _Entity(config["id"], "actions", config.get("properties") or [])
-        return _Entity(config["event"], "events", config.get("properties") or [])
-    return None
-
-
-def _cohort_object(row: Mapping[Any, Any], actor: Actor, experiment_id: int) -> dict[str, Any]:
-    shown = (
-        "id name description groups deleted filters query is_calculating created_by created_at last_calculation "
-        "errors_calculating last_error_message count is_static cohort_type experiment_set version pending_version"
-    )
-    extra = {
-        "created_by": user_object(actor.principal.user),
-        "cohort_type": None,
-        "experiment_set": [experiment_id],
-    }
-    return {name: extra[name] if name in extra else row[name] for name in shown.split()}
 
 
 def _baseline_stats(value: dict[str, Any] | None) -> BaselineStats | None:

@@ -4,6 +4,7 @@
 
     draft --launch--> running --end--> stopped --archive--> archived
             running --pause--> paused --resume--> running
+            running --freeze_exposure--> exposure_frozen --unfreeze_exposure--> running
             running|stopped --ship_variant--> stopped
             any launched --reset--> draft
 """
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.accounts import activity
-from hoglab.experiments import flag_config, metrics, ordering, store
-from hoglab.experiments.presentation import is_frozen
+from hoglab.experiments import flag_config, freezing, metrics, ordering, store
+from hoglab.experiments.exposed import Performed, exposed_persons
 from hoglab.experiments.schemas import (
     ArchiveBody,
     CopyBody,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Transaction
 
 SHIPPED_DESCRIPTION = "Added automatically when the experiment was ended to keep only one variant."
-_FROZEN_KEYS = frozenset({"exposure_frozen", "exposure_frozen_cohort"})
 
 NOT_LAUNCHED = "Experiment has not been launched yet."
 ENDED = "Experiment has already ended."
@@ -45,15 +45,16 @@ Step = Callable[["Transaction", ExperimentRow, FlagRow], Mapping[str, Any]]
 
 
 class Lifecycle:
-    """Launch, pause, resume, end, reset, archive, ship, duplicate. Each is one transaction; guards raise 400."""
+    """Launch, pause, freeze, end, reset, archive, ship, duplicate. Each is one transaction; guards raise 400."""
 
-    def __init__(self, service: ExperimentService) -> None:
+    def __init__(self, service: ExperimentService, performed: Performed) -> None:
         self._service = service
         self._linkage = service.linkage
+        self._performed = performed
 
     def _act(self, actor: Actor, experiment_id: int, step: Step) -> dict[str, Any]:
         with self._service.database.write() as tx:
-            row = self._service.visible(tx.connection, actor.project, experiment_id)
+            row = self._service.to_change(tx, actor, experiment_id)
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
             row = self._service.save(tx, actor, row, step(tx, row, flag))
             return self._service.present(tx.connection, actor, row)
@@ -85,6 +86,36 @@ class Lifecycle:
 
         return self._act(actor, experiment_id, step)
 
+    def freeze_exposure(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
+        """Close a running experiment to everybody who has not seen a variant yet (spec experiments-api 6.8)."""
+        with self._service.database.read() as connection:
+            row = self._service.visible(connection, actor.project, experiment_id)
+            flag = store.flags(connection, [row.feature_flag_id])[row.feature_flag_id]
+        _require_running(row)
+        freezing.check_freezable(row, flag)
+        # Before the transaction: the search may take a while, and nobody else could write meanwhile.
+        persons = list(exposed_persons(self._performed, actor.project, row, flag))
+
+        def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
+            _require_running(row)
+            freezing.check_freezable(row, flag)
+            name = f'Users exposed to experiment "{row.name}" when it was frozen'
+            self._linkage.freeze(tx, actor, flag, name, persons)
+            return {}
+
+        return self._act(actor, experiment_id, step)
+
+    def unfreeze_exposure(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
+        """Open it again to everybody whom the flag reaches."""
+
+        def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
+            _require_running(row)
+            _refuse(not freezing.is_marked(flag.filters), "Experiment exposure is not frozen.")
+            self._linkage.thaw(tx, actor, flag)
+            return {}
+
+        return self._act(actor, experiment_id, step)
+
     def end(self, actor: Actor, experiment_id: int, body: EndBody) -> dict[str, Any]:
         def step(_tx: Transaction, row: ExperimentRow, _flag: FlagRow) -> Mapping[str, Any]:
             _require_running(row)
@@ -99,8 +130,7 @@ class Lifecycle:
     def reset(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
         def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
             _refuse(row.is_draft, "Experiment is already in draft state.")
-            if is_frozen(flag.filters):
-                self._linkage.set_filters(tx, actor, flag, {"groups": _thawed(flag.filters)})
+            self._linkage.thaw(tx, actor, flag)
             return {
                 "start_date": None,
                 "end_date": None,
@@ -115,10 +145,9 @@ class Lifecycle:
         def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
             _refuse(row.archived, "Experiment is already archived.")
             _refuse(not row.is_stopped, "Experiment must be ended before it can be archived.")
-            return {
-                "archived": True,
-                "feature_flag_auto_archived": self._archive_flag(tx, actor, row, flag, body),
-            }
+            archived_before = row.feature_flag_auto_archived and flag.archived
+            archived_now = self._archive_flag(tx, actor, row, flag, body)
+            return {"archived": True, "feature_flag_auto_archived": archived_before or archived_now}
 
         return self._act(actor, experiment_id, step)
 
@@ -156,6 +185,7 @@ class Lifecycle:
             if body.variant_key not in flag_config.variant_keys(flag.filters):
                 raise validation_error(f"Variant '{body.variant_key}' not found on feature flag.")
             self._linkage.set_filters(tx, actor, flag, shipped_filters(flag.filters, body))
+            self._linkage.discard_cohorts(tx, actor, flag)
             values: dict[str, Any] = {}
             if row.is_running:
                 values["end_date"] = actor.now
@@ -172,7 +202,7 @@ class Lifecycle:
     def duplicate(self, actor: Actor, experiment_id: int, body: DuplicateBody) -> dict[str, Any]:
         """A new draft like this one (spec experiments-api 6.9)."""
         with self._service.database.write() as tx:
-            source = self._service.visible(tx.connection, actor.project, experiment_id)
+            source = self._service.to_change(tx, actor, experiment_id)
             self._refuse_legacy(tx, source, "Duplication")
             flag = store.flags(tx.connection, [source.feature_flag_id])[source.feature_flag_id]
             name = body.name or self._free_name(tx, actor.project, source.name)
@@ -193,7 +223,7 @@ class Lifecycle:
             raise BareError(403, {"detail": "You do not have write access to the target project."})
         there = replace(actor, project=target)
         with self._service.database.write() as tx:
-            source = self._service.visible(tx.connection, actor.project, experiment_id)
+            source = self._service.to_change(tx, actor, experiment_id)
             self._refuse_legacy(tx, source, "Copying")
             flag = store.flags(tx.connection, [source.feature_flag_id])[source.feature_flag_id]
             name = body.name or self._free_name(tx, target, source.name)
@@ -278,7 +308,7 @@ def shipped_filters(filters: Mapping[str, Any], body: ShipVariantBody) -> dict[s
         if variant.get("name"):
             kept["name"] = variant["name"]
         variants.append(kept)
-    groups = _thawed(filters)
+    groups = freezing.thawed_groups(filters)
     if body.release_to_everyone:
         everyone = {"properties": [], "rollout_percentage": 100, "description": SHIPPED_DESCRIPTION}
         groups = [everyone, *groups]
@@ -288,22 +318,6 @@ def shipped_filters(filters: Mapping[str, Any], body: ShipVariantBody) -> dict[s
         "aggregation_group_type_index": filters.get("aggregation_group_type_index"),
         "payloads": filters.get("payloads") or {},
     }
-
-
-def _thawed(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The release groups without the marks and the cohort of a frozen exposure."""
-    thawed = []
-    for group in filters.get("groups") or []:
-        cohort_id = group.get("exposure_frozen_cohort")
-        kept = {key: value for key, value in group.items() if key not in _FROZEN_KEYS}
-        if group.get("exposure_frozen"):
-            kept["properties"] = [
-                p
-                for p in group.get("properties") or []
-                if not (p.get("type") == "cohort" and p.get("value") == cohort_id)
-            ]
-        thawed.append(kept)
-    return thawed
 
 
 def _inline_uuids(row: ExperimentRow) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from sqlalchemy import Connection
 
-from hoglab.experiments import flag_config, store
+from hoglab.experiments import flag_config, freezing, store
 from hoglab.experiments.flag_config import FlagConfig
 from hoglab.experiments.store import ExperimentRow, HoldoutRow
 from hoglab.flags.store import FlagRow, LinkedExperiment
@@ -16,6 +17,7 @@ from hoglab.http.errors import validation_error
 if TYPE_CHECKING:
     from hoglab.experiments.service import Actor
     from hoglab.flags.service import FlagService
+    from hoglab.people.cohorts import CohortService
     from hoglab.storage.database import Transaction
 
 
@@ -33,8 +35,9 @@ def linked_experiments(
 class FlagLinkage:
     """What experiments do to flags, always inside the experiment's own transaction."""
 
-    def __init__(self, flags: FlagService) -> None:
+    def __init__(self, flags: FlagService, cohorts: CohortService) -> None:
         self._flags = flags
+        self._cohorts = cohorts
 
     def link(
         self,
@@ -138,6 +141,27 @@ class FlagLinkage:
         self, tx: Transaction, actor: Actor, flag: FlagRow, filters: Mapping[str, Any]
     ) -> FlagRow:
         return self._update(tx, actor, flag, {"filters": filters})
+
+    def freeze(
+        self, tx: Transaction, actor: Actor, flag: FlagRow, cohort_name: str, persons: Iterable[UUID]
+    ) -> None:
+        """Close every release group to all but a new cohort of persons (spec experiments-api 6.8)."""
+        made = self._cohorts.create_static(tx, actor.project, actor.principal.user, cohort_name, persons)
+        self.set_filters(tx, actor, flag, {"groups": freezing.frozen_groups(flag.filters, made.id)})
+        self.discard_cohorts(tx, actor, flag)
+
+    def thaw(self, tx: Transaction, actor: Actor, flag: FlagRow) -> FlagRow:
+        """Undo `freeze`; a flag that is not frozen stays untouched."""
+        if not freezing.is_marked(flag.filters):
+            return flag
+        thawed = self.set_filters(tx, actor, flag, {"groups": freezing.thawed_groups(flag.filters)})
+        self.discard_cohorts(tx, actor, flag)
+        return thawed
+
+    def discard_cohorts(self, tx: Transaction, actor: Actor, flag: FlagRow) -> None:
+        """Delete the cohorts that a flag was frozen with; one that something else uses by now stays."""
+        for cohort_id in freezing.cohorts_of(flag.filters):
+            self._cohorts.discard(tx, actor.project, actor.principal.user, cohort_id)
 
     def set_active(self, tx: Transaction, actor: Actor, flag: FlagRow, *, active: bool) -> FlagRow:
         return self._flags.set_active(tx, actor.project, actor.principal.user, flag.id, active)

@@ -12,6 +12,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection
 
+from hoglab.actions import store as actions
 from hoglab.experiments import metrics
 from hoglab.experiments.presentation import FROZEN, is_frozen
 from hoglab.experiments.store import ExperimentRow
@@ -19,7 +20,6 @@ from hoglab.http.errors import validation_error
 from hoglab.http.fields import parse_integer
 from hoglab.storage.database import to_micros
 from hoglab.storage.database.tables import (
-    action,
     experiment,
     experiment_saved_metric,
     feature_flag,
@@ -136,28 +136,18 @@ def _using_event(connection: Connection, project_id: int, event: str) -> list[in
         for row in connection.execute(inline)
         if any(uses(metric) for metric in (*(row.metrics or ()), *(row.metrics_secondary or ())))
     }
-    linked = (
-        sa.select(experiment_saved_metric.c.experiment_id, saved_metric.c.query)
-        .join_from(
-            experiment_saved_metric,
-            saved_metric,
-            saved_metric.c.id == experiment_saved_metric.c.saved_metric_id,
-        )
-        .where(saved_metric.c.project_id == project_id, mentions(saved_metric.c.query))
+    shared = sa.select(saved_metric.c.id, saved_metric.c.query).where(
+        saved_metric.c.project_id == project_id, mentions(saved_metric.c.query)
     )
-    found |= {row.experiment_id for row in connection.execute(linked) if uses(row.query)}
+    using = [row.id for row in connection.execute(shared) if uses(row.query)]
+    links = experiment_saved_metric.c
+    found.update(connection.scalars(sa.select(links.experiment_id).where(links.saved_metric_id.in_(using))))
     return sorted(found)
 
 
 def _actions_with_event(connection: Connection, project_id: int, event: str) -> set[int]:
-    statement = sa.select(action.c.id, action.c.steps).where(
-        action.c.project_id == project_id, action.c.deleted.is_(False)
-    )
-    return {
-        row.id
-        for row in connection.execute(statement)
-        if any(isinstance(step, dict) and step.get("event") == event for step in row.steps)
-    }
+    found = actions.steps(connection, project_id)
+    return {number for number, steps in found.items() if any(step.get("event") == event for step in steps)}
 
 
 def _with_prompt(connection: Connection, project_id: int, name: str) -> list[int]:

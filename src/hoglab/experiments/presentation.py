@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from hoglab.accounts import store as accounts
+from hoglab.actions import store as actions
 from hoglab.experiments import flag_config, metrics, store
 from hoglab.experiments.fingerprint import Calculation, fingerprint
 from hoglab.experiments.store import ExperimentRow, HoldoutRow, SavedMetricLink, SavedMetricRow
@@ -45,7 +46,7 @@ def load_related(connection: Connection, project: Project, rows: Sequence[Experi
         holdouts=holdouts,
         users=accounts.users(connection, author_ids),
         links=links,
-        action_names=store.action_names(connection, project.id, metrics.action_ids([*queries, *inline])),
+        action_names=actions.names(connection, project.id, metrics.action_ids([*queries, *inline])),
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from starlette.responses import Response
 
 from hoglab.experiments import schemas
 from hoglab.experiments.service import Actor
-from hoglab.http.pagination import envelope
+from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import IntId, ResourceRouter, either
+from hoglab.http.wire import DetailText, ErrorText
 
 if TYPE_CHECKING:
+    from hoglab.experiments.exposed import ExposureCohorts
     from hoglab.experiments.extras import ExperimentExtras
     from hoglab.experiments.holdouts import HoldoutService
     from hoglab.experiments.lifecycle import Lifecycle
@@ -25,15 +27,25 @@ READ, WRITE = "experiment:read", "experiment:write"
 SCOPES = (READ, WRITE)
 
 
+class _One(TypedDict):
+    response: Any
+    versioned: bool
+
+
+ONE: _One = {"response": schemas.ExperimentOut, "versioned": True}
+"""What operations that answer with one experiment have in common."""
+
+
 def actor(call: Call) -> Actor:
     """Who calls, where and when."""
-    return Actor(call.project, call.principal, call.now)
+    return Actor(call.project, call.principal, call.now, call.if_match)
 
 
 def experiments_router(
     service: ExperimentService,
     lifecycle: Lifecycle,
     extras: ExperimentExtras,
+    exposure_cohorts: ExposureCohorts,
     *,
     project_by_id: Callable[[int], Project | None],
     eligible_flags: Callable[[Call], dict[str, Any]],
@@ -41,14 +53,14 @@ def experiments_router(
     """``/experiments``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
-    @routes.get("/", query=schemas.ListQuery, response=schemas.ExperimentPage)
+    @routes.get("/", query=schemas.ListQuery, response=Paged[schemas.ExperimentOut])
     def list_experiments(call: Call) -> dict[str, Any]:
         """List experiments, newest first. Archived ones are left out unless asked for."""
         page = call.page()
         rows, count = service.page(actor(call), call.query, limit=page.limit, offset=page.offset)
         return envelope(call, rows, count, page)
 
-    @routes.post("/", body=schemas.ExperimentCreate, response=schemas.ExperimentOut, status=201)
+    @routes.post("/", body=schemas.ExperimentCreate, status=201, **ONE)
     def create_experiment(call: Call) -> dict[str, Any]:
         """Create an experiment. Its flag is created, or linked as it is when it exists."""
         return service.create(actor(call), call.validate(schemas.ExperimentCreate))
@@ -67,7 +79,13 @@ def experiments_router(
         """How many experiments were launched and completed lately."""
         return extras.stats(actor(call))
 
-    @routes.get("/eligible_feature_flags/", scope="feature_flag:read")
+    @routes.get(
+        "/eligible_feature_flags/",
+        scope="feature_flag:read",
+        query=schemas.EligibleQuery,
+        response=schemas.EligibleFlagsOut,
+        answers={400: ErrorText},
+    )
     def eligible_feature_flags(call: Call) -> dict[str, Any]:
         """Flags that can carry an experiment."""
         return eligible_flags(call)
@@ -82,90 +100,117 @@ def experiments_router(
         """Sample size and days that an effect needs."""
         return extras.running_time(call.validate(schemas.RunningTimeBody))
 
-    @routes.get("/{experiment_id}/", response=schemas.ExperimentOut)
+    @routes.get("/{experiment_id}/", **ONE)
     def read_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Read an experiment."""
         return service.read(actor(call), experiment_id)
 
-    @routes.patch("/{experiment_id}/", body=schemas.ExperimentPatch, response=schemas.ExperimentOut)
+    @routes.patch("/{experiment_id}/", body=schemas.ExperimentPatch, **ONE)
     def patch_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Change what is sent. ``deleted`` removes an experiment softly and brings it back."""
+        service.check_reachable(call.project, experiment_id, call.body)
         return service.patch(actor(call), experiment_id, call.validate(schemas.ExperimentPatch))
 
-    @routes.put("/{experiment_id}/", body=schemas.ExperimentCreate, response=schemas.ExperimentOut)
+    @routes.put("/{experiment_id}/", body=schemas.ExperimentCreate, **ONE)
     def put_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Like PATCH; ``name`` and ``feature_flag_key`` are needed, a missing ``archived`` is false."""
+        service.check_reachable(call.project, experiment_id, call.body)
         sent = {"archived": False, **call.body}
         return service.patch(actor(call), experiment_id, call.validate(schemas.ExperimentCreate, sent))
 
     routes.forbid_delete("/{experiment_id}/")
 
-    @routes.post("/{experiment_id}/launch/", response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/launch/", **ONE)
     def launch(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Start a draft now; its flag is switched on."""
         return lifecycle.launch(actor(call), experiment_id)
 
-    @routes.post("/{experiment_id}/pause/", response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/pause/", **ONE)
     def pause(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Switch the flag of a running experiment off."""
         return lifecycle.pause(actor(call), experiment_id)
 
-    @routes.post("/{experiment_id}/resume/", response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/resume/", **ONE)
     def resume(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Switch the flag of a paused experiment on again."""
         return lifecycle.resume(actor(call), experiment_id)
 
-    @routes.post("/{experiment_id}/end/", body=schemas.EndBody, response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/freeze_exposure/", heavy=True, **ONE)
+    def freeze_exposure(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """Close a running experiment to new people: only those who have seen a variant keep theirs."""
+        return lifecycle.freeze_exposure(actor(call), experiment_id)
+
+    @routes.post("/{experiment_id}/unfreeze_exposure/", **ONE)
+    def unfreeze_exposure(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """Open a frozen experiment to new people again."""
+        return lifecycle.unfreeze_exposure(actor(call), experiment_id)
+
+    @routes.post("/{experiment_id}/end/", body=schemas.EndBody, **ONE)
     def end(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """End a running experiment now; users keep their variants."""
+        service.find(call.project, experiment_id)
         return lifecycle.end(actor(call), experiment_id, call.validate(schemas.EndBody))
 
-    @routes.post("/{experiment_id}/reset/", response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/reset/", **ONE)
     def reset(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Make an experiment a draft again."""
         return lifecycle.reset(actor(call), experiment_id)
 
-    @routes.post("/{experiment_id}/archive/", body=schemas.ArchiveBody, response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/archive/", body=schemas.ArchiveBody, **ONE)
     def archive(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Put a stopped experiment away, and its flag where nothing else needs it."""
+        service.find(call.project, experiment_id)
         body = call.validate(schemas.ArchiveBody)
         if body.disable_feature_flag:
             call.require("feature_flag:write")
         return lifecycle.archive(actor(call), experiment_id, body)
 
-    @routes.post("/{experiment_id}/unarchive/", response=schemas.ExperimentOut)
+    @routes.post("/{experiment_id}/unarchive/", **ONE)
     def unarchive(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Bring an archived experiment back."""
         return lifecycle.unarchive(actor(call), experiment_id)
 
     @routes.post(
-        "/{experiment_id}/ship_variant/", body=schemas.ShipVariantBody, response=schemas.ExperimentOut
+        "/{experiment_id}/ship_variant/",
+        body=schemas.ShipVariantBody,
+        **ONE,
     )
     def ship_variant(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Give one variant to everybody whom the flag reaches, and end the experiment if it runs."""
+        service.find(call.project, experiment_id)
         return lifecycle.ship_variant(actor(call), experiment_id, call.validate(schemas.ShipVariantBody))
 
-    @routes.post("/{experiment_id}/duplicate/", body=schemas.DuplicateBody, response=schemas.ExperimentOut)
+    @routes.post(
+        "/{experiment_id}/duplicate/",
+        body=schemas.DuplicateBody,
+        answers={400: DetailText},
+        **ONE,
+    )
     def duplicate(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Make a new draft like this one."""
+        service.find(call.project, experiment_id)
         return lifecycle.duplicate(actor(call), experiment_id, call.validate(schemas.DuplicateBody))
 
     @routes.post(
         "/{experiment_id}/copy_to_project/",
         body=schemas.CopyBody,
-        response=schemas.ExperimentOut,
         status=201,
+        answers={400: DetailText, 403: DetailText, 404: DetailText},
+        **ONE,
     )
     def copy_to_project(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Make a new draft like this one in another project of the organization."""
+        service.find(call.project, experiment_id)
         body = call.validate(schemas.CopyBody)
         target = project_by_id(body.target_team_id)
         return lifecycle.copy_to_project(actor(call), experiment_id, body, target)
 
-    @routes.post("/{experiment_id}/create_exposure_cohort_for_experiment/")
+    @routes.post(
+        "/{experiment_id}/create_exposure_cohort_for_experiment/", response=schemas.ExposureCohortOut
+    )
     def create_exposure_cohort(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Make a cohort of everybody who was exposed to the experiment."""
-        return extras.create_exposure_cohort(actor(call), experiment_id)
+        return exposure_cohorts.create(actor(call), experiment_id)
 
     return routes
 
@@ -178,7 +223,7 @@ def holdouts_router(service: HoldoutService) -> ResourceRouter:
     )
     routes = ResourceRouter("/experiment_holdouts", tag="experiment_holdouts", scopes=scopes)
 
-    @routes.get("/", response=schemas.HoldoutPage)
+    @routes.get("/", response=Paged[schemas.HoldoutOut])
     def list_holdouts(call: Call) -> dict[str, Any]:
         """List holdouts, newest first."""
         page = call.page()
@@ -198,11 +243,13 @@ def holdouts_router(service: HoldoutService) -> ResourceRouter:
     @routes.patch("/{holdout_id}/", body=schemas.HoldoutPatch, response=schemas.HoldoutOut)
     def patch_holdout(call: Call, holdout_id: IntId) -> dict[str, Any]:
         """Change what is sent; the flags of all member experiments follow."""
+        service.read(actor(call), holdout_id)
         return service.patch(actor(call), holdout_id, call.validate(schemas.HoldoutPatch))
 
     @routes.put("/{holdout_id}/", body=schemas.HoldoutCreate, response=schemas.HoldoutOut)
     def put_holdout(call: Call, holdout_id: IntId) -> dict[str, Any]:
         """Like PATCH; ``name`` is needed."""
+        service.read(actor(call), holdout_id)
         return service.patch(actor(call), holdout_id, call.validate(schemas.HoldoutCreate))
 
     @routes.delete("/{holdout_id}/", status=204)
@@ -222,7 +269,7 @@ def saved_metrics_router(service: SavedMetricService) -> ResourceRouter:
     )
     routes = ResourceRouter("/experiment_saved_metrics", tag="experiment_saved_metrics", scopes=scopes)
 
-    @routes.get("/", response=schemas.SavedMetricPage)
+    @routes.get("/", response=Paged[schemas.SavedMetricOut])
     def list_saved_metrics(call: Call) -> dict[str, Any]:
         """List saved metrics by name."""
         page = call.page()
@@ -244,11 +291,13 @@ def saved_metrics_router(service: SavedMetricService) -> ResourceRouter:
     @routes.patch("/{metric_id}/", body=schemas.SavedMetricPatch, response=schemas.SavedMetricOut)
     def patch_saved_metric(call: Call, metric_id: IntId) -> dict[str, Any]:
         """Change what is sent."""
+        service.read(actor(call), metric_id)
         return service.patch(actor(call), metric_id, call.validate(schemas.SavedMetricPatch))
 
     @routes.put("/{metric_id}/", body=schemas.SavedMetricCreate, response=schemas.SavedMetricOut)
     def put_saved_metric(call: Call, metric_id: IntId) -> dict[str, Any]:
         """Like PATCH; ``name`` is needed."""
+        service.read(actor(call), metric_id)
         return service.patch(actor(call), metric_id, call.validate(schemas.SavedMetricCreate))
 
     @routes.delete("/{metric_id}/", status=204)

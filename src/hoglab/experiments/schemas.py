@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.json_schema import JsonSchemaValue
 
-from hoglab.experiments import criteria, flag_config, metrics
+from hoglab.experiments import criteria, flag_config, metrics, reference
+from hoglab.flags.schemas import FlagOut
 from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields import (
     Bool,
@@ -24,6 +25,8 @@ from hoglab.http.fields import (
     WireModel,
     fail,
 )
+from hoglab.http.wire import UserOut
+from hoglab.people.cohorts.schemas import CohortOut
 
 MAX_NAME = 400
 MAX_DESCRIPTION = 3000
@@ -70,7 +73,8 @@ def _ordering(value: Any) -> list[str]:
 def _link_list(value: Any) -> list[dict[str, Any]]:
     """The shape of ``saved_metrics_ids`` (spec experiments-api 3.9)."""
     if not isinstance(value, list):
-        raise validation_error("Saved metrics must be a list")
+        name = type(value).__name__
+        raise validation_error(f'Expected a list of items but got type "{name}".', code="not_a_list")
     for item in value:
         if not isinstance(item, dict):
             raise validation_error("Saved metric must be an object")
@@ -93,6 +97,8 @@ _Ordering = Checked(rule=_ordering, schema={"type": "array", "items": {"type": "
 class ExperimentPatch(WireModel):
     """Body of PATCH: only what is sent changes."""
 
+    notes = reference.EXPERIMENT
+
     name: Name = ""
     description: Annotated[str, Text(max_length=MAX_DESCRIPTION, blank=True)] | None = ""
     start_date: Annotated[datetime, Moment()] | None = None
@@ -104,7 +110,7 @@ class ExperimentPatch(WireModel):
     running_time_calculation: Annotated[
         dict[str, Any], Checked(rule=criteria.validate_running_time, schema=_OBJECT)
     ] = Field(default_factory=dict)
-    excluded_variants: Annotated[Any, JsonAny(example=["test-2"])] = None
+    excluded_variants: Annotated[Any, JsonAny()] = None
     secondary_metrics: Annotated[Any, JsonAny()] = None
     saved_metrics_ids: Annotated[list[Any], Checked(rule=_link_list, schema=_METRIC_LIST)] | None = None
     filters: Annotated[Any, Checked(schema=_OBJECT)] = Field(default_factory=dict)
@@ -116,7 +122,7 @@ class ExperimentPatch(WireModel):
     ) = None
     metrics: Annotated[list[Any], _Metrics] | None = None
     metrics_secondary: Annotated[list[Any], _Metrics] | None = None
-    stats_config: Annotated[Any, JsonAny(example={"method": "bayesian"})] = None
+    stats_config: Annotated[Any, JsonAny()] = None
     scheduling_config: Annotated[dict[str, Any], JsonObject()] | None = None
     create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")
     conclusion: Annotated[str, Choice(*CONCLUSIONS)] | None = None
@@ -136,39 +142,65 @@ class ExperimentCreate(ExperimentPatch):
 
 
 class EndBody(WireModel):
+    """How an experiment ended."""
+
+    notes = reference.ACTIONS
+
     conclusion: Annotated[str, Choice(*CONCLUSIONS)] | None = None
     conclusion_comment: Annotated[str, Text(max_length=MAX_CONCLUSION_COMMENT, blank=True)] | None = None
 
 
 class ShipVariantBody(EndBody):
+    """Which variant to ship, and how the experiment ended."""
+
     variant_key: Annotated[str, Text()]
     release_to_everyone: Annotated[bool, Bool()] = False
 
 
 class ArchiveBody(WireModel):
+    """How to archive an experiment."""
+
+    notes = reference.ACTIONS
+
     disable_feature_flag: Annotated[bool, Bool()] = False
 
 
 class DuplicateBody(WireModel):
+    """What the copy is called; nothing is needed."""
+
+    notes = reference.ACTIONS
+
     feature_flag_key: Annotated[str, Text(blank=True)] | None = None
     name: Annotated[str, Text(max_length=MAX_NAME, blank=True)] | None = None
 
 
 class CopyBody(DuplicateBody):
+    """Where to copy to, and what the copy is called."""
+
     target_team_id: Annotated[int, Int(min=0)]
 
 
 class HoldoutPatch(WireModel):
+    """What may be changed of a holdout; nothing is required."""
+
+    notes = reference.HOLDOUT
+
     name: Name = ""
     description: Annotated[str, Text(max_length=MAX_HOLDOUT_TEXT, blank=True)] | None = None
-    filters: Annotated[Any, JsonAny(example=[{"properties": [], "rollout_percentage": 20}])] = None
+    filters: Annotated[Any, JsonAny()] = None
 
 
 class HoldoutCreate(HoldoutPatch):
+    """A new holdout."""
+
     name: Name
 
 
 class SavedMetricPatch(WireModel):
+    """What may be changed of a shared metric; nothing is required."""
+
+    notes = reference.SAVED_METRIC
+
     name: Name = ""
     description: Annotated[str, Text(max_length=MAX_HOLDOUT_TEXT, blank=True)] | None = None
     query: Annotated[Any, JsonAny()] = None
@@ -176,10 +208,16 @@ class SavedMetricPatch(WireModel):
 
 
 class SavedMetricCreate(SavedMetricPatch):
+    """A new shared metric."""
+
     name: Name
 
 
 class RunningTimeBody(WireModel):
+    """What the running time depends on."""
+
+    notes = reference.RUNNING_TIME
+
     metric_type: Annotated[str, Choice("funnel", "mean_count", "mean_sum_or_avg", "ratio", "retention")]
     minimum_detectable_effect: Annotated[float, Number()]
     number_of_variants: Annotated[int, Int(min=2, max=1000)] = 2
@@ -192,20 +230,10 @@ class RunningTimeBody(WireModel):
 # -- what comes back ---------------------------------------------------------------------------------------------------
 
 
-class UserOut(WireModel):
-    id: int
-    uuid: str
-    distinct_id: str | None
-    first_name: str
-    last_name: str
-    email: str
-    is_email_verified: bool | None
-    hedgehog_config: dict[str, Any] | None
-    role_at_organization: str | None
-
-
 class ExperimentFlagOut(WireModel):
     """The linked feature flag."""
+
+    notes = reference.FLAG
 
     id: int
     team_id: int
@@ -224,6 +252,10 @@ class ExperimentFlagOut(WireModel):
 
 
 class HoldoutOut(WireModel):
+    """A holdout."""
+
+    notes = reference.HOLDOUT
+
     id: int
     name: str
     description: str | None
@@ -234,6 +266,10 @@ class HoldoutOut(WireModel):
 
 
 class SavedMetricLinkOut(WireModel):
+    """A shared metric as one experiment uses it."""
+
+    notes = reference.SAVED_METRIC
+
     id: int
     experiment: int
     saved_metric: int
@@ -245,6 +281,8 @@ class SavedMetricLinkOut(WireModel):
 
 class ExperimentOut(WireModel):
     """An experiment in full."""
+
+    notes = reference.EXPERIMENT
 
     id: int
     name: str
@@ -268,38 +306,28 @@ class ExperimentOut(WireModel):
     created_by: UserOut | None
     created_at: datetime
     updated_at: datetime
-    type: str | None
+    type: Literal["web", "product"] | None
     exposure_criteria: dict[str, Any] | None
     metrics: list[dict[str, Any]] | None
     metrics_secondary: list[dict[str, Any]] | None
     stats_config: dict[str, Any] | None
     scheduling_config: dict[str, Any] | None
     create_in_folder: str | None = Field(alias="_create_in_folder")
-    conclusion: str | None
+    conclusion: Literal["won", "lost", "inconclusive", "stopped_early", "invalid"] | None
     conclusion_comment: str | None
     primary_metrics_ordered_uuids: list[str] | None
     secondary_metrics_ordered_uuids: list[str] | None
     only_count_matured_users: bool
-    status: str
+    status: Literal["draft", "running", "paused", "exposure_frozen", "stopped"]
     is_legacy: bool
     user_access_level: str
 
 
-class ExperimentPage(WireModel):
-    count: int
-    next: str | None
-    previous: str | None
-    results: list[ExperimentOut]
-
-
-class HoldoutPage(WireModel):
-    count: int
-    next: str | None
-    previous: str | None
-    results: list[HoldoutOut]
-
-
 class SavedMetricOut(WireModel):
+    """A shared metric."""
+
+    notes = reference.SAVED_METRIC
+
     id: int
     name: str
     description: str | None
@@ -311,14 +339,41 @@ class SavedMetricOut(WireModel):
     user_access_level: str
 
 
-class SavedMetricPage(WireModel):
+class EligibleQuery(WireModel):
+    """Filters of the list of flags that can carry an experiment."""
+
+    notes = reference.LISTING
+
+    limit: Annotated[int, Int()] = 20
+    offset: Annotated[int, Int()] = 0
+    search: str = ""
+    active: str = ""
+    created_by_id: str = ""
+    evaluation_runtime: str = ""
+    has_evaluation_contexts: str = ""
+    order: str = ""
+
+
+class EligibleFlagsOut(WireModel):
+    """A page of flags that can carry an experiment."""
+
+    results: list[FlagOut]
     count: int
-    next: str | None
-    previous: str | None
-    results: list[SavedMetricOut]
+
+
+class ExposureCohortOut(WireModel):
+    """The cohort of everybody who was exposed."""
+
+    notes = reference.STATS
+
+    cohort: CohortOut
 
 
 class StatsOut(WireModel):
+    """How many experiments there were lately."""
+
+    notes = reference.STATS
+
     launched_last_30d: int
     launched_previous_30d: int
     percent_change: float
@@ -327,6 +382,10 @@ class StatsOut(WireModel):
 
 
 class RunningTimeOut(WireModel):
+    """How long it takes; null for what cannot be said."""
+
+    notes = reference.RUNNING_TIME
+
     baseline_value: float | None
     variance: float | None
     recommended_sample_size: int | None
@@ -335,6 +394,8 @@ class RunningTimeOut(WireModel):
 
 class ListQuery(WireModel):
     """Query of the list of experiments (spec experiments-api 5.6)."""
+
+    notes = reference.LISTING
 
     limit: int = 100
     offset: int = 0
@@ -350,10 +411,18 @@ class ListQuery(WireModel):
 
 
 class ImplementationQuery(WireModel):
+    """The events and actions of a metric."""
+
+    notes = reference.LISTING
+
     events: str = ""
     actions: str = ""
     limit: int = 20
 
 
 class ImplementationOut(WireModel):
+    """The answer."""
+
+    notes = reference.STATS
+
     result: bool

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from hoglab.accounts import activity
+from hoglab.actions import store as actions
 from hoglab.experiments import criteria, flag_config, metrics, ordering, store
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.listing import Query, list_experiments
@@ -19,12 +20,15 @@ from hoglab.experiments.store import ExperimentRow, SavedMetricLink
 from hoglab.flags.store import FlagRow
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import does_not_exist, not_found, validation_error
+from hoglab.http.fields import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hoglab.flags.service import FlagService
     from hoglab.http.identity import Principal, Project
+    from hoglab.http.preconditions import EntityTags
+    from hoglab.people.cohorts import CohortService
     from hoglab.storage.database import Database, Transaction
 
 SCOPE = "Experiment"
@@ -63,16 +67,24 @@ class Actor:
     project: Project
     principal: Principal
     now: datetime
+    if_match: EntityTags | None = None
+    """The states in which the experiment may be changed; None for any."""
 
 
 class ExperimentService:
     """Experiments of all projects. Every write is one transaction: it happens as a whole or not at all."""
 
     def __init__(
-        self, database: Database, flags: FlagService, *, now: Callable[[], datetime] = utc_now
+        self,
+        database: Database,
+        flags: FlagService,
+        cohorts: CohortService,
+        *,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
-        self.linkage = FlagLinkage(flags)
+        self.cohorts = cohorts
+        self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -93,6 +105,24 @@ class ExperimentService:
         """The full form of an experiment. Raises 404."""
         with self.database.read() as connection:
             return self.present(connection, actor, self.visible(connection, actor.project, experiment_id))
+
+    def check_reachable(self, project: Project, experiment_id: int, body: Mapping[str, Any]) -> None:
+        """Raises 404 for an experiment that a change with this body cannot reach, whatever else the body says."""
+        with self.database.read() as connection:
+            row = store.get(connection, project.id, experiment_id)
+        if row is None or (row.deleted and parse_bool(body.get("deleted", True))):
+            raise not_found()
+
+    def to_change(self, tx: Transaction, actor: Actor, experiment_id: int) -> ExperimentRow:
+        """An experiment that the caller is about to change or to copy. Raises 404, and 412 as `check_state`."""
+        row = self.visible(tx.connection, actor.project, experiment_id)
+        self.check_state(tx, actor, row)
+        return row
+
+    def check_state(self, tx: Transaction, actor: Actor, row: ExperimentRow) -> None:
+        """Raises 412 when the experiment, or what it shows of its flag, is not in the state the caller asks for."""
+        if actor.if_match is not None:
+            actor.if_match.require(self.present(tx.connection, actor, row))
 
     def present(self, connection: Connection, actor: Actor, row: ExperimentRow) -> dict[str, Any]:
         related = load_related(connection, actor.project, [row])
@@ -192,6 +222,7 @@ class ExperimentService:
             row = store.get(tx.connection, actor.project.id, experiment_id)
             if row is None or (row.deleted and not _restores(body)):
                 raise not_found()
+            self.check_state(tx, actor, row)
             row = self._patch(tx, actor, row, body)
             return self.present(tx.connection, actor, row)
 
@@ -218,6 +249,8 @@ class ExperimentService:
         links_after = self._patch_metrics(tx, actor, row, body, sent, values, links)
         self._patch_orders(row, sent, values, links, links_after)
 
+        if not row.is_draft and "start_date" in values and values["start_date"] is None:
+            flag = self.linkage.thaw(tx, actor, flag)
         if launching := (row.is_draft and values.get("start_date") is not None):
             self.linkage.check_launchable(flag)
         row = self.save(tx, actor, row, values)
@@ -370,7 +403,7 @@ class ExperimentService:
         self, connection: Connection, project: Project, found: Sequence[Mapping[str, Any]]
     ) -> None:
         wanted = metrics.action_ids(found)
-        missing = sorted(wanted - store.action_names(connection, project.id, wanted).keys())
+        missing = sorted(wanted - actions.names(connection, project.id, wanted).keys())
         if missing:
             ids = ", ".join(str(action_id) for action_id in missing)
             raise validation_error(

@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from hoglab.flags.store import FlagRow
 from hoglab.storage.database.tables import (
-    action,
     experiment,
     experiment_holdout,
     experiment_saved_metric,
@@ -333,26 +332,3 @@ def update_holdout(connection: Connection, holdout_id: int, values: Mapping[str,
 
 def delete_holdout(connection: Connection, holdout_id: int) -> None:
     connection.execute(sa.delete(experiment_holdout).where(experiment_holdout.c.id == holdout_id))
-
-
-# -- actions -----------------------------------------------------------------------------------------------------------
-
-
-def action_names(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, str | None]:
-    """Names of the actions of a project that exist and are not deleted, by id."""
-    if not ids:
-        return {}
-    statement = sa.select(action.c.id, action.c.name).where(
-        action.c.project_id == project_id, action.c.id.in_(ids), action.c.deleted.is_(False)
-    )
-    return {row.id: row.name for row in connection.execute(statement)}
-
-
-def action_steps(connection: Connection, project_id: int, ids: Collection[int]) -> list[dict[str, Any]]:
-    """The steps of actions that are not deleted."""
-    if not ids:
-        return []
-    statement = sa.select(action.c.steps).where(
-        action.c.project_id == project_id, action.c.id.in_(ids), action.c.deleted.is_(False)
-    )
-    return [step for steps in connection.scalars(statement) for step in steps if isinstance(step, dict)]

@@ -18,6 +18,7 @@ import orjson
 import re2
 
 from hoglab.filters import dates, semver
+from hoglab.filters.backtracking import compile_backtracking
 from hoglab.filters.model import PropertyFilter, PropertyGroup
 
 Predicate = Callable[[Any], bool]
@@ -235,15 +236,20 @@ def compile_regex(pattern: str) -> Callable[[str], bool] | None:
     return lambda text: compiled.search(text.encode("utf-8", "replace")) is not None
 
 
+def _compile_search(value: Any) -> Callable[[str], bool] | None:
+    pattern = text_of(value)
+    return compile_regex(pattern) or compile_backtracking(pattern)
+
+
 def _regex(value: Any, _context: EvaluationContext) -> Predicate:
-    search = compile_regex(text_of(value))
+    search = _compile_search(value)
     if search is None:
         return _never
     return lambda actual: search(text_of(actual))
 
 
 def _not_regex(value: Any, _context: EvaluationContext) -> Predicate:
-    search = compile_regex(text_of(value))
+    search = _compile_search(value)
     if search is None:
         return _never
     return lambda actual: not search(text_of(actual))

@@ -42,14 +42,15 @@ def encode_answer(
     evaluated_at_ms: int,
     config: dict[str, Any] | None = None,
 ) -> bytes:
-    """The whole body. ``errors`` says that some flag failed; ``config`` adds remote-config fields."""
-    tail: dict[str, Any] = {"requestId": request_id, "evaluatedAt": evaluated_at_ms}
+    """The whole body. ``errors`` says that some flag failed, ``request_id`` is the text of a UUID, and ``config``
+    adds remote-config fields.
+    """
+    # Written by hand: the records are encoded already, and request ids are UUIDs, so nothing needs quoting.
+    head = b"{" + _flags(form, outcomes)
     if form is not Form.LIST:
-        tail = {"errorsWhileComputingFlags": errors, **tail}
-    if config is not None:
-        tail.update(config)
-    # The records are encoded already; the rest follows without its opening brace.
-    return b"{" + _flags(form, outcomes) + b"," + orjson.dumps(tail)[1:]
+        head += b',"errorsWhileComputingFlags":' + (b"true" if errors else b"false")
+    body = b'%b,"requestId":"%b","evaluatedAt":%d' % (head, request_id.encode(), evaluated_at_ms)
+    return body + (b"}" if config is None else b"," + orjson.dumps(config)[1:])
 
 
 def _flags(form: Form, outcomes: Sequence[Outcome]) -> bytes:

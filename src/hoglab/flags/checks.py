@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from hoglab.filters.evaluate import MISSING, EvaluationContext, Predicate, compile_predicate
-from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_group
+from hoglab.filters.model import PropertyFilter, PropertyGroup
 from hoglab.flags.outcome import FlagFailure, Reason
-from hoglab.flags.subject import INITIAL_SOURCES, Subject
+from hoglab.flags.subject import Subject
+from hoglab.people.cohorts.definition import Cohort, cohort_reference, read_trees
+from hoglab.people.cohorts.matching import INITIAL_SOURCES
 
 Check = Callable[[Subject], bool]
-
-MAX_COHORT_DEPTH = 20
-"""How many cohorts may be nested in one another."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cohort:
-    """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort."""
-
-    id: int
-    is_static: bool
-    tree: Any = None
 
 
 @dataclass(slots=True)
@@ -68,8 +57,7 @@ class CheckCompiler:
         self.context = context
         self.resolve_flag = resolve_flag
         self._static = {cohort.id for cohort in cohorts.values() if cohort.is_static}
-        self._trees, self._faults = _read_trees(cohorts)
-        self._faults |= _unordered(self._trees)
+        self._trees, self._faults = read_trees(cohorts.values())
         self._compiled: dict[int, CompiledCheck] = {}
 
     def check(self, leaf: PropertyFilter, aggregation: int | None = None) -> CompiledCheck:
@@ -145,43 +133,6 @@ class CheckCompiler:
         if leaf.type in {"person", "person_metadata"} or leaf.is_cohort:
             return self.check(leaf)
         return _NEVER
-
-
-def cohort_reference(leaf: PropertyFilter) -> int | None:
-    """The id of the cohort that a filter names; None when its value is no id."""
-    value = leaf.value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        return int(value)
-    return None
-
-
-def _read_trees(cohorts: Mapping[int, Cohort]) -> tuple[dict[int, PropertyGroup], dict[int, str]]:
-    trees: dict[int, PropertyGroup] = {}
-    faults: dict[int, str] = {}
-    for cohort in cohorts.values():
-        if not cohort.is_static:
-            try:
-                trees[cohort.id] = parse_group(cohort.tree or {}, default_type="person")
-            except FilterError as error:
-                faults[cohort.id] = f"has a broken definition: {error}"
-    return trees, faults
-
-
-def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
-    """Cohorts that cannot be resolved before others: those in or above a cycle, and very long chains."""
-    references = {
-        cohort_id: {cohort_reference(leaf) for leaf in tree.leaves() if leaf.is_cohort} & trees.keys()
-        for cohort_id, tree in trees.items()
-    }
-    for _ in range(MAX_COHORT_DEPTH):
-        resolved = [cohort_id for cohort_id, left in references.items() if not left & references.keys()]
-        if not resolved:
-            break
-        for cohort_id in resolved:
-            del references[cohort_id]
-    return dict.fromkeys(references, "refers to itself or nests too deep")
 
 
 UNEVALUABLE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)

@@ -9,6 +9,7 @@ from typing import Any
 from hoglab.filters.evaluate import number_of
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.flags.checks import Check, CheckCompiler, CompiledCheck, Needs
+from hoglab.flags.hashing import highest_within, lowest_beyond
 from hoglab.flags.outcome import FlagFailure, FlagMetadata, Outcome, Reason
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 
@@ -39,13 +40,19 @@ class FlagSource:
 class Condition:
     """A condition set: every check must hold, then the rollout decides."""
 
-    index: int
     checks: tuple[Check, ...]
-    rollout_percentage: float
-    variant: str | None
+    limit: bytes | None
+    """The last place inside of the rollout (see `hashing`); None for everybody."""
     aggregation: int | None
     by_distinct_id: bool
     """Whether the request's distinct id itself is hashed: the plain case."""
+    missed: Outcome
+    out_of_rollout: Outcome
+    no_group: Outcome
+    matched: Outcome
+    """What a match comes to when no variant is to be drawn, or the shares do not reach far enough."""
+    split: tuple[tuple[bytes, Outcome], ...]
+    """Where each variant ends, and what it comes to; empty when none is to be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +88,8 @@ class CompiledFlag:
         self.broken: str | None = None
         """Why the definition cannot be evaluated; None for a sound one."""
         self.conditions: tuple[Condition, ...] = ()
-        self.variants: tuple[tuple[str, float], ...] = ()
-        """Variant keys with the upper end of their share, from 0 to 1, in stored order."""
-        self.variant_keys: frozenset[str] = frozenset()
+        self.variants: tuple[tuple[str, bytes], ...] = ()
+        """Variant keys with the place where their share ends, in stored order."""
         self.aggregation: int | None = None
         self.holdout: Holdout | None = None
         self.enrollment_key: str | None = None
@@ -92,6 +98,8 @@ class CompiledFlag:
         self._payloads: Mapping[str, str] = {}
         self._metadata = FlagMetadata(source.id, source.version, source.has_experiment, source.experiment_id)
         self._outcomes: dict[tuple[Reason, int | None, str | bool, str | None], Outcome] = {}
+        self.undecided = self.outcome(False, Reason.NO_GROUP_TYPE)
+        """What the flag comes to when it has no condition to speak of."""
         try:
             self._compile(source, compiler)
         except (FilterError, _DefinitionError) as error:
@@ -103,7 +111,6 @@ class CompiledFlag:
         filters = source.filters
         self.aggregation = _group_index(filters.get("aggregation_group_type_index"))
         self.variants = _variants(filters)
-        self.variant_keys = frozenset(key for key, _ in self.variants)
         self.holdout = _holdout(filters)
         self.early_exit = filters.get("early_exit") is True
         self._payloads = _payloads(filters, redacted=source.has_encrypted_payloads)
@@ -116,17 +123,29 @@ class CompiledFlag:
         for raw in _objects(filters, "super_groups")[:1]:
             self.super_condition = self._super_condition(raw, compiler)
 
-    def _condition(self, raw: Mapping[str, Any], index: int, compiler: CheckCompiler) -> Condition:
+    def _condition(
+        self,
+        raw: Mapping[str, Any],
+        index: int,
+        compiler: CheckCompiler,
+        on_match: Reason = Reason.CONDITION_MATCH,
+    ) -> Condition:
         inherited = raw.get("aggregation_group_type_index", _INHERIT)
         aggregation = self.aggregation if inherited is _INHERIT else _group_index(inherited)
-        variant = raw.get("variant")
+        share = _percentage(raw.get("rollout_percentage"))
+        wanted = raw.get("variant")
+        fixed = wanted if any(key == wanted for key, _ in self.variants) else None
+        drawn = self.variants if fixed is None else ()
         return Condition(
-            index,
             tuple(check.test for check in self._checks(raw, f"groups[{index}]", aggregation, compiler)),
-            _percentage(raw.get("rollout_percentage")),
-            variant if isinstance(variant, str) and variant in self.variant_keys else None,
+            None if share == 100 else highest_within(share / 100),
             aggregation,
             by_distinct_id=aggregation is None and not self.by_device and not self.continuity,
+            missed=self.outcome(False, Reason.NO_CONDITION_MATCH, index),
+            out_of_rollout=self.outcome(False, Reason.OUT_OF_ROLLOUT, index),
+            no_group=self.outcome(False, Reason.NO_GROUP_TYPE, index),
+            matched=self.outcome(True, on_match, index, fixed),
+            split=tuple((end, self.outcome(True, on_match, index, key)) for key, end in drawn),
         )
 
     def _super_condition(self, raw: Mapping[str, Any], compiler: CheckCompiler) -> SuperCondition | None:
@@ -135,7 +154,7 @@ class CompiledFlag:
             return None
         self.needs.person_keys.update(keys)
         person_level = {**raw, "aggregation_group_type_index": None}
-        return SuperCondition(keys, self._condition(person_level, 0, compiler))
+        return SuperCondition(keys, self._condition(person_level, 0, compiler, Reason.SUPER_CONDITION))
 
     def _checks(
         self, raw: Mapping[str, Any], path: str, aggregation: int | None, compiler: CheckCompiler
@@ -212,7 +231,7 @@ def _group_index(value: Any) -> int | None:
     raise _DefinitionError("aggregation_group_type_index must be an integer or null")
 
 
-def _variants(filters: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+def _variants(filters: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
     bounds = []
     bound = 0.0
     for variant in _objects(filters.get("multivariate") or {}, "variants"):
@@ -220,7 +239,7 @@ def _variants(filters: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
         if not isinstance(key, str):
             raise _DefinitionError("variant keys must be strings")
         bound += _percentage(variant.get("rollout_percentage")) / 100
-        bounds.append((key, bound))
+        bounds.append((key, lowest_beyond(bound)))
     return tuple(bounds)
 
 

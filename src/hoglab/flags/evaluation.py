@@ -28,13 +28,13 @@ from hoglab.flags.request import (
     runtime_of,
 )
 from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
-from hoglab.http.body import BODY_TIMEOUT_S, read_body
-from hoglab.http.errors import ApiError, payload_too_large, request_timeout
+from hoglab.http.body import read_body
+from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
 from hoglab.http.responses import JSON
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from hoglab.flags.registry import FlagRegistry, LoadedProject
     from hoglab.flags.snapshot import Selection
@@ -187,7 +187,7 @@ class EvaluationEndpoint:
         )
 
     async def _body(self, scope: Scope, receive: Receive, query: FlagQuery, headers: _Headers) -> Any:
-        raw = await read_soon(scope, receive)
+        raw = await read_body(scope, receive, MAX_WIRE_BYTES)
 
         def decode() -> Any:
             return decode_body(
@@ -208,42 +208,6 @@ class EvaluationEndpoint:
         if query.version is None and not query.given_config:
             return flags_form(2), True
         return flags_form(query.version or 1), query.config
-
-
-async def read_soon(scope: Scope, receive: Receive) -> bytes:
-    """The same as `read_body`, cheaper for a body that comes in one piece. Raises 413 and 408."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    if task is None:
-        return await read_body(scope, receive, MAX_WIRE_BYTES)
-    cancelling = task.cancelling()
-    late = False
-
-    def expire() -> None:
-        nonlocal late
-        late = True
-        task.cancel()
-
-    timer = loop.call_later(BODY_TIMEOUT_S, expire)
-    try:
-        first = await receive()
-    except asyncio.CancelledError:
-        if late and task.uncancel() <= cancelling:
-            raise request_timeout() from None
-        raise
-    finally:
-        timer.cancel()
-    if first["type"] == "http.request" and not first.get("more_body", False):
-        body: bytes = first.get("body", b"")
-        if len(body) > MAX_WIRE_BYTES:
-            raise payload_too_large(MAX_WIRE_BYTES)
-        return body
-
-    async def rest() -> Message:
-        nonlocal first
-        message, first = first, {}
-        return message or await receive()
-
-    return await read_body(scope, rest, MAX_WIRE_BYTES, BODY_TIMEOUT_S)
 
 
 class _Headers:

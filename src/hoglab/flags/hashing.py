@@ -5,9 +5,12 @@ Every SDK computes the same numbers, so nothing here may change: 60 bits of SHA-
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from hashlib import sha1
 
-_SCALE = 2.0**-60
+_BITS = 60
+_SCALE = 2.0**-_BITS
 _VARIANT_SALT = b"variant"
 _HOLDOUT_PREFIX = b"holdout-"
 
@@ -30,3 +33,32 @@ def variant_hash(flag_key: str, identifier: str) -> float:
 def holdout_hash(identifier: str) -> float:
     """Where an identifier lies in every holdout: they share one order, so the smaller is in the larger."""
     return fraction(_HOLDOUT_PREFIX + identifier.encode())
+
+
+# Where something lies is compared millions of times, so that is done on the hash as it comes, in bytes. Bytes
+# compare like the numbers that they are, and rounding those to float64 keeps their order.
+
+ORIGIN = bytes(8)
+"""The place of the number 0, where the empty identifier lies."""
+
+
+def place_of(data: bytes) -> bytes:
+    """Where data lies, to be compared with `highest_within` and `lowest_beyond`."""
+    return sha1(data, usedforsecurity=False).digest()
+
+
+def highest_within(bound: float) -> bytes:
+    """The last place whose number is at most ``bound``: ``place <= highest_within(x)`` says ``fraction <= x``."""
+    number = _lowest(lambda fraction: not fraction <= bound)
+    return b"" if number == 0 else (number * 16 - 1).to_bytes(8, "big") + b"\xff" * 12
+
+
+def lowest_beyond(bound: float) -> bytes:
+    """The first place whose number is ``bound`` or more: ``place < lowest_beyond(x)`` says ``fraction < x``."""
+    number = _lowest(lambda fraction: not fraction < bound)
+    return b"\xff" * 21 if number == 2**_BITS else (number * 16).to_bytes(8, "big")
+
+
+def _lowest(is_beyond: Callable[[float], bool]) -> int:
+    """The lowest 60-bit number that is beyond a bound as a fraction; ``2**60`` when none is."""
+    return bisect_left(range(2**_BITS), True, key=lambda number: is_beyond(number * _SCALE))

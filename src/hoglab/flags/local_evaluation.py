@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_group
-from hoglab.flags.checks import cohort_reference
 from hoglab.flags.payloads import REDACTED_PAYLOAD
+from hoglab.people.cohorts.definition import cohort_reference
 
 if TYPE_CHECKING:
     from hoglab.flags.registry import LoadedProject

@@ -3,53 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
 from hoglab.filters.evaluate import MISSING
 from hoglab.flags.checks import UNEVALUABLE
 from hoglab.flags.definition import CompiledFlag, Condition
-from hoglab.flags.hashing import fraction, holdout_hash
+from hoglab.flags.hashing import ORIGIN, holdout_hash, place_of
 from hoglab.flags.outcome import GROUPS_SKIPPED, FlagFailure, Outcome, Reason
 from hoglab.flags.subject import StoredFactsError, Subject
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """A flag in its turn: everything it depends on comes before it."""
 
     flag: CompiledFlag
+    decided: Outcome | None
+    """What it comes to for everybody; None when that is to be found out."""
     shown: bool
     """Whether the caller asked for it; the others are there for those that depend on them."""
     wanted: bool
     """Whether a later flag depends on its value."""
-    resolvable: bool = True
-    """False when a flag that it depends on, at any distance, is missing or depends on itself."""
+
+    @classmethod
+    def of(cls, flag: CompiledFlag, *, shown: bool, wanted: bool, resolvable: bool) -> Stage:
+        """``resolvable`` is False when a flag that it depends on, at any distance, is missing or depends on itself."""
+        decided = None
+        if not flag.active:
+            decided = flag.outcome(False, Reason.DISABLED)
+        elif not resolvable:
+            decided = flag.outcome(False, Reason.MISSING_DEPENDENCY)
+        return cls(flag, decided, shown, wanted)
 
 
 def evaluate(stages: Iterable[Stage], subject: Subject) -> tuple[list[Outcome], bool]:
     """Outcomes of the shown flags, and whether any of them failed. Never raises."""
     outcomes: list[Outcome] = []
     any_failed = False
-    for stage in stages:
-        flag = stage.flag
-        if not flag.active:
-            outcome = flag.outcome(False, Reason.DISABLED)
-        elif not stage.resolvable:
-            outcome = flag.outcome(False, Reason.MISSING_DEPENDENCY)
+    for flag, decided, shown, wanted in stages:
+        if decided is not None:
+            outcome = decided
         else:
             try:
                 outcome = match_flag(flag, subject)
             except Exception as error:
                 outcome = _failed(flag, error)
-        if stage.wanted and not outcome.failed:
+                any_failed = any_failed or shown
+        if wanted and not outcome.failed:
             subject.values[flag.id] = outcome.value
-        if stage.shown:
+        if shown:
             outcomes.append(outcome)
-            any_failed = any_failed or outcome.failed
     return outcomes, any_failed
 
 
@@ -69,24 +75,26 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> Outcome:
         decided = _before_conditions(flag, subject)
         if decided is not None:
             return decided
-    best, best_index = Reason.NO_GROUP_TYPE, None
+    best, best_rank = flag.undecided, Reason.NO_GROUP_TYPE.rank
     groups_skipped = False
     for condition in flag.conditions:
-        reason = _match(flag, condition, subject)
-        if reason is Reason.CONDITION_MATCH:
-            return flag.outcome(True, reason, condition.index, _variant(flag, condition, subject))
-        groups_skipped = groups_skipped or reason is Reason.NO_GROUP_TYPE
-        if reason.rank >= best.rank:
-            best, best_index = reason, condition.index
-        if (
-            flag.early_exit
-            and reason is Reason.OUT_OF_ROLLOUT
-            and not _lacks_device(flag, condition, subject)
-        ):
-            break
-    if groups_skipped and best is Reason.NO_CONDITION_MATCH:
-        return flag.outcome(False, best, best_index, description=GROUPS_SKIPPED)
-    return flag.outcome(False, best, best_index)
+        outcome = None if condition.by_distinct_id else _skipped(flag, condition, subject)
+        if outcome is not None:
+            groups_skipped = groups_skipped or outcome.reason is Reason.NO_GROUP_TYPE
+        elif condition.checks and not _holds(condition, subject):
+            outcome = condition.missed
+        elif condition.limit is None or _place(flag, condition, subject) <= condition.limit:
+            return _matched(flag, condition, subject)
+        else:
+            outcome = condition.out_of_rollout
+            if flag.early_exit:
+                best = outcome
+                break
+        if outcome.reason.rank >= best_rank:
+            best, best_rank = outcome, outcome.reason.rank
+    if groups_skipped and best.reason is Reason.NO_CONDITION_MATCH:
+        return flag.outcome(False, best.reason, best.condition_index, description=GROUPS_SKIPPED)
+    return best
 
 
 def _before_conditions(flag: CompiledFlag, subject: Subject) -> Outcome | None:
@@ -109,9 +117,14 @@ def _super_condition(flag: CompiledFlag, subject: Subject) -> Outcome | None:
     rule = flag.super_condition
     if rule is None or all(subject.person_property(key) is MISSING for key in rule.keys):
         return None
-    if _match(flag, rule.condition, subject) is not Reason.CONDITION_MATCH:
-        return flag.outcome(False, Reason.SUPER_CONDITION, 0)
-    return flag.outcome(True, Reason.SUPER_CONDITION, 0, _variant(flag, rule.condition, subject))
+    condition = rule.condition
+    if (
+        _skipped(flag, condition, subject) is None
+        and _holds(condition, subject)
+        and (condition.limit is None or _place(flag, condition, subject) <= condition.limit)
+    ):
+        return _matched(flag, condition, subject)
+    return flag.outcome(False, Reason.SUPER_CONDITION, 0)
 
 
 def _holdout(flag: CompiledFlag, subject: Subject) -> Outcome | None:
@@ -126,46 +139,42 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> Outcome | None:
     return flag.outcome(True, Reason.HOLDOUT, None, holdout.variant)
 
 
-def _match(flag: CompiledFlag, condition: Condition, subject: Subject) -> Reason:
+def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> Outcome | None:
+    """Why a condition is passed over, for want of a group or of a device id; None when it is not."""
     if condition.aggregation is not None:
-        if subject.group_key(condition.aggregation) is None:
-            return Reason.NO_GROUP_TYPE
-    elif flag.by_device and subject.device_id is None:
-        return Reason.OUT_OF_ROLLOUT
-    for check in condition.checks:
-        try:
+        return condition.no_group if subject.group_key(condition.aggregation) is None else None
+    return condition.out_of_rollout if flag.by_device and subject.device_id is None else None
+
+
+def _holds(condition: Condition, subject: Subject) -> bool:
+    """Whether every filter of a condition matches; one that cannot be evaluated does not."""
+    try:
+        for check in condition.checks:
             if not check(subject):
-                return Reason.NO_CONDITION_MATCH
-        except UNEVALUABLE:
-            return Reason.NO_CONDITION_MATCH
-    if condition.rollout_percentage == 100:
-        return Reason.CONDITION_MATCH
-    identifier = _identifier(flag, condition, subject)
-    place = fraction(flag.key_prefix + identifier) if identifier else 0.0
-    return Reason.CONDITION_MATCH if place <= condition.rollout_percentage / 100 else Reason.OUT_OF_ROLLOUT
+                return False
+    except UNEVALUABLE:
+        return False
+    return True
 
 
-def _lacks_device(flag: CompiledFlag, condition: Condition, subject: Subject) -> bool:
-    """Whether a condition was passed over for want of a device id, rather than missed by its rollout."""
-    return condition.aggregation is None and flag.by_device and subject.device_id is None
+def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> Outcome:
+    """What a match comes to: the variant that is drawn, if there are any to draw from."""
+    if condition.split:
+        place = _place(flag, condition, subject, b"variant")
+        for end, outcome in condition.split:
+            if place < end:
+                return outcome
+    return condition.matched
 
 
-def _variant(flag: CompiledFlag, condition: Condition, subject: Subject) -> str | None:
-    """The variant that the condition fixes, else by hash; None when the shares do not reach that far."""
-    if condition.variant is not None or not flag.variants:
-        return condition.variant
-    identifier = _identifier(flag, condition, subject)
-    place = fraction(flag.key_prefix + identifier + b"variant") if identifier else 0.0
-    for key, bound in flag.variants:
-        if place < bound:
-            return key
-    return None
+def _place(flag: CompiledFlag, condition: Condition, subject: Subject, salt: bytes = b"") -> bytes:
+    """Where the subject lies in a rollout, or, with the salt of variants, among those."""
+    identifier = subject.id_bytes if condition.by_distinct_id else _identifier(flag, condition, subject)
+    return place_of(flag.key_prefix + identifier + salt) if identifier else ORIGIN
 
 
 def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> bytes:
-    """What is hashed (spec: sdk-wire 3.3)."""
-    if condition.by_distinct_id:
-        return subject.id_bytes
+    """What is hashed when it is not the distinct id (spec: sdk-wire 3.3)."""
     if condition.aggregation is not None:
         return (subject.group_key(condition.aggregation) or "").encode()
     if flag.by_device:

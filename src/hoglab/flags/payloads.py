@@ -6,12 +6,15 @@ An encrypted payload is kept as the JSON text ``{"$sealed": "…"}``. Matching a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from hoglab.http.errors import conflict
+
+if TYPE_CHECKING:
+    from hoglab.http.cipher import Cipher
 
 REDACTED_PAYLOAD = '"********* (encrypted)"'
 """What is shown instead of an encrypted payload (JSON text)."""
@@ -19,19 +22,9 @@ REDACTED_PAYLOAD = '"********* (encrypted)"'
 _SEALED = "$sealed"
 
 
-class PayloadCipher(Protocol):
-    """Encrypts texts with keys that are not in the database."""
-
-    def encrypt_text(self, text: str) -> str: ...
-
-    def decrypt_text(self, sealed: str) -> str:
-        """Raises any exception when no key fits."""
-        ...
-
-
 def protect(
     filters: dict[str, Any],
-    cipher: PayloadCipher | None,
+    cipher: Cipher | None,
     *,
     encrypted: bool,
     stored: Mapping[str, Any] | None = None,
@@ -56,7 +49,7 @@ def protect(
     return {**filters, "payloads": changed}
 
 
-def reveal(text: str, cipher: PayloadCipher | None) -> str:
+def reveal(text: str, cipher: Cipher | None) -> str:
     """The JSON text of a payload that may be sealed. Raises 409 when it cannot be decrypted."""
     value = orjson.loads(text)
     if cipher is None or not isinstance(value, dict) or set(value) != {_SEALED}:
@@ -67,5 +60,16 @@ def reveal(text: str, cipher: PayloadCipher | None) -> str:
         raise conflict("The payload cannot be decrypted with the present secret keys.") from None
 
 
-def _seal(text: str, cipher: PayloadCipher) -> str:
+def resealed(filters: Mapping[str, Any], renew: Callable[[str], str]) -> dict[str, Any] | None:
+    """The filters with their sealed payloads sealed anew; None when none is sealed."""
+    payloads = filters.get("payloads") or {}
+    changed = {}
+    for key, text in payloads.items():
+        value = orjson.loads(text) if isinstance(text, str) and _SEALED in text else None
+        if isinstance(value, dict) and set(value) == {_SEALED}:
+            changed[key] = orjson.dumps({_SEALED: renew(value[_SEALED])}).decode()
+    return {**filters, "payloads": {**payloads, **changed}} if changed else None
+
+
+def _seal(text: str, cipher: Cipher) -> str:
     return orjson.dumps({_SEALED: cipher.encrypt_text(text)}).decode()

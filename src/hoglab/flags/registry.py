@@ -20,6 +20,7 @@ from hoglab.flags.snapshot import ProjectData, ProjectFlags
 from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import unavailable
+from hoglab.people.cohorts import definitions
 from hoglab.people.reading import list_group_types
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class FlagRegistry:
         versions = self._versions(project)  # first, so that a change while reading is noticed
         with self._database.read() as connection:
             rows = tuple(store.flag_rows(connection, project.id))
-            cohorts = store.cohorts(connection, project.id)
+            cohorts = definitions(connection, project.id)
             linked = self._experiments(connection, project.id, None)
             types = list_group_types(connection, project.id)
         data = ProjectData(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import orjson
 
@@ -58,14 +60,39 @@ def remote_config(token: str, *, has_flags: bool) -> dict[str, Any]:
     return {"token": token, **config_fields(has_flags=has_flags)}
 
 
-def remote_config_script(token: str, *, has_flags: bool) -> bytes:
-    """The body of ``/array/{token}/config.js``: the same, left where posthog-js looks for it."""
+_SCRIPT_END = re.compile(r"</(script)", re.IGNORECASE)
+
+
+class SiteApp(Protocol):
+    """Code for visitors' browsers. ``code`` is a function expression; what it returns has ``init(config)``."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def code(self) -> str: ...
+
+
+def remote_config_script(token: str, *, has_flags: bool, site_apps: Sequence[SiteApp] = ()) -> bytes:
+    """The body of ``/array/{token}/config.js``: the same, left where posthog-js looks for it, and code to run."""
     name = _script_json(token)
-    value = _script_json({"config": remote_config(token, has_flags=has_flags), "siteApps": []})
+    config = _script_json(remote_config(token, has_flags=has_flags))
+    apps = b",".join(_site_app(one) for one in site_apps)
     return (
         b"(function(){window._POSTHOG_REMOTE_CONFIG=window._POSTHOG_REMOTE_CONFIG||{};"
-        b"window._POSTHOG_REMOTE_CONFIG[" + name + b"]=" + value + b"})();\n"
+        b"window._POSTHOG_REMOTE_CONFIG["
+        + name
+        + b']={"config":'
+        + config
+        + b',"siteApps":['
+        + apps
+        + b"]}})();\n"
     )
+
+
+def _site_app(app: SiteApp) -> bytes:
+    code = _SCRIPT_END.sub(r"<\\/\1", app.code).encode("utf-8", "replace")
+    start = b'{"id":' + _script_json(app.id) + b',"init":function(config){return('
+    return start + code + b")().init(config)}}"
 
 
 def _script_json(value: Any) -> bytes:

@@ -11,10 +11,10 @@ from hoglab.accounts import store as accounts_store
 from hoglab.flags.listing import Listing
 from hoglab.flags.payloads import reveal
 from hoglab.flags.representation import flag_object
-from hoglab.flags.schemas import FlagIn, FlagListQuery, FlagOut, FlagPage, FlagPatch
+from hoglab.flags.schemas import FlagIn, FlagListQuery, FlagOut, FlagPatch
 from hoglab.http.errors import not_found, permission_denied
 from hoglab.http.fields import parse_bool
-from hoglab.http.pagination import envelope
+from hoglab.http.pagination import Paged, envelope
 from hoglab.http.responses import json_response
 from hoglab.http.routing import IntId, ResourceRouter, TextId
 
@@ -79,7 +79,7 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
     views = FlagViews(database, service)
     registry = evaluator.registry
 
-    @routes.get("/", query=FlagListQuery, response=FlagPage)
+    @routes.get("/", query=FlagListQuery, response=Paged[FlagOut])
     def list_flags(call: Call) -> dict[str, Any]:
         """List feature flags, newest first."""
         loaded = registry.load(call.project)

@@ -5,8 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from hoglab.flags.reference import FLAG
 from hoglab.flags.validation import MAX_KEY_LENGTH
 from hoglab.http.fields import Bool, Choice, Int, JsonList, JsonObject, Text, WireModel
+from hoglab.http.wire import UserOut
 
 Runtime = Choice("server", "client", "all")
 Bucketing = Choice("distinct_id", "device_id")
@@ -18,6 +20,8 @@ Tag = Text(max_length=255)
 
 class FlagPatch(WireModel):
     """What may be changed of a flag; nothing is required."""
+
+    notes = FLAG
 
     key: Annotated[str, Text(max_length=MAX_KEY_LENGTH, pattern="^[a-zA-Z0-9_-]+$")] = ""
     name: Annotated[str, Text(blank=True, max_length=100_000)] = ""
@@ -54,6 +58,8 @@ class FlagIn(FlagPatch):
 class FlagListQuery(WireModel):
     """Filters of the list of flags. Values that make no sense are ignored."""
 
+    notes = FLAG
+
     search: str | None = None
     active: str | None = Field(None, description="true, false or STALE")
     archived: str | None = None
@@ -72,6 +78,10 @@ class FlagListQuery(WireModel):
 
 
 class LinkedExperimentOut(WireModel):
+    """An experiment that uses the flag."""
+
+    notes = FLAG
+
     id: int
     name: str
     is_running: bool
@@ -80,6 +90,8 @@ class LinkedExperimentOut(WireModel):
 class FlagOut(WireModel):
     """A flag in full."""
 
+    notes = FLAG
+
     id: int
     name: str
     key: str
@@ -87,11 +99,11 @@ class FlagOut(WireModel):
     deleted: bool
     active: bool
     archived: bool
-    created_by: dict[str, Any] | None
+    created_by: UserOut | None
     created_at: datetime
     updated_at: datetime
     version: int
-    last_modified_by: dict[str, Any] | None
+    last_modified_by: UserOut | None
     ensure_experience_continuity: bool | None
     experiment_set: list[int]
     experiment_set_metadata: list[LinkedExperimentOut]
@@ -115,10 +127,3 @@ class FlagOut(WireModel):
     is_eligible_for_experiment: bool
     is_simple_flag: bool
     rollout_percentage: float | None
-
-
-class FlagPage(WireModel):
-    count: int
-    next: str | None
-    previous: str | None
-    results: list[FlagOut]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -14,7 +15,13 @@ from starlette.routing import Route
 
 from hoglab.flags.evaluation import EvaluationEndpoint, invalid_token, send_empty, send_json
 from hoglab.flags.local_evaluation import definitions, etag_matches
-from hoglab.flags.remote_config import CACHE_CONTROL, EMPTY_ANSWERS, remote_config, remote_config_script
+from hoglab.flags.remote_config import (
+    CACHE_CONTROL,
+    EMPTY_ANSWERS,
+    SiteApp,
+    remote_config,
+    remote_config_script,
+)
 from hoglab.http.access import key_from_header
 from hoglab.http.body import header
 from hoglab.http.errors import ApiError, missing_scope, not_found
@@ -48,9 +55,15 @@ def hot_routes(evaluator: FlagEvaluator, authenticator: Authenticator) -> dict[s
     return routes
 
 
-def sdk_routes(evaluator: FlagEvaluator, *, sdk_files: Path | None = None) -> list[BaseRoute]:
+SiteApps = Callable[[int], Sequence[SiteApp]]
+"""The code that a project has for browsers; may read the database."""
+
+
+def sdk_routes(
+    evaluator: FlagEvaluator, *, sdk_files: Path | None = None, site_apps: SiteApps = lambda _project_id: ()
+) -> list[BaseRoute]:
     """Endpoints whose paths have parameters. ``sdk_files`` is a folder with the ``dist`` of posthog-js."""
-    config = ConfigEndpoints(evaluator, sdk_files)
+    config = ConfigEndpoints(evaluator, sdk_files, site_apps)
     return [
         Route("/array/{token}/config", config.json),
         Route("/array/{token}/config/", config.json),
@@ -78,35 +91,41 @@ class ConstantEndpoint:
 class ConfigEndpoints:
     """Remote configuration and the scripts of posthog-js."""
 
-    def __init__(self, evaluator: FlagEvaluator, sdk_files: Path | None) -> None:
+    def __init__(self, evaluator: FlagEvaluator, sdk_files: Path | None, site_apps: SiteApps) -> None:
         self._evaluator = evaluator
+        self._site_apps = site_apps
         self._sdk_files = sdk_files.resolve() if sdk_files is not None else None
 
     async def json(self, request: Request) -> Response:
-        token, has_flags = await self._project(request)
+        project, has_flags = await self._project(request)
+        token = project.api_token
         body = orjson.dumps(remote_config(token, has_flags=has_flags))
         return Response(body, media_type="application/json", headers={"Cache-Control": CACHE_CONTROL})
 
     async def script(self, request: Request) -> Response:
-        token, has_flags = await self._project(request)
-        return _javascript(remote_config_script(token, has_flags=has_flags))
+        return _javascript(await self._script(request))
 
     async def bundle(self, request: Request) -> Response:
-        token, has_flags = await self._project(request)
+        script = await self._script(request)
         library = await run_in_threadpool(self._path("array.js").read_bytes)
-        return _javascript(library + b"\n" + remote_config_script(token, has_flags=has_flags))
+        return _javascript(library + b"\n" + script)
+
+    async def _script(self, request: Request) -> bytes:
+        project, has_flags = await self._project(request)
+        apps = await run_in_threadpool(self._site_apps, project.id)
+        return remote_config_script(project.api_token, has_flags=has_flags, site_apps=apps)
 
     async def file(self, request: Request) -> Response:
         return FileResponse(self._path(request.path_params["name"]), headers={"Cache-Control": CACHE_CONTROL})
 
-    async def _project(self, request: Request) -> tuple[str, bool]:
-        """The token of the path and whether its project has active flags. An unknown token is 404."""
+    async def _project(self, request: Request) -> tuple[Project, bool]:
+        """The project of the token in the path and whether it has active flags. An unknown token is 404."""
         try:
             project = self._evaluator.project(request.path_params["token"])
         except ApiError:
             raise not_found() from None
         loaded = await self._evaluator.load(project)
-        return project.api_token, loaded.flags.has_active_flags
+        return project, loaded.flags.has_active_flags
 
     def _path(self, name: str) -> Path:
         """A script below the configured folder; a version in front of its name is ignored. Raises 404."""
@@ -186,7 +205,7 @@ class DefinitionsEndpoint:
         if token:
             project = self._evaluator.project(token)
         else:
-            found = self._authenticator.project(_own_project(principal))
+            found = self._authenticator.project(principal.current_project_id or 0)
             if found is None:
                 raise invalid_token()
             project = found
@@ -198,9 +217,3 @@ class DefinitionsEndpoint:
                 "The API key has no access to the project of this token.",
             )
         return project
-
-
-def _own_project(principal: Principal) -> int:
-    if principal.scoped_projects is not None and len(principal.scoped_projects) == 1:
-        return next(iter(principal.scoped_projects))
-    return principal.user.current_project_id or 0

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
 from hoglab.flags import store
-from hoglab.flags.payloads import PayloadCipher, protect
+from hoglab.flags.dependencies import check_dependencies
+from hoglab.flags.payloads import protect
 from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
 from hoglab.flags.validation import changed_filters, check_key, new_filters
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, required, validation_error
+from hoglab.people import cohorts
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.http.cipher import Cipher
     from hoglab.http.identity import Project, User
     from hoglab.storage.database import Database, Transaction
 
@@ -75,7 +78,7 @@ class FlagService:
         database: Database,
         *,
         experiments: ExperimentLinks = no_experiments,
-        cipher: PayloadCipher | None = None,
+        cipher: Cipher | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
@@ -120,6 +123,7 @@ class FlagService:
             raise validation_error("There is already a feature flag with this key.", "key", "unique")
         check_key(key)
         filters = new_filters(values["filters"], self._cohorts(tx.connection, project.id))
+        filters = check_dependencies(filters, None, key, lambda: store.flag_rows(tx.connection, project.id))
         values["filters"] = protect(filters, self.cipher, encrypted=bool(values["has_encrypted_payloads"]))
         _check_combination(values, values)
         if store.count_flags(tx.connection, project.id) >= MAX_FLAGS_PER_PROJECT:
@@ -224,6 +228,13 @@ class FlagService:
             values["filters"] = changed_filters(
                 row.filters, values["filters"], self._cohorts(connection, row.project_id)
             )
+            check_dependencies(
+                values["filters"],
+                row.id,
+                values.get("key", row.key),
+                lambda: store.flag_rows(connection, row.project_id),
+                row.filters,
+            )
             _protect_variants(row, values["filters"], linked)
         values |= self._sealed(row, values)
         _check_combination({**asdict(row), **values}, changes)
@@ -270,7 +281,7 @@ class FlagService:
         return free
 
     def _cohorts(self, connection: Connection, project_id: int) -> Callable[[Collection[int]], set[int]]:
-        return lambda wanted: store.existing_cohorts(connection, project_id, wanted)
+        return lambda wanted: cohorts.existing(connection, project_id, wanted)
 
     def _record(
         self, tx: Transaction, before: FlagRow, after: FlagRow, user_id: int | None, now: datetime

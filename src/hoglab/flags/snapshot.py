@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hoglab.filters.evaluate import EvaluationContext
-from hoglab.flags.checks import CheckCompiler, Cohort, Needs
+from hoglab.flags.checks import CheckCompiler, Needs
 from hoglab.flags.definition import CompiledFlag, FlagSource
 from hoglab.flags.matching import Stage, order_stages
 from hoglab.flags.subject import FlagRequest
+from hoglab.people.cohorts.definition import Cohort
 
 MAX_SELECTIONS = 512
 """How many different choices of flags (by runtime, contexts, keys) are remembered for a project."""
@@ -91,6 +92,7 @@ class ProjectFlags:
         self.data = data
         self.group_names = data.group_names
         self._by_key = {source.key: source.id for source in data.sources}
+        self._keys = frozenset(self._by_key)
         self._ids = frozenset(source.id for source in data.sources)
         compiler = CheckCompiler(data.context, data.cohorts, self.resolve)
         if previous is not None and not previous.compiles_like(data):
@@ -156,8 +158,8 @@ class ProjectFlags:
             # Only names that exist are kept, so that what is remembered cannot grow with what clients send.
             choice = msgspec.structs.replace(
                 choice,
-                keys=None if choice.keys is None else choice.keys.intersection(self._by_key),
-                contexts=None if choice.contexts is None else choice.contexts.intersection(self._contexts),
+                keys=None if choice.keys is None else choice.keys & self._keys,
+                contexts=None if choice.contexts is None else choice.contexts & self._contexts,
             )
         known = self._selections.get(choice)
         if known is None:
@@ -186,7 +188,7 @@ class ProjectFlags:
                 needs.add(self.flags[flag_id].needs)
         return Selection(
             tuple(
-                Stage(
+                Stage.of(
                     self.flags[flag_id],
                     shown=flag_id in shown,
                     wanted=flag_id in wanted,

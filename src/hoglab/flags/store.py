@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from hoglab.flags.checks import Cohort
-from hoglab.storage.database.tables import cohort, feature_flag
+from hoglab.filters.model import parse_filter
+from hoglab.people.cohorts.definition import cohort_reference
+from hoglab.storage.database.tables import feature_flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +124,19 @@ def delete_flag(connection: Connection, flag_id: int) -> None:
     connection.execute(sa.delete(feature_flag).where(feature_flag.c.id == flag_id))
 
 
-def existing_cohorts(connection: Connection, project_id: int, ids_wanted: Collection[int]) -> set[int]:
-    """Which of some cohorts of a project exist and are not deleted."""
-    statement = sa.select(cohort.c.id).where(
-        cohort.c.project_id == project_id, cohort.c.deleted.is_(False), cohort.c.id.in_(list(ids_wanted))
-    )
-    return set(connection.scalars(statement))
+def flags_naming_cohort(connection: Connection, project_id: int, cohort_id: int) -> list[str]:
+    """The flags, on and not deleted, whose conditions name a cohort; in words."""
+    return [
+        f'feature flag "{row.key}"'
+        for row in flag_rows(connection, project_id)
+        if row.active and cohort_id in set(_cohorts_named(row.filters))
+    ]
 
 
-def cohorts(connection: Connection, project_id: int) -> dict[int, Cohort]:
-    """Every cohort of a project that is not deleted."""
-    statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters).where(
-        cohort.c.project_id == project_id, cohort.c.deleted.is_(False)
-    )
-    return {
-        cohort_id: Cohort(cohort_id, is_static, (filters or {}).get("properties"))
-        for cohort_id, is_static, filters in connection.execute(statement)
-    }
+def _cohorts_named(filters: Mapping[str, Any]) -> Iterator[int]:
+    for group in filters.get("groups") or ():
+        for leaf in group.get("properties") or ():
+            if leaf.get("type") == "cohort":
+                cohort_id = cohort_reference(parse_filter(leaf))
+                if cohort_id is not None:
+                    yield cohort_id

@@ -5,7 +5,6 @@ Spec: sdk-wire 3.3, 3.5.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -14,23 +13,8 @@ import msgspec
 
 from hoglab.filters.evaluate import MISSING
 from hoglab.flags.outcome import FlagFailure, Reason
+from hoglab.people.cohorts.matching import INITIAL_SOURCES
 from hoglab.storage.database.types import from_micros
-
-_INITIAL_NAMES: Final = re.findall(
-    r"\S+",
-    """
-    $app_build $app_name $app_namespace $app_version $browser $browser_version $device_type $current_url
-    $pathname $os $os_version $referring_domain $referrer $screen_height $screen_width $viewport_height
-    $viewport_width $raw_user_agent utm_source utm_medium utm_campaign utm_content utm_term gclid gad_source
-    gclsrc dclid gbraid wbraid fbclid msclkid twclid li_fat_id mc_cid igshid ttclid rdt_cid irclid _kx epik
-    qclid sccid
-    """,
-)
-
-INITIAL_SOURCES: Final[Mapping[str, str]] = {
-    f"$initial_{name.removeprefix('$')}": name for name in _INITIAL_NAMES
-}
-"""``$initial_…`` properties and the property that stands in for each when it is missing."""
 
 
 class StoredPerson(msgspec.Struct, frozen=True):

@@ -11,9 +11,9 @@ import orjson
 
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import PropertyFilter
-from hoglab.flags.checks import cohort_reference
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
+from hoglab.people.cohorts.definition import cohort_reference
 
 MAX_KEY_LENGTH = 400
 MAX_FILTERS_BYTES = 512 * 1024

@@ -5,7 +5,7 @@ Nothing here runs a function's body; delivery and transformations do, with what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from hoglab.functions.environments import (
     template_environment,
 )
 from hoglab.functions.filtering import TABLE_SOURCES
+from hoglab.functions.liquid import renderer
 from hoglab.functions.redaction import Redact, redactor
 from hoglab.functions.stored import read_configuration
 from hoglab.hog.nodes import Field, walk
@@ -85,6 +86,8 @@ class CompiledFunction:
     raw_values: Mapping[str, Any] = field(default_factory=dict)
     """Values of inputs as they are stored, secrets left out."""
     geoip: GeoIpLookup | None = None
+    renders: bool = False
+    """Whether any of its own inputs is a Liquid template."""
 
     @cached_property
     def program(self) -> Program:
@@ -99,7 +102,7 @@ class CompiledFunction:
     @property
     def has_fixed_inputs(self) -> bool:
         """Whether its inputs are the same for every event."""
-        return not self.inputs.leaves
+        return not self.inputs.leaves and not self.renders
 
     def build_inputs(
         self, globals_: Mapping[str, Any], mapping: CompiledMapping | None = None
@@ -188,6 +191,7 @@ def compile_configuration(
         masking=None if masking is None else _masking(masking),
         raw_values={key: item["value"] for key, item in configuration.inputs.plain.items()},
         geoip=geoip,
+        renders=any(item.get("templating") == "liquid" for _, item in own),
     )
 
 
@@ -215,7 +219,9 @@ def _inputs(
     missing = [key for key in types if key not in {key for key, _ in items}]
     inputs = [Input(key, None, "plain") for key in missing]
     inputs += [_input(key, item, types.get(key, "string")) for key, item in items]
-    return compile_inputs(inputs, template_environment(kind, geoip))
+    rendered = {one.key: one.value for one in inputs if one.mode == "rendered"}
+    environment = template_environment(kind, geoip)
+    return compile_inputs(inputs, environment, renderer(rendered) if rendered else None)
 
 
 def _input(key: str, item: Item, input_type: str) -> Input:
@@ -225,6 +231,8 @@ def _input(key: str, item: Item, input_type: str) -> Input:
     verbatim = VERBATIM_KEYS.get(input_type)
     if verbatim is not None and isinstance(value, dict):
         value = {name: part for name, part in value.items() if name != verbatim}
+    if item.get("templating") == "liquid":
+        return Input(key, value, "rendered")
     return Input(key, value, "hog" if "bytecode" in item else "plain")
 
 
@@ -240,17 +248,17 @@ class FunctionSet:
     def __init__(self, functions: Sequence[CompiledFunction]) -> None:
         self.functions = tuple(functions)
         self.dispatcher = FusedDispatcher([one.filter for one in self.functions])
-        self.reads_elements = any(_reads_elements(one.filter) for one in self.functions)
-        """Whether any filter looks at fields derived from the chain of elements."""
+        self.reads = frozenset(root for one in self.functions for root in _roots(one))
+        """The roots that filters look at, those of mappings too: nothing else need be made for them."""
 
     def __len__(self) -> int:
         return len(self.functions)
 
 
-def _reads_elements(compiled: CompiledFilter) -> bool:
-    if compiled.expression is None:
-        return False
-    return any(
-        isinstance(node, Field) and node.chain[0].startswith("elements_chain_")
-        for node in walk(compiled.expression.node)
-    )
+def _roots(function: CompiledFunction) -> Iterator[str]:
+    filters = [function.filter, *(one.filter for one in function.mappings or ())]
+    for one in filters:
+        if one.expression is not None:
+            for node in walk(one.expression.node):
+                if isinstance(node, Field):
+                    yield node.chain[0]

@@ -7,7 +7,7 @@ of several errors is to be reported (spec: hog-functions-api 4.1, 4.2, 23).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -26,16 +26,22 @@ from hoglab.functions.inputs import Inputs, SentItem, build_inputs, shown_inputs
 from hoglab.functions.schemas import FunctionBody, InputItem, InputSchemaItem
 from hoglab.functions.schemas import Mapping as MappingBody
 from hoglab.functions.secrets import Secrets
+from hoglab.functions.site_functions import SITE_TYPES, SiteMappingParts, SiteParts
 from hoglab.functions.templates import UNUSABLE, Template, find_template
 from hoglab.functions.templating import Dialect, TemplateError, compile_value
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.schemas import Masking
+    from hoglab.functions.schemas import Masking, StoredTest
 
-SITE_TYPES = frozenset({"site_destination", "site_app"})
 WITH_MAPPINGS = frozenset({"destination", "site_destination"})
 ORDERED_TYPES = frozenset({"transformation", "transformation_log"})
+
+TESTED_TYPES = frozenset({"destination", "internal_destination", "transformation"})
+"""The types that can be tried on an event."""
+
+MAX_TESTS = 50
+"""How many test cases a function may have."""
 
 COPIED_FROM_TEMPLATE = ("hog", "inputs_schema", "icon_url", "description", "name")
 
@@ -100,6 +106,8 @@ class Configuration:
     deleted: bool
     hog: str
     bytecode: list[Any] | None
+    transpiled: str | None
+    """What browsers run, for the types that run there."""
     inputs_schema: Sequence[Mapping[str, Any]]
     inputs: Inputs
     filters: Mapping[str, Any]
@@ -110,10 +118,21 @@ class Configuration:
     template: Mapping[str, Any] | None
     execution_order: int | None
     create_in_folder: str | None
+    x_tests: Sequence[Mapping[str, Any]] = ()
+    """Test cases, run on every save."""
 
     @property
     def active(self) -> bool:
         return self.enabled and not self.deleted
+
+    def site_parts(self) -> SiteParts:
+        """What a site function is made of, without its secrets."""
+        mappings = [
+            SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
+            for one in self.mappings or ()
+            if not one.disabled
+        ]
+        return SiteParts(self.hog, self.inputs_schema, self.inputs.plain, self.filters, mappings)
 
     @property
     def secrets(self) -> Secrets:
@@ -197,15 +216,15 @@ class Builder:
         folder = self._value("create_in_folder")
         if mappings is not None and (kind or "destination") not in WITH_MAPPINGS:
             raise InvalidFunctionError("Mappings are only allowed for destinations.", "mappings")
-        bytecode = self._bytecode(hog, kind)
-        return Configuration(
+        built = Configuration(
             type=kind,
             name=name,
             description=description,
             enabled=enabled,
             deleted=deleted,
             hog=hog,
-            bytecode=bytecode,
+            bytecode=self._bytecode(hog, kind),
+            transpiled=None,
             inputs_schema=schema,
             inputs=inputs,
             filters=filters,
@@ -216,7 +235,11 @@ class Builder:
             template=current.template if current else template.wire() if template else None,
             execution_order=execution_order,
             create_in_folder=folder,
+            x_tests=self._tests(kind),
         )
+        if kind not in SITE_TYPES:
+            return built
+        return replace(built, transpiled=built.site_parts().transpile(self.context))
 
     def _value(self, name: str) -> Any:
         """A field as sent, else as stored, else its default."""
@@ -237,10 +260,6 @@ class Builder:
                 )
             case "transformation_log":
                 raise InvalidFunctionError("Log transformations are not enabled for this team.", "type")
-            case "site_destination" | "site_app":
-                raise InvalidFunctionError(
-                    "Functions that run in the browser are not available on this server.", "type"
-                )
         return kind
 
     def _hog(self) -> str:
@@ -291,7 +310,7 @@ class Builder:
             filters = arrange_filters(self.sent.read("filters"), kind)
         if has_mappings:
             filters = without_events(filters)
-        return checked_filters(filters, self.context, active=active)
+        return checked_filters(filters, self.context, active=active, browser=kind in SITE_TYPES)
 
     def _masking(self) -> Mapping[str, Any] | None:
         if self.current is not None and not self.sent.has("masking"):
@@ -303,7 +322,7 @@ class Builder:
             compiled = compile_value(masking.hash, Dialect(template_environment(None)))
         except TemplateError as error:
             raise InvalidFunctionError(str(error), "masking", "hash") from None
-        return {**masking.sent(), "bytecode": compiled.bytecode}
+        return {**masking.sent(), "bytecode": compiled.artefact}
 
     def _mappings(
         self, kind: str | None, dialect: Dialect, *, active: bool
@@ -332,7 +351,13 @@ class Builder:
         filters = None
         if "filters" in given:
             arranged = arrange_filters(sent.filters, kind)
-            filters = checked_filters(arranged, self.context, active=active, path=(*path, "filters"))
+            filters = checked_filters(
+                arranged,
+                self.context,
+                active=active,
+                browser=dialect.browser,
+                path=(*path, "filters"),
+            )
         return MappingConfiguration(sent.name, sent.disabled, schema, inputs, filters, frozenset(given))
 
     def _known_mapping(self, sent: MappingBody, index: int) -> MappingConfiguration:
@@ -345,12 +370,24 @@ class Builder:
 
     # --- code ---
 
+    def _tests(self, kind: str | None) -> Sequence[Mapping[str, Any]]:
+        if self.current is not None and not self.sent.has("x_tests"):
+            return self.current.x_tests
+        sent: list[StoredTest] = self.sent.read("x_tests") or []
+        if sent and (kind or "destination") not in TESTED_TYPES:
+            raise InvalidFunctionError("Functions of this type cannot have test cases.", "x_tests")
+        if len(sent) > MAX_TESTS:
+            raise InvalidFunctionError(f"A function may have {MAX_TESTS} test cases.", "x_tests")
+        return [one.model_dump(exclude_unset=True) for one in sent]
+
     def _bytecode(self, hog: str, kind: str | None) -> list[Any] | None:
         if self.current is not None and not self.sent.has("hog"):
             return self.current.bytecode
         code.check_size(hog)
         if not hog:
             raise InvalidFunctionError("Required.", "hog")
+        if kind in SITE_TYPES:
+            return None
         return code.compile_code(hog, kind)
 
 
@@ -362,7 +399,9 @@ def _completed(sent: Sent, template: Template) -> Sent:
 
 
 def _dialect(kind: str | None, source: str) -> Dialect:
-    return Dialect(template_environment(kind), record_is_event=source in TABLE_SOURCES)
+    return Dialect(
+        template_environment(kind), record_is_event=source in TABLE_SOURCES, browser=kind in SITE_TYPES
+    )
 
 
 def _sent_items(inputs: Mapping[str, InputItem | None]) -> dict[str, SentItem]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.filters.hog import FilterContext, build_filter, filter_bytecode
 from hoglab.filters.model import FilterError
 from hoglab.functions.errors import InvalidFunctionError, Path
+from hoglab.functions.site_functions import filter_program, transpiled
 
 if TYPE_CHECKING:
     from hoglab.functions.schemas import Filters
@@ -56,24 +57,37 @@ def without_events(filters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in filters.items() if name not in ("events", "actions")}
 
 
-def compile_filters(filters: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
-    """The filters with ``bytecode``, which is null beside a ``bytecode_error`` if they cannot be compiled."""
+def compile_filters(
+    filters: Mapping[str, Any], context: FilterContext, *, browser: bool = False
+) -> dict[str, Any]:
+    """The filters with ``bytecode``, or ``transpiled`` for a browser.
+
+    It is null beside a ``bytecode_error`` if they cannot be compiled.
+    """
     bare = bare_filters(filters)
+    name = "transpiled" if browser else "bytecode"
     try:
-        return {**bare, "bytecode": filter_bytecode(build_filter(bare, context))}
+        if browser:
+            return {**bare, name: transpiled(filter_program(bare, context).javascript)}
+        return {**bare, name: filter_bytecode(build_filter(bare, context))}
     except FilterError as error:
-        return {**bare, "bytecode": None, "bytecode_error": str(error)}
+        return {**bare, name: None, "bytecode_error": str(error)}
 
 
 def checked_filters(
-    filters: Mapping[str, Any], context: FilterContext, *, active: bool, path: Path = ("filters",)
+    filters: Mapping[str, Any],
+    context: FilterContext,
+    *,
+    active: bool,
+    browser: bool = False,
+    path: Path = ("filters",),
 ) -> dict[str, Any]:
     """Compiled filters. Raises `InvalidFunctionError` if an active function cannot have them."""
     if active and filters["source"] == "data-warehouse-view":
         tables = filters.get("data_warehouse") or []
         if not any(table.get("table_name") for table in tables):
             raise InvalidFunctionError("Select the materialized view to trigger on.", *path)
-    compiled = compile_filters(filters, context)
+    compiled = compile_filters(filters, context, browser=browser)
     if active and "bytecode_error" in compiled:
         raise InvalidFunctionError(
             f"Invalid filter configuration: {compiled['bytecode_error']}", *path, "non_field_errors"

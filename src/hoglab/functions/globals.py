@@ -2,50 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from hoglab.filters.elements import chain_elements, chain_href, chain_ids, chain_texts
 
 GROUP_TYPES = 5
 
-_NO_GROUPS: dict[str, Any] = {f"$group_{index}": None for index in range(GROUP_TYPES)}
+ELEMENT_ROOTS = frozenset(
+    (
+        "elements_chain",
+        "elements_chain_href",
+        "elements_chain_texts",
+        "elements_chain_ids",
+        "elements_chain_elements",
+    )
+)
+PERSON_ROOTS = frozenset(("person", "pdi"))
+GROUP_ROOTS = frozenset(
+    f"{prefix}{index}" for index in range(GROUP_TYPES) for prefix in ("group_", "$group_")
+)
+
+# Shared by all events: filters only read.
+_NO_GROUPS: dict[str, Any] = {
+    **{f"$group_{index}": None for index in range(GROUP_TYPES)},
+    **{f"group_{index}": {"properties": {}} for index in range(GROUP_TYPES)},
+}
+_NO_VARIABLES: dict[str, Any] = {}
 
 
-def filter_globals(globals_: Mapping[str, Any], *, elements: bool = True) -> dict[str, Any]:
+def filter_globals(globals_: Mapping[str, Any], reads: Set[str] | None = None) -> dict[str, Any]:
     """The flat globals of filters, from the globals of programs (spec: hog-runtime 1.1).
 
-    ``elements``: whether the fields derived from the chain of elements are wanted; they take longest.
+    ``reads``: the only roots that the filters look at; what takes time to derive for others is left out.
     """
     event = globals_["event"]
     properties = event.get("properties") or {}
-    chain = event.get("elements_chain") or properties.get("$elements_chain") or ""
-    if not isinstance(chain, str):
-        chain = ""
-    person = globals_.get("person")
-    shown = None if person is None else {"id": person["id"], "properties": person["properties"]}
-    derived = elements and bool(chain)
     flat: dict[str, Any] = {
         "event": event["event"],
-        "uuid": event["uuid"],
+        "uuid": event.get("uuid"),
         "distinct_id": event["distinct_id"],
-        "timestamp": event["timestamp"],
+        "timestamp": event.get("timestamp"),
         "properties": properties,
-        "elements_chain": chain,
-        "elements_chain_href": chain_href(chain) if derived else "",
-        "elements_chain_texts": chain_texts(chain) if derived else [],
-        "elements_chain_ids": chain_ids(chain) if derived else [],
-        "elements_chain_elements": chain_elements(chain) if derived else [],
-        "person": shown,
-        "pdi": None
-        if shown is None
-        else {"distinct_id": event["distinct_id"], "person_id": shown["id"], "person": shown},
-        "variables": {},
-        **_NO_GROUPS,
+        "variables": _NO_VARIABLES,
     }
-    for index in range(GROUP_TYPES):
-        flat[f"group_{index}"] = {"properties": {}}
-    for group in (globals_.get("groups") or {}).values():
+    if reads is None or not reads.isdisjoint(ELEMENT_ROOTS):
+        flat.update(_elements(event.get("elements_chain") or properties.get("$elements_chain") or ""))
+    if reads is None or not reads.isdisjoint(PERSON_ROOTS):
+        flat.update(_person(globals_.get("person"), event["distinct_id"]))
+    if reads is None or not reads.isdisjoint(GROUP_ROOTS):
+        flat.update(_groups(globals_.get("groups") or {}))
+    return flat
+
+
+def _elements(chain: Any) -> dict[str, Any]:
+    if not isinstance(chain, str):
+        chain = ""
+    return {
+        "elements_chain": chain,
+        "elements_chain_href": chain_href(chain) if chain else "",
+        "elements_chain_texts": chain_texts(chain) if chain else [],
+        "elements_chain_ids": chain_ids(chain) if chain else [],
+        "elements_chain_elements": chain_elements(chain) if chain else [],
+    }
+
+
+def _person(person: Mapping[str, Any] | None, distinct_id: str) -> dict[str, Any]:
+    if person is None:
+        return {"person": None, "pdi": None}
+    shown = {"id": person["id"], "properties": person["properties"]}
+    return {
+        "person": shown,
+        "pdi": {"distinct_id": distinct_id, "person_id": shown["id"], "person": shown},
+    }
+
+
+def _groups(groups: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
+    flat = dict(_NO_GROUPS)
+    for group in groups.values():
         index = group.get("index")
         if isinstance(index, int) and 0 <= index < GROUP_TYPES:
             flat[f"$group_{index}"] = group["id"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.functions.errors import InvalidFunctionError, Path
 from hoglab.functions.input_types import TYPES, problem
 from hoglab.functions.secrets import MASK
-from hoglab.functions.templating import Dialect, TemplateError, compile_value, has_liquid_markup
+from hoglab.functions.templating import Dialect, TemplateError, compile_value
 from hoglab.hog.errors import HogCompileError
 from hoglab.hog.templates import order_inputs
 
@@ -141,7 +141,7 @@ def _require(entry: Mapping[str, Any], item: Item | None, path: Path) -> None:
 
 
 def _compile(entry: Mapping[str, Any], item: Item, dialect: Dialect, path: Path) -> set[str]:
-    """Check the value and add its bytecode; returns the inputs it needs."""
+    """Check the value and add what is compiled from it; returns the inputs it needs."""
     value = item["value"]
     if not value:
         return set()
@@ -149,20 +149,14 @@ def _compile(entry: Mapping[str, Any], item: Item, dialect: Dialect, path: Path)
     wrong = problem(entry, value, templating)
     if wrong is not None:
         raise InvalidFunctionError(wrong, *path)
-    if templating == "liquid":
-        if has_liquid_markup(value):
-            raise InvalidFunctionError(
-                "Liquid templating is not available on this server. Use Hog templating instead.", *path
-            )
-        return set()
     kind = TYPES[entry["type"]]
-    if not kind.compiled or entry.get("templating") is False:
+    if templating == "liquid" or not kind.compiled or entry.get("templating") is False:
         return set()
     try:
         compiled = compile_value(value, dialect, kind.verbatim_keys)
     except TemplateError as error:
         raise InvalidFunctionError(str(error), *path) from None
-    item["bytecode"] = compiled.bytecode
+    item["transpiled" if dialect.browser else "bytecode"] = compiled.artefact
     return set(compiled.needs)
 
 

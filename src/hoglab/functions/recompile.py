@@ -15,6 +15,7 @@ import structlog
 from hoglab.accounts import store as accounts
 from hoglab.functions import store
 from hoglab.functions.filtering import compile_filters
+from hoglab.functions.site_functions import SITE_TYPES, SiteParts
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
@@ -94,14 +95,21 @@ class FilterRecompiler:
 def _changes(row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
     """The columns of a function that compiling its filters anew changes."""
     changes: dict[str, Any] = {}
-    filters = compile_filters(row["filters"], context)
+    browser = row["type"] in SITE_TYPES
+    filters = compile_filters(row["filters"], context, browser=browser)
     if filters != row["filters"]:
         changes["filters"] = filters
     if row["mappings"]:
         mappings = [
-            {**one, "filters": compile_filters(one["filters"], context)} if one.get("filters") else one
+            {**one, "filters": compile_filters(one["filters"], context, browser=browser)}
+            if one.get("filters")
+            else one
             for one in row["mappings"]
         ]
         if mappings != row["mappings"]:
             changes["mappings"] = mappings
+    if browser:
+        transpiled = SiteParts.of_row({**row, **changes}).transpile(context)
+        if transpiled != row["transpiled"]:
+            changes["transpiled"] = transpiled
     return changes

@@ -14,6 +14,7 @@ from hoglab.filters.hog import FilterContext
 from hoglab.functions import store
 from hoglab.functions.compile import CompiledFunction, FunctionSet, compile_function
 from hoglab.functions.secrets import SecretsError
+from hoglab.functions.site_functions import SITE_TYPES
 from hoglab.hog.errors import HogSourceError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class FunctionRegistry:
             if project is None:
                 return None
             context = store.filter_context(connection, project)
-            rows = store.runnable(connection, project_id)
+            rows = [row for row in store.runnable(connection, project_id) if row["type"] not in SITE_TYPES]
         functions = self._compile(project_id, rows, context)
         kinds: dict[str, list[CompiledFunction]] = {}
         for one in functions:

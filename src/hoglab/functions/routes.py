@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from hoglab.functions import icons
 from hoglab.functions.configuration import Sent
+from hoglab.functions.editing import completions
 from hoglab.functions.schemas import (
+    CompletionsOut,
+    CompletionsQuery,
+    DiagnosticsOut,
+    DiffQuery,
     FunctionBody,
+    FunctionListItem,
     FunctionOut,
-    FunctionPage,
     IconOut,
+    IconQuery,
+    IconsQuery,
     ListQuery,
     RearrangeBody,
+    RollbackBody,
+    VersionChangesOut,
+    VersionItem,
+    VersionOut,
 )
 from hoglab.functions.search import MAX_SEARCH_LENGTH
 from hoglab.functions.service import Listing, moment_or_none
 from hoglab.functions.store import Selection
 from hoglab.http.errors import BareError, not_found, permission_denied, validation_error
 from hoglab.http.fields import parse_integer, parse_uuid
-from hoglab.http.pagination import envelope
-from hoglab.http.routing import ResourceRouter, UuidId
+from hoglab.http.pagination import Paged, envelope
+from hoglab.http.routing import ResourceRouter, TextId, UuidId
+from hoglab.http.wire import ErrorText
 
 if TYPE_CHECKING:
+    from hoglab.functions.editing import Purpose
     from hoglab.functions.service import FunctionService
     from hoglab.http.call import Call
 
@@ -42,7 +55,7 @@ def router(service: FunctionService) -> ResourceRouter:
     """The endpoints below ``/hog_functions``."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
 
-    @routes.get("/", query=ListQuery, response=FunctionPage)
+    @routes.get("/", query=ListQuery, response=Paged[FunctionListItem])
     def list_functions(call: Call) -> dict[str, Any]:
         """List the functions of a project."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
@@ -54,12 +67,14 @@ def router(service: FunctionService) -> ResourceRouter:
         """Create a function, from a template or from nothing."""
         return service.create(call.project, call.principal.user.id, _sent(call))
 
-    @routes.get("/icon/")
+    @routes.get(
+        "/icon/", query=IconQuery, response={"type": "string"}, media_type=icons.CONTENT_TYPE, errors=(400,)
+    )
     def icon(call: Call) -> Any:
         """The picture of an icon."""
         return _icon(call.query("id"))
 
-    @routes.get("/icons/", response=list[IconOut])
+    @routes.get("/icons/", query=IconsQuery, response=list[IconOut])
     def list_icons(call: Call) -> list[dict[str, str]]:
         """Icons whose name holds ``query``."""
         found = icons.search_icons(call.query("query"))
@@ -75,6 +90,20 @@ def router(service: FunctionService) -> ResourceRouter:
         """Functions that stored the mask in place of a secret: none can."""
         return []
 
+    @routes.get("/completions/", query=CompletionsQuery, response=CompletionsOut)
+    def list_completions(call: Call) -> dict[str, Any]:
+        """What a program, a template or a filter may name: globals and functions, for an editor."""
+        wanted = call.validate_query(CompletionsQuery)
+        return completions(wanted.type, cast("Purpose", wanted.purpose))
+
+    @routes.post(
+        "/{function_id}/diagnostics/", scope=READ, body=FunctionBody, response=DiagnosticsOut, heavy=True
+    )
+    def diagnostics(call: Call, function_id: TextId) -> dict[str, Any]:
+        """What is wrong with a configuration, and where; nothing is stored. The id may be ``new``."""
+        found = service.diagnose(call.project, _sent(call), parse_uuid(function_id))
+        return {"diagnostics": found}
+
     @routes.get("/{function_id}/", response=FunctionOut)
     def read_function(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Read a function."""
@@ -88,7 +117,38 @@ def router(service: FunctionService) -> ResourceRouter:
     routes.put("/{function_id}/", body=FunctionBody, response=FunctionOut, errors=(409,))(change_function)
     routes.forbid_delete("/{function_id}/")
 
-    @routes.post("/{function_id}/enable_backfills/", errors=(400, 403))
+    @routes.get("/{function_id}/revisions/", response=Paged[VersionItem])
+    def list_versions(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """The versions of a function, newest first; what came before its first change is one of them."""
+        page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
+        items, count = service.versions(call.project, function_id, page.limit, page.offset)
+        return envelope(call, items, count, page)
+
+    @routes.get("/{function_id}/revisions/{version}/diff/", query=DiffQuery, response=VersionChangesOut)
+    def diff_versions(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
+        """What changed from a version to another, or to the present."""
+        to = call.validate_query(DiffQuery).to
+        return service.version_changes(call.project, function_id, parse_integer(version), to)
+
+    @routes.post(
+        "/{function_id}/revisions/{version}/rollback/", body=RollbackBody, response=FunctionOut, errors=(400,)
+    )
+    def roll_back(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
+        """Make a function what it was in a version; secrets, name and state stay what they are."""
+        return service.roll_back(
+            call.project,
+            call.principal.user.id,
+            function_id,
+            parse_integer(version),
+            force=call.validate(RollbackBody).force,
+        )
+
+    @routes.get("/{function_id}/revisions/{version}/", response=VersionOut)
+    def read_version(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
+        """One version with its content, without secrets."""
+        return service.version(call.project, function_id, parse_integer(version))
+
+    @routes.post("/{function_id}/enable_backfills/", answers={400: ErrorText})
     def enable_backfills(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Running a function over past events as a batch export, which this server does not have."""
         function = service.get(call.project, function_id)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from hoglab.functions import reference
 from hoglab.http.fields import (
     Bool,
     Choice,
@@ -17,6 +18,8 @@ from hoglab.http.fields import (
     WireModel,
     fail,
 )
+from hoglab.http.notes import Note
+from hoglab.http.wire import UserOut
 
 FUNCTION_TYPES = (
     "destination",
@@ -78,11 +81,13 @@ class Templating(Choice):
         raise fail("invalid_choice", f'"{value}" is not a valid choice.')
 
     def document(self) -> dict[str, Any]:
-        return {"enum": [True, False, *self.values]}
+        return {"anyOf": [{"type": "boolean"}, {"type": "string", "enum": list(self.values)}]}
 
 
 class InputSchemaItem(WireModel):
     """One entry of ``inputs_schema``: an input that the function asks for."""
+
+    notes = reference.INPUT
 
     type: Annotated[str, Choice(*INPUT_TYPES)]
     key: Annotated[str, Text()]
@@ -114,6 +119,8 @@ class InputSchemaItem(WireModel):
 class InputItem(WireModel):
     """One entry of ``inputs``."""
 
+    notes = reference.INPUT
+
     value: Annotated[Any, JsonAny()] = None
     templating: Annotated[str, Choice("hog", "liquid")] | None = None
     secret: Annotated[Any, JsonAny()] = None
@@ -121,6 +128,8 @@ class InputItem(WireModel):
 
 class Filters(WireModel):
     """Which events a function is for (spec: hog-functions-api 6.1)."""
+
+    notes = reference.PARTS
 
     source: Annotated[str, Choice(*FILTER_SOURCES)] = "events"
     events: Annotated[list[dict[str, Any]], JsonList(of=JsonObject())] | None = None
@@ -133,6 +142,8 @@ class Filters(WireModel):
 class Masking(WireModel):
     """How repeats are suppressed (spec: hog-functions-api 7)."""
 
+    notes = reference.PARTS
+
     ttl: Annotated[int, Int(min=MIN_TTL_S, max=MAX_TTL_S)]
     threshold: Annotated[int, Int()] | None = None
     hash: Annotated[str, Text()]
@@ -141,6 +152,8 @@ class Masking(WireModel):
 class Mapping(WireModel):
     """One mapping: inputs and filters of its own (spec: hog-functions-api 8)."""
 
+    notes = reference.PARTS
+
     name: Annotated[str, Text(blank=True)] | None = None
     disabled: Annotated[bool, Bool()] = False
     inputs_schema: list[InputSchemaItem] | None = None
@@ -148,11 +161,46 @@ class Mapping(WireModel):
     filters: Filters | None = None
 
 
+class ExpectedRequest(WireModel):
+    """A request that a test case wants; what is not named may be anything, and so may other headers."""
+
+    notes = reference.TESTS
+
+    url: Annotated[str, Text()] | None = None
+    method: Annotated[str, Text()] | None = None
+    headers: Annotated[dict[str, Any], JsonObject()] | None = None
+    body: Annotated[Any, JsonAny()] = None
+
+
+class Expectation(WireModel):
+    """What a test case wants to happen; what is not named may be anything."""
+
+    notes = reference.TESTS
+
+    status: Annotated[str, Choice("success", "error", "skipped")] = "success"
+    result: Annotated[Any, JsonAny()] = None
+    requests: list[ExpectedRequest] | None = None
+    logs: list[Annotated[str, Text()]] | None = None
+
+
+class StoredTest(WireModel):
+    """A test case of a function. ``responses`` answer its requests in turn; further ones get an empty 200."""
+
+    notes = reference.TESTS
+
+    name: Annotated[str, Text(max_length=MAX_NAME_LENGTH)]
+    globals: Annotated[dict[str, Any], JsonObject()]
+    responses: Annotated[list[dict[str, Any]], JsonList(of=JsonObject())] = Field(default_factory=list)
+    expect: Expectation = Field(default_factory=Expectation)
+
+
 class FunctionBody(WireModel):
     """What may be written: everything for create, any part of it for update.
 
     The fields stand in the order in which the first of several errors is reported.
     """
+
+    notes = reference.FUNCTION
 
     type: Annotated[str, Choice(*FUNCTION_TYPES)] | None = "destination"
     name: Annotated[str, Text(max_length=MAX_NAME_LENGTH, blank=True)] | None = None
@@ -170,16 +218,30 @@ class FunctionBody(WireModel):
     execution_order: Annotated[int, Int(min=0, max=MAX_EXECUTION_ORDER)] | None = None
     create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")
     base_updated_at: Annotated[datetime, Moment()] | None = None
+    x_tests: list[StoredTest] | None = None
+    force: Annotated[bool, Bool()] = False
+
+
+class RollbackBody(WireModel):
+    """``force``: whether test cases that fail may be passed over."""
+
+    notes = reference.VERSIONS
+
+    force: Annotated[bool, Bool()] = False
 
 
 class RearrangeBody(WireModel):
     """New places in the execution order, by function id."""
+
+    notes = reference.PARTS
 
     orders: Annotated[dict[str, Any], JsonObject()] | None = None
 
 
 class ListQuery(WireModel):
     """The parameters of the list, for the documents; the handler reads them one by one."""
+
+    notes = reference.LISTING
 
     limit: Annotated[int, Int(min=1, max=1000)] = 100
     offset: Annotated[int, Int(min=0)] = 0
@@ -198,6 +260,8 @@ class ListQuery(WireModel):
 class TemplateQuery(WireModel):
     """The parameters of the template list."""
 
+    notes = reference.LISTING
+
     limit: Annotated[int, Int(min=1, max=1000)] = 100
     offset: Annotated[int, Int(min=0)] = 0
     type: Annotated[str, Choice(*FUNCTION_TYPES)] | None = None
@@ -208,26 +272,16 @@ class TemplateQuery(WireModel):
 class StatusOut(WireModel):
     """How the runtime feels about a function (spec: hog-functions-api 12)."""
 
+    notes = reference.FUNCTION
+
     state: int
     tokens: int
 
 
-class UserOut(WireModel):
-    """The ``created_by`` object."""
-
-    id: int
-    uuid: str
-    distinct_id: str | None
-    first_name: str
-    last_name: str
-    email: str
-    is_email_verified: bool | None
-    hedgehog_config: dict[str, Any] | None
-    role_at_organization: str | None
-
-
 class TemplateOut(WireModel):
     """A template (spec: hog-functions-api 11.1)."""
+
+    notes = reference.TEMPLATE
 
     id: str
     name: str
@@ -247,6 +301,8 @@ class TemplateOut(WireModel):
 
 class FunctionListItem(WireModel):
     """A function in a list."""
+
+    notes = reference.FUNCTION
 
     id: str
     type: str | None
@@ -280,29 +336,144 @@ class FunctionOut(FunctionListItem):
     version: int
     draft: dict[str, Any] | None
     draft_updated_at: datetime | None
-
-
-class FunctionPage(WireModel):
-    """A page of the list."""
-
-    count: int
-    next: str | None
-    previous: str | None
-    results: list[FunctionListItem]
-
-
-class TemplatePage(WireModel):
-    """A page of templates."""
-
-    count: int
-    next: str | None
-    previous: str | None
-    results: list[TemplateOut]
+    x_tests: list[dict[str, Any]] = Field(default_factory=list)
+    """There when the function has test cases."""
 
 
 class IconOut(WireModel):
     """An icon that a function may show."""
 
+    notes = reference.LISTING
+
     id: str
     name: str
     url: str
+
+
+class CompletionsQuery(WireModel):
+    """What kind of text an editor is about to complete."""
+
+    notes = reference.LISTING
+
+    type: Annotated[str, Choice(*FUNCTION_TYPES)] = "destination"
+    purpose: Annotated[str, Choice("body", "template", "filter")] = "body"
+
+
+class GlobalOut(WireModel):
+    """A name that a text may read."""
+
+    notes = reference.EDITING
+
+    name: str
+    type: str
+    description: str
+
+
+class LibraryFunctionOut(WireModel):
+    """A function that a text may call."""
+
+    notes = reference.EDITING
+
+    name: str
+    signature: str
+    returns: str
+    description: str
+    category: str
+    is_async: bool
+    examples: list[str]
+
+
+class CompletionsOut(WireModel):
+    """What a text may name."""
+
+    notes = reference.EDITING
+
+    globals: list[GlobalOut]
+    functions: list[LibraryFunctionOut]
+
+
+class DiagnosticOut(WireModel):
+    """One finding about a configuration; places are those inside of the text that ``attr`` names."""
+
+    notes = reference.EDITING
+
+    attr: str | None
+    severity: Literal["error", "warning", "notice"]
+    code: str
+    message: str
+    line: int | None
+    column: int | None
+    start: int | None
+    end: int | None
+    hint: str | None
+    refused: bool
+    path: list[str | int] = Field(default_factory=list)
+
+
+class DiagnosticsOut(WireModel):
+    """Every finding, in the order of the fields."""
+
+    notes = reference.EDITING
+
+    diagnostics: list[DiagnosticOut]
+
+
+class VersionItem(WireModel):
+    """One version in a list."""
+
+    notes = reference.VERSIONS
+
+    version: int
+    created_at: datetime
+    created_by: UserOut | None
+
+
+class VersionOut(VersionItem):
+    """One version with what it held: code, schema, inputs without secrets, filters, masking, mappings."""
+
+    content: dict[str, Any]
+
+
+class DiffQuery(WireModel):
+    """``to``: the other version, the present one when it is not named."""
+
+    notes = reference.VERSIONS
+
+    to: Annotated[int, Int(min=1, max=2**31 - 1)] | None = None
+
+
+class ChangeOut(WireModel):
+    """One field that differs; ``diff`` is the unified diff of the code."""
+
+    notes = reference.VERSIONS
+
+    field: str
+    before: Any
+    after: Any
+    diff: str | None
+
+
+class VersionChangesOut(WireModel):
+    """What lies between two versions."""
+
+    notes = reference.VERSIONS
+
+    from_version: int
+    to_version: int
+    changes: list[ChangeOut]
+
+
+class IconsQuery(WireModel):
+    """Which icons are wanted."""
+
+    notes = reference.LISTING
+
+    query: str | None = None
+
+
+class IconQuery(WireModel):
+    """Which icon is wanted."""
+
+    notes = {"id": Note("The id of the icon.", "slack.com")}  # noqa: RUF012
+
+    id: str

@@ -56,11 +56,34 @@ class SecretBox:
         """
         if keys:
             return cls(keys)
-        content = directory.secret(KEY_FILE, lambda: Fernet.generate_key() + b"\n").decode("ascii", "replace")
+        content = directory.secret(KEY_FILE, lambda: f"{cls.new_key()}\n".encode()).decode("ascii", "replace")
         found = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")]
         if not found:
             raise SecretsError(f"{directory.path / KEY_FILE} holds no key")
         return cls(found)
+
+    @staticmethod
+    def add_key(directory: DataDirectory) -> None:
+        """Put a new key in front of those in the data directory's key file. Raises `SecretsError` as `open` does."""
+        SecretBox.open(directory)
+        content = directory.secret(KEY_FILE, bytes)
+        directory.replace_secret(KEY_FILE, f"{SecretBox.new_key()}\n".encode() + content)
+
+    @staticmethod
+    def new_key() -> str:
+        """A random key."""
+        return Fernet.generate_key().decode("ascii")
+
+    def renewed(self, sealed: bytes) -> bytes:
+        """What was sealed, encrypted with the newest key. Raises `SecretsError` as `unseal` does."""
+        try:
+            return self._fernet.rotate(sealed)
+        except InvalidToken:
+            raise SecretsError(_UNREADABLE) from None
+
+    def renewed_text(self, sealed: str) -> str:
+        """The same for single texts."""
+        return self.renewed(sealed.encode()).decode("ascii")
 
     def seal(self, secrets: Secrets) -> bytes | None:
         """The encrypted form; None when there is nothing to keep."""

@@ -11,8 +11,9 @@ from uuid_utils import uuid7
 
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
-from hoglab.functions import store
+from hoglab.functions import revisions, store
 from hoglab.functions.configuration import ORDERED_TYPES, Builder, Configuration, Sent
+from hoglab.functions.editing import diagnose
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.search import Hit, find, holds_any
@@ -28,21 +29,38 @@ from hoglab.functions.stored import (
 from hoglab.http.dates import parse_moment, utc_now
 from hoglab.http.errors import conflict, not_found, validation_error
 from hoglab.http.fields import parse_integer, parse_uuid
+from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
 
+    from hoglab.filters.hog import FilterContext
     from hoglab.functions.secrets import SecretBox
     from hoglab.functions.store import Row, Selection
-    from hoglab.http.identity import Project
+    from hoglab.http.identity import Project, User
     from hoglab.storage.database import Database, Transaction
 
 SCOPE = "HogFunction"
 
 DEFAULT_CAPS: Mapping[str, int] = {"transformation": 20, "transformation_log": 5}
 """How many functions of a type may be enabled in one project."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestFailure:
+    """The first test case that failed: its place, why, and what its run came to."""
+
+    __test__ = False  # the name is the domain's, and no test class
+
+    index: int
+    message: str
+    report: Mapping[str, Any]
+
+
+TestCheck = Callable[["Project", "Configuration", "FilterContext"], TestFailure | None]
+"""Runs the test cases of a configuration; None when all of them pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,7 @@ class FunctionService:
         states: FunctionStates | None = None,
         *,
         caps: Mapping[str, int] = DEFAULT_CAPS,
+        check_tests: TestCheck | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``states``: the runtime's view of functions; without one, enabled functions count as healthy."""
@@ -72,6 +91,7 @@ class FunctionService:
         self._box = box
         self.states = states or AllHealthy()
         self._caps = caps
+        self._check_tests = check_tests
         self._now = now
 
     # --- reading ---
@@ -169,11 +189,19 @@ class FunctionService:
             current = None if row is None or row["deleted"] else read_configuration(row, self._box)
             return Builder(sent, current, store.filter_context(connection, project)).build()
 
+    def diagnose(self, project: Project, sent: Sent, function_id: str | None = None) -> list[dict[str, Any]]:
+        """What an editor should show about a configuration; an id that does not resolve counts as new."""
+        with self._database.read() as connection:
+            row = None if function_id is None else store.get(connection, project.id, function_id)
+            current = None if row is None or row["deleted"] else read_configuration(row, self._box)
+            return diagnose(sent, current, store.filter_context(connection, project))
+
     # --- writing ---
 
     def create(self, project: Project, user_id: int | None, sent: Sent) -> dict[str, Any]:
         """Make a function. Raises `InvalidFunctionError`."""
-        self.configure(project, sent)  # compiles, so that the write below only looks up what was compiled
+        # Compiles, so that the write below only looks up what was compiled.
+        self._run_tests(project, self.configure(project, sent), sent)
         with self._database.write() as tx:
             now = self._now()
             built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
@@ -199,7 +227,8 @@ class FunctionService:
     def update(self, project: Project, user_id: int | None, function_id: str, sent: Sent) -> dict[str, Any]:
         """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`."""
         with self._database.read() as connection:  # compiles, as in create
-            self._changed(connection, project, function_id, sent)
+            _, _, built = self._changed(connection, project, function_id, sent)
+        self._run_tests(project, built, sent)
         with self._database.write() as tx:
             row, before, built = self._changed(tx.connection, project, function_id, sent)
             self._check_hidden_template(built)
@@ -213,10 +242,93 @@ class FunctionService:
                 values["version"] = row["version"] + 1
             store.change(tx.connection, function_id, values)
             changed = {**row, **values}
+            if changed["version"] != row["version"]:
+                self._keep_versions(tx, row, before, changed, built, user_id)
             if changes:
                 self._log(tx, project, user_id, "updated", changed, changes)
             tx.changed("functions", project.id)
         return self._after_save(changed)
+
+    def _run_tests(self, project: Project, built: Configuration, sent: Sent) -> None:
+        """Refuse what fails a test case of its own, unless the request says not to mind."""
+        if self._check_tests is None or not built.x_tests or built.deleted or sent.read("force"):
+            return
+        with self._database.read() as connection:
+            context = store.filter_context(connection, project)
+        failure = self._check_tests(project, built, context)
+        if failure is not None:
+            raise InvalidFunctionError(
+                f"Test case '{built.x_tests[failure.index]['name']}' failed: {failure.message}",
+                "x_tests",
+                failure.index,
+                code="test_failed",
+                extra={"extra": {"report": failure.report}},
+            )
+
+    def _keep_versions(
+        self,
+        tx: Transaction,
+        row: Row,
+        before: Configuration,
+        changed: Row,
+        built: Configuration,
+        user_id: int | None,
+    ) -> None:
+        """The version that a change makes, and the one it is made from, should that not be kept yet."""
+        first = {"user_id": row["created_by_id"], "at": row["updated_at"]}
+        revisions.add(tx.connection, row["id"], row["version"], live_config(before), **first)
+        last = {"user_id": user_id, "at": changed["updated_at"]}
+        revisions.add(tx.connection, row["id"], changed["version"], live_config(built), **last)
+
+    # --- versions ---
+
+    def versions(
+        self, project: Project, function_id: str, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """A page of a function's versions, newest first, and how many are kept. Raises 404."""
+        with self._database.read() as connection:
+            self._row(connection, project, function_id)
+            rows, count = revisions.page(connection, function_id, limit, offset)
+            authors = accounts.users(connection, (row["created_by_id"] for row in rows))
+            return [_version(row, authors.get(row["created_by_id"])) for row in rows], count
+
+    def version(self, project: Project, function_id: str, version: int | None) -> dict[str, Any]:
+        """One version with its content. Raises 404."""
+        with self._database.read() as connection:
+            self._row(connection, project, function_id)
+            row = self._revision(connection, function_id, version)
+            author = accounts.users(connection, [row["created_by_id"]]).get(row["created_by_id"])
+            return {**_version(row, author), "content": row["content"]}
+
+    def version_changes(
+        self, project: Project, function_id: str, version: int | None, to: int | None
+    ) -> dict[str, Any]:
+        """What changed from one version to another; ``to`` None is the present. Raises 404."""
+        with self._database.read() as connection:
+            row = self._row(connection, project, function_id)
+            before = self._revision(connection, function_id, version)
+            if to is None:
+                after, to = live_config(read_configuration(row, self._box)), row["version"]
+            else:
+                after = self._revision(connection, function_id, to)["content"]
+        changes = revisions.differences(before["content"], after)
+        return {"from_version": version, "to_version": to, "changes": changes}
+
+    def roll_back(
+        self, project: Project, user_id: int | None, function_id: str, version: int | None, *, force: bool
+    ) -> dict[str, Any]:
+        """Make a function what it was; its secrets stay what they are. Raises as `update`."""
+        with self._database.read() as connection:
+            self._row(connection, project, function_id)
+            content = self._revision(connection, function_id, version)["content"]
+        return self.update(project, user_id, function_id, Sent({**content, "force": force}))
+
+    def _revision(self, connection: Connection, function_id: str, version: int | None) -> Row:
+        known = version is not None and 0 < version <= MAX_VERSION
+        row = revisions.get(connection, function_id, version or 0) if known else None
+        if row is None:
+            raise not_found("No such revision for this function.")
+        return row
 
     def _changed(
         self, connection: Connection, project: Project, function_id: str, sent: Sent
@@ -329,6 +441,17 @@ class FunctionService:
             "trigger": None,
         }
         activity.record(tx, project.id, user_id, what, SCOPE, row["id"], detail, now=self._now())
+
+
+MAX_VERSION = 2**31 - 1
+
+
+def _version(row: Row, author: User | None) -> dict[str, Any]:
+    return {
+        "version": row["version"],
+        "created_at": row["created_at"],
+        "created_by": user_object(author),
+    }
 
 
 _VERSIONED = frozenset(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, func, insert, select, update
 
+from hoglab.actions import store as actions
 from hoglab.filters.hog import Cohort, FilterContext
-from hoglab.storage.database.tables import action, cohort, hog_function
+from hoglab.storage.database.tables import cohort, hog_function
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -119,9 +120,34 @@ def runnable(connection: Connection, project_id: int) -> list[Row]:
     return _rows(connection, query)
 
 
+def site_functions(connection: Connection, project_id: int, types: Sequence[str]) -> list[Row]:
+    """The ids and the JavaScript of the enabled functions of some types, oldest first."""
+    query = (
+        select(_column.id, _column.transpiled)
+        .where(
+            _column.project_id == project_id,
+            _column.type.in_(types),
+            _column.enabled.is_(True),
+            _column.deleted.is_(False),
+            _column.transpiled.is_not(None),
+        )
+        .order_by(_column.created_at, _column.id)
+    )
+    return _rows(connection, query)
+
+
 def with_filters(connection: Connection, project_id: int) -> list[Row]:
-    """The filters and mappings of every function that is not deleted."""
-    columns = (_column.id, _column.filters, _column.mappings)
+    """The filters and mappings of every function that is not deleted, and what else goes to browsers."""
+    columns = (
+        _column.id,
+        _column.type,
+        _column.filters,
+        _column.mappings,
+        _column.hog,
+        _column.inputs_schema,
+        _column.inputs,
+        _column.transpiled,
+    )
     query = select(*columns).where(_column.project_id == project_id, _column.deleted.is_(False))
     return _rows(connection, query)
 
@@ -176,18 +202,13 @@ def template_use(connection: Connection) -> Counter[str]:
 
 def filter_context(connection: Connection, project: Project) -> FilterContext:
     """Everything that filters of a project's functions may speak about."""
-    steps = connection.execute(
-        select(action.c.id, action.c.steps).where(
-            action.c.project_id == project.id, action.c.deleted.is_(False)
-        )
-    )
     columns = (cohort.c.id, cohort.c.name, cohort.c.filters, cohort.c.is_static)
     cohorts = connection.execute(
         select(*columns).where(cohort.c.project_id == project.id, cohort.c.deleted.is_(False))
     )
     return FilterContext(
         test_account_filters=project.test_account_filters,
-        actions={row.id: row.steps for row in steps},
+        actions=actions.steps(connection, project.id),
         cohorts={row.id: _cohort(row) for row in cohorts},
         timezone=project.timezone,
         path_cleaning=bool(project.settings.get("path_cleaning_filters")),

@@ -38,6 +38,7 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
         deleted=row["deleted"],
         hog=row["hog"],
         bytecode=row["bytecode"],
+        transpiled=row["transpiled"],
         inputs_schema=row["inputs_schema"],
         inputs=Inputs(row["inputs"], dict(secrets.inputs)),
         filters=row["filters"],
@@ -48,6 +49,7 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
         template=row["template"],
         execution_order=row["execution_order"],
         create_in_folder=row["create_in_folder"],
+        x_tests=row["x_tests"] or (),
     )
 
 
@@ -62,7 +64,7 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
         "deleted": configuration.deleted,
         "hog": configuration.hog,
         "bytecode": configuration.bytecode,
-        "transpiled": None,
+        "transpiled": configuration.transpiled,
         "inputs_schema": list(configuration.inputs_schema),
         "inputs": dict(configuration.inputs.plain),
         "encrypted_inputs": box.seal(configuration.secrets),
@@ -74,6 +76,7 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
         "template": configuration.template,
         "execution_order": configuration.execution_order,
         "create_in_folder": configuration.create_in_folder,
+        "x_tests": list(configuration.x_tests) or None,
     }
 
 
@@ -128,6 +131,7 @@ def full_form(row: Row, configuration: Configuration, author: User | None, statu
         "version": row["version"],
         "draft": None,
         "draft_updated_at": None,
+        **({"x_tests": list(configuration.x_tests)} if configuration.x_tests else {}),
     }
 
 

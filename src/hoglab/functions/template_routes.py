@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from hoglab.functions import store
-from hoglab.functions.schemas import TemplateOut, TemplatePage, TemplateQuery
+from hoglab.functions.schemas import TemplateOut, TemplateQuery
 from hoglab.functions.templates import UNUSABLE, catalogue, find_template
 from hoglab.http.errors import not_found
-from hoglab.http.pagination import envelope, read_page, replace_query
+from hoglab.http.pagination import Paged, envelope, read_page, replace_query
 from hoglab.http.responses import json_response
 from hoglab.http.routing import ResourceRouter, TextId
 
@@ -39,7 +39,7 @@ def router(database: Database) -> ResourceRouter:
         scopes=("hog_function:read", "hog_function:write"),
     )
 
-    @routes.get("/", query=TemplateQuery, response=TemplatePage)
+    @routes.get("/", query=TemplateQuery, response=Paged[TemplateOut])
     def list_templates(call: Call) -> dict[str, Any]:
         """List the templates of some types."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from hoglab.functions.site_functions import transpile_input
 from hoglab.hog import nodes
 from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.errors import HogSourceError
@@ -29,13 +29,16 @@ class Dialect:
 
     environment: Environment
     record_is_event: bool = False
+    browser: bool = False
+    """Whether templates are filled in by browsers, and so are compiled to JavaScript."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledValue:
-    """A value with each of its texts replaced by its bytecode, and the inputs that these texts read."""
+    """A value compiled (for Hog: with each of its texts replaced by its bytecode), and the inputs that it reads."""
 
-    bytecode: Any
+    artefact: Any
+    """What the item keeps as ``bytecode``, or for browsers as ``transpiled``."""
     needs: frozenset[str]
 
 
@@ -55,8 +58,9 @@ def compile_value(
     if isinstance(value, dict) and verbatim_keys:
         value = {key: part for key, part in value.items() if key not in verbatim_keys}
     try:
-        return CompiledValue(map_texts(value, compile_text), frozenset(needs))
-    except HogSourceError as error:  # only for values that are nested too deeply
+        compiled = map_texts(value, compile_text)
+        return CompiledValue(transpile_input(value) if dialect.browser else compiled, frozenset(needs))
+    except HogSourceError as error:  # values that are nested too deeply, functions that no browser has
         raise TemplateError(f"Invalid template: {error.message}") from None
 
 
@@ -105,14 +109,3 @@ def _records_as_events(node: Any) -> Any:
         return replace(node, chain=("event", "properties", *node.chain[1:]))
     changed = {one.name: _records_as_events(getattr(node, one.name)) for one in fields(node)}
     return replace(node, **changed)
-
-
-def has_liquid_markup(value: Any) -> bool:
-    """Whether a value holds text that Liquid would fill in; any other text stands for itself."""
-    if isinstance(value, str):
-        return "{{" in value or "{%" in value
-    if isinstance(value, Mapping):
-        return any(has_liquid_markup(one) for one in value.values())
-    if isinstance(value, Sequence):
-        return any(has_liquid_markup(one) for one in value)
-    return False

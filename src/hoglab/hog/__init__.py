@@ -5,6 +5,7 @@
     result = hog.run("let who := input.name return f'Hello {who}'", {"input": {"name": "Ada"}})
     result.value      # 'Hello Ada'
     hog.check("let x = 1")   # [Diagnostic(severity='error', code='unexpected-token', ...)]
+    hog.format("let x:=1")   # 'let x := 1\\n'
 
 For more control, compile once and run often:
 
@@ -21,8 +22,9 @@ For more control, compile once and run often:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from hoglab.hog.backend_javascript import JavaScript
 from hoglab.hog.env import (
     ANY,
     DESTINATION,
@@ -44,6 +46,10 @@ from hoglab.hog.errors import (
     Position,
 )
 from hoglab.hog.failures import ErrorInfo
+from hoglab.hog.findings import findings
+from hoglab.hog.formatter import format_program as format  # noqa: A004 - what every language calls it
+from hoglab.hog.formatter import format_template
+from hoglab.hog.interpreter.tracing import TraceStep, traced
 from hoglab.hog.program import (
     Input,
     Program,
@@ -52,13 +58,16 @@ from hoglab.hog.program import (
     compile_program,
     compile_template,
 )
+from hoglab.hog.reading import ReadSet, read_set
 from hoglab.hog.rt.context import Limits
 from hoglab.hog.rt.values import from_json, to_json
 from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
+from hoglab.hog.session import Session
+from hoglab.hog.site_function import SiteMapping, compile_site_function
 from hoglab.hog.templates import input_dependencies, order_inputs, template_bytecode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 __all__ = [
     "ANY",
@@ -79,24 +88,37 @@ __all__ = [
     "HogSyntaxError",
     "HogThrow",
     "Input",
+    "JavaScript",
     "Limits",
     "Position",
     "Program",
+    "ReadSet",
     "Result",
+    "Session",
+    "SiteMapping",
     "Suspended",
+    "TraceStep",
     "check",
     "compile_expression",
     "compile_inputs",
+    "compile_javascript",
     "compile_program",
+    "compile_site_function",
     "compile_template",
     "evaluate",
+    "format",
+    "format_template",
     "from_json",
     "host_function",
     "input_dependencies",
+    "interpret",
     "order_inputs",
+    "read_set",
+    "reads",
     "run",
     "template_bytecode",
     "to_json",
+    "trace",
 ]
 
 
@@ -116,28 +138,102 @@ def run(
 
     Raises `HogSyntaxError` or `HogCompileError`. What goes wrong later is in `Result.error`.
     """
-    host = host or {}
+    return _run(source, globals, env, host, limits, seed, interpreted=False)
+
+
+def interpret(
+    source: str,
+    globals: Mapping[str, Any] | None = None,  # noqa: A002 - as for `run`
+    *,
+    env: Environment = ANY,
+    host: Mapping[str, Callable[..., Any]] | None = None,
+    limits: Limits | None = None,
+    seed: int | str | None = None,
+) -> Result:
+    """As `run`, by the interpreter: some fifty times slower, and the measure of what compiled programs must do."""
+    return _run(source, globals, env, host, limits, seed, interpreted=True)
+
+
+def trace(
+    source: str,
+    watch: Callable[[TraceStep], None],
+    globals: Mapping[str, Any] | None = None,  # noqa: A002 - as for `run`
+    *,
+    env: Environment = ANY,
+    limits: Limits | None = None,
+) -> Result:
+    """Runs a program and calls `watch` for every statement, with the values that variables get.
+
+    The program is interpreted, so its time limit is reached earlier than by `run`. Raises as `run`.
+    """
+    variables = {name: from_json(value) for name, value in (globals or {}).items()}
+    program = traced(compile_program(source, env, interpreted=True), watch)
+    execution = Execution(program, variables, limits=limits)
+    step = execution.start()
+    if isinstance(step, Suspended):
+        return execution.fail(f"Unknown async function '{step.name}'").result
+    return step.result
+
+
+def _run(
+    source: str,
+    data: Mapping[str, Any] | None,
+    env: Environment,
+    host: Mapping[str, Callable[..., Any]] | None,
+    limits: Limits | None,
+    seed: int | str | None,
+    *,
+    interpreted: bool,
+) -> Result:
     if host:
         env = env.with_functions(*(host_function(name) for name in host))
-    variables = {name: from_json(value) for name, value in (globals or {}).items()}
-    execution = Execution(compile_program(source, env), variables, seed=seed, limits=limits)
+    variables = {name: from_json(value) for name, value in (data or {}).items()}
+    program = compile_program(source, env, interpreted=interpreted)
+    execution = Execution(program, variables, seed=seed, limits=limits)
     step = execution.start()
     while isinstance(step, Suspended):
-        perform = host.get(step.name)
+        perform = (host or {}).get(step.name)
         if perform is None:
             return execution.fail(f"Unknown async function '{step.name}'").result
         step = execution.resume(perform(*step.args))
     return step.result
 
 
-def check(source: str, env: Environment = ANY) -> list[Diagnostic]:
-    """Everything that can be said about a program without running it; empty when there is nothing.
+def compile_javascript(source: str | Program, env: Environment = ANY) -> str:
+    """A program as JavaScript, with the library functions it needs before it.
 
-    Diagnostics of severity `error` mean that the program does not compile or cannot work.
+    The text is the body of a function that has `__getGlobal(name)` to read globals with; `print` writes to the
+    console. Raises `HogSyntaxError` or `HogCompileError`, the latter also for functions that cannot exist in a browser.
     """
+    program = source if isinstance(source, Program) else compile_program(source, env)
+    return program.javascript.text
+
+
+def check(
+    source: str,
+    env: Environment = ANY,
+    *,
+    kind: Literal["program", "expression", "filter", "template"] = "program",
+    known: Collection[str] | None = None,
+) -> list[Diagnostic]:
+    """Everything that can be said about a text without running it, in the order of places; empty when nothing.
+
+    Diagnostics of severity `error` mean that the text does not compile or cannot work. `kind` says what the text
+    is (`filter`: an expression that decides about events), `known` which globals it will have, if that is known.
+    """
+    compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
     try:
-        program = compile_program(source, env)
+        program = compile_text(source, env)
         program.generated  # noqa: B018 - compiles the rest
     except HogSourceError as error:
         return [error.diagnostic()]
-    return list(program.diagnostics)
+    found = [*program.diagnostics, *findings(program, known=known, is_filter=kind == "filter")]
+    return sorted(found, key=lambda one: (one.start, one.end, one.code))
+
+
+def reads(
+    source: str, env: Environment = ANY, *, kind: Literal["program", "expression", "template"] = "program"
+) -> ReadSet:
+    """What a text reads of its globals. Raises `HogSyntaxError` or `HogCompileError`."""
+    compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
+    return read_set(compile_text(source, env))

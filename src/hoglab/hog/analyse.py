@@ -10,7 +10,7 @@ from hoglab.hog.patterns import pattern_problem
 from hoglab.hog.symbols import Symbol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import FunctionScope, Resolution
@@ -71,12 +71,18 @@ def surcharge(body: n.Node) -> int:
 
 def read_paths(tree: n.Node, names: Resolution) -> frozenset[tuple[str, ...]]:
     """The paths of globals that the tree reads."""
+    return _paths_among(n.walk(tree), names)
+
+
+def _paths_among(nodes: Iterable[n.Node], names: Resolution) -> frozenset[tuple[str, ...]]:
+    """The paths of globals that some nodes stand for; nodes come before those they are made of."""
     found: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
-    for node in n.walk(tree):
-        path = _path(node, names, inner) if node not in inner else None
-        if path is not None:
-            found.add(path)
+    for node in nodes:
+        if isinstance(node, (n.Field, n.ArrayAccess)) and node not in inner:
+            path = _path(node, names, inner)
+            if path is not None:
+                found.add(path)
     return frozenset(found)
 
 
@@ -118,41 +124,46 @@ class _Analysis:
         self.facts.functions = isinstance(
             tree, n.Lambda
         )  # one that stands alone has the scope of the whole text
-        self.gather(tree)
+        nodes = self.gather(tree)
         self.colour()
         self.purify()
-        self.facts.reads = read_paths(tree, names)
+        self.facts.reads = _paths_among(nodes, names)
         self.facts.calls = frozenset(call.name for call in names.calls)
 
-    def gather(self, tree: n.Node) -> None:
-        stack: list[tuple[n.Node, _Function]] = [(tree, self.found[tree])]
-        while stack:
-            node, owner = stack.pop()
+    def gather(self, tree: n.Node) -> list[n.Node]:
+        """Looks at every node once; returns all of them, each before those it is made of."""
+        nodes: list[n.Node] = []
+        pending: list[tuple[n.Node, _Function]] = [(tree, self.found[tree])]
+        while pending:
+            node, owner = pending.pop()
+            nodes.append(node)
             if node is not tree and node in self.found:
                 self.facts.functions = True
                 owner = self.found[node]
-            self.look(node, owner)
-            stack.extend((child, owner) for child in n.children(node))
+            look = _LOOKS.get(node.__class__)
+            if look is not None:
+                look(self, node, owner)
+            pending += [(child, owner) for child in n.children(node)]
+        return nodes
 
-    def look(self, node: n.Node, owner: _Function) -> None:
-        if isinstance(node, (n.WhileStatement, n.ForStatement, n.ForInStatement)):
-            self.facts.loops = True
-        elif isinstance(node, n.Call):
-            self.look_at_call(node, owner)
-        elif isinstance(node, n.ExprCall) or (isinstance(node, n.HogQLXTag) and node in self.names.uses):
+    def loop(self, _node: n.Node, _owner: _Function) -> None:
+        self.facts.loops = True
+
+    def effect(self, _node: n.Node, owner: _Function) -> None:
+        owner.effects = True
+
+    def assignment(self, node: n.VariableAssignment, owner: _Function) -> None:
+        symbol = self.names.uses.get(node.left)
+        if symbol is None or symbol.scope is not owner.scope or len(_chain(node.left)) > 1:
             owner.effects = True
-        elif isinstance(node, n.VariableAssignment):
-            symbol = self.names.uses.get(node.left)
-            if symbol is None or symbol.scope is not owner.scope or len(_chain(node.left)) > 1:
-                owner.effects = True
-        elif isinstance(node, n.ThrowStatement):
-            owner.effects = True
-        elif isinstance(node, n.Field) and node not in self.names.uses and len(node.chain) == 1:
+
+    def field(self, node: n.Field, _owner: _Function) -> None:
+        if len(node.chain) == 1 and node not in self.names.uses:
             function = self.functions.get(node.chain[0])
             if function is not None and function.is_async:
                 self.async_values = True
 
-    def look_at_call(self, node: n.Call, owner: _Function) -> None:
+    def call(self, node: n.Call, owner: _Function) -> None:
         symbol = self.names.uses.get(node)
         if node.params is not None:
             owner.effects = True
@@ -211,6 +222,18 @@ class _Analysis:
                     pending.append(caller)
 
 
+_LOOKS: dict[type[n.Node], Callable[..., None]] = {
+    n.WhileStatement: _Analysis.loop,
+    n.ForStatement: _Analysis.loop,
+    n.ForInStatement: _Analysis.loop,
+    n.Call: _Analysis.call,
+    n.ExprCall: _Analysis.effect,
+    n.ThrowStatement: _Analysis.effect,
+    n.VariableAssignment: _Analysis.assignment,
+    n.Field: _Analysis.field,
+}
+
+
 def enclosing(scope: FunctionScope | None) -> Iterator[FunctionScope]:
     """The scope and those around it, innermost first."""
     while scope is not None:
@@ -246,6 +269,24 @@ class Effects:
         self.facts = facts
         self.functions = functions
         self.memo: dict[n.Node, bool] = {}
+        self.entering: dict[n.Node, bool] = {}
+
+    def enters(self, node: n.Node) -> bool:
+        """Whether evaluating the expression may run a function of the program."""
+        known = self.entering.get(node)
+        if known is None:
+            known = self.entering[node] = self.enters_here(node) or (
+                not isinstance(node, n.Lambda) and any(self.enters(child) for child in n.children(node))
+            )
+        return known
+
+    def enters_here(self, node: n.Node) -> bool:
+        if isinstance(node, n.Call) and node.params is None and node not in self.names.uses:
+            function = self.functions.get(node.name)
+            return function is not None and function.cost == "callback"
+        return isinstance(node, (n.Call, n.ExprCall)) or (
+            node in self.names.uses and isinstance(node, n.HogQLXTag)
+        )
 
     def pure(self, node: n.Node) -> bool:
         """Whether evaluating the expression changes nothing and depends on nothing that a call could change."""
@@ -259,8 +300,6 @@ class Effects:
     def pure_here(self, node: n.Node) -> bool:
         if isinstance(node, n.ExprCall):
             return False
-        if isinstance(node, n.HogQLXTag):
-            return node not in self.names.uses
         if isinstance(node, n.Call):
             symbol = self.names.uses.get(node)
             if is_operator_call(node):

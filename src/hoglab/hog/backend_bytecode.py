@@ -129,6 +129,15 @@ class _Compiler:
         code = self.statements(node.declarations)
         return code + self.end_scope()
 
+    def body(self, node: n.Statement) -> Code:
+        """The body of a branch or loop. A function that stands there alone has a scope of its own: the official
+        compiler leaves its place on the stack to chance."""
+        if not isinstance(node, n.Function):
+            return self.statement(node)
+        self.begin_scope()
+        code = self.statement(node)
+        return code + self.end_scope()
+
     def variable(self, node: n.VariableDeclaration) -> Code:
         self.declare(node.name)  # before its value is compiled, as the official compiler does
         return [NULL] if node.expr is None else self.expr(node.expr)
@@ -163,15 +172,15 @@ class _Compiler:
 
     def condition(self, node: n.IfStatement) -> Code:
         test = self.expr(node.expr)
-        then = self.statement(node.then)
-        other = self.statement(node.else_) if node.else_ is not None else []
+        then = self.body(node.then)
+        other = self.body(node.else_) if node.else_ is not None else []
         if not other:
             return [*test, JUMP_IF_FALSE, len(then), *then]
         return [*test, JUMP_IF_FALSE, len(then) + 2, *then, JUMP, len(other), *other]
 
     def while_loop(self, node: n.WhileStatement) -> Code:
         test = self.expr(node.expr)
-        body = self.statement(node.body)
+        body = self.body(node.body)
         back = -(len(test) + 2 + len(body) + 2)
         return [*test, JUMP_IF_FALSE, len(body) + 2, *body, JUMP, back]
 
@@ -179,7 +188,7 @@ class _Compiler:
         self.begin_scope()
         start = self.part(node.initializer)
         test = self.expr(node.condition) if node.condition is not None else [TRUE]
-        body = self.statement(node.body)
+        body = self.body(node.body)
         step = self.part(node.increment)
         back = -(len(step) + len(body) + 2 + len(test) + 2)
         code = [*start, *test, JUMP_IF_FALSE, len(body) + len(step) + 2, *body, *step, JUMP, back]
@@ -211,7 +220,7 @@ class _Compiler:
         value = self.declare(node.value_var)
         code.append(NULL)
         body += [GET_LOCAL, values, GET_LOCAL, index, GET_PROPERTY, SET_LOCAL, value]
-        body += self.statement(node.body)
+        body += self.body(node.body)
         test = [GET_LOCAL, limit, GET_LOCAL, index, LT_EQ]
         step = [GET_LOCAL, index, INTEGER, 1, PLUS, SET_LOCAL, index]
         back = -(len(step) + len(body) + 2 + len(test) + 2)
@@ -368,7 +377,11 @@ class _Compiler:
     def dict(self, node: n.Dict) -> Code:
         code: Code = []
         for key, value in node.items:
-            code += [*self.expr(key), *self.expr(value)]
+            code += self.expr(key)
+            if node.ast and isinstance(value, n.Constant) and value.value.__class__ is bool:
+                code += [INTEGER, value.value]  # as the official compiler has it (spec: hog-language 6.11)
+            else:
+                code += self.expr(value)
         return [*code, DICT, len(node.items)]
 
     def lambda_(self, node: n.Lambda) -> Code:
@@ -385,18 +398,6 @@ class _Compiler:
         if callee is None:
             return [*self.exprs(node.args), CALL_GLOBAL, node.name, len(node.args)]
         return [*self.exprs(node.args), *callee, CALL_LOCAL, len(node.args)]
-
-    def tag(self, node: n.HogQLXTag) -> Code:
-        """An object, or a call with one if the name is a variable (spec: hog-language 6.12)."""
-        members: Code = []
-        for attribute in node.attributes:
-            value = attribute.value
-            code = [*self.exprs(value), ARRAY, len(value)] if isinstance(value, tuple) else self.expr(value)
-            members += [STRING, attribute.name, *code]
-        callee = self.variable_read(node.kind)
-        if callee is not None:
-            return [*members, DICT, len(node.attributes), *callee, CALL_LOCAL, 1]
-        return [STRING, "__hx_tag", STRING, node.kind, *members, DICT, len(node.attributes) + 1]
 
     def expr_call(self, node: n.ExprCall) -> Code:
         return [*self.exprs(node.args), *self.expr(node.expr), CALL_LOCAL, len(node.args)]
@@ -455,5 +456,4 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., Code]] = {
     n.Lambda: _Compiler.lambda_,
     n.Call: _Compiler.call,
     n.ExprCall: _Compiler.expr_call,
-    n.HogQLXTag: _Compiler.tag,
 }

@@ -166,6 +166,17 @@ class HogLimit(BaseException):
         self.path: tuple[str | int, ...] = ()
 
 
+def note_place(error: BaseException, line: int, column: int) -> None:
+    """Notes on any exception the place it is about: `line` from 1, `column` from 0."""
+    error.__dict__.setdefault("hog_place", (line, column))
+
+
+def noted_place(error: BaseException) -> tuple[int, int] | None:
+    """The place noted on an exception."""
+    place: tuple[int, int] | None = error.__dict__.get("hog_place")
+    return place
+
+
 _ESCAPES = {
     "\b": "\\b",
     "\f": "\\f",

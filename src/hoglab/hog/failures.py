@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hoglab.hog.backend_python import FILE_NAME
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, noted_place
 from hoglab.hog.rt.context import memory_text
 
 if TYPE_CHECKING:
@@ -86,7 +86,13 @@ def _info(
 
 
 def _place(error: BaseException) -> tuple[int | None, int, bool]:
-    """Line and column of the innermost generated code in a traceback, and whether it raised the error itself."""
+    """Line and column of the innermost generated code in a traceback, and whether it raised the error itself.
+
+    The interpreter notes the place on the error.
+    """
+    noted = noted_place(error)
+    if noted is not None:
+        return *noted, False
     found = None
     trace = error.__traceback__
     while trace is not None:

@@ -10,20 +10,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
+from hoglab.hog.rt.numbers import exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import Resolution, Symbol
 
 NULL, BOOL, INT, FLOAT, STR, ARRAY, DICT, OTHER = (1 << bit for bit in range(8))
 NUMBER = INT | FLOAT
+SMALL = NULL | BOOL | NUMBER
 SCALAR = NULL | BOOL | NUMBER | STR
 ANY = 255
 
 MAX_ROUNDS = 12
 """Rounds after which an inference that has not settled is given up (everything can be anything)."""
+
+MAX_STEP = 2**20
+"""Constants up to this, in either direction, may be added without looking at the result."""
 
 _BY_NAME = {
     "any": ANY, "array": ARRAY, "tuple": ARRAY, "boolean": BOOL, "null": NULL, "integer": NUMBER,
@@ -31,19 +36,24 @@ _BY_NAME = {
 }  # fmt: skip
 
 
-def kinds_of_function(function: Function) -> int:
-    """The kinds a library function declares for its result; an `integer` may be stored as a float."""
+def kinds_of_names(names: Iterable[str]) -> int:
+    """The kinds that declarations of library functions name; an `integer` may be stored as a float."""
     kinds = 0
-    for name in function.returns:
+    for name in names:
         kinds |= _BY_NAME.get(name, OTHER)
     return kinds
+
+
+def kinds_of_function(function: Function) -> int:
+    """The kinds a library function declares for its result."""
+    return kinds_of_names(function.returns)
 
 
 def kind_of_value(value: object) -> int:
     """The kind of a constant."""
     if value is None:
         return NULL
-    return {bool: BOOL, int: INT, float: FLOAT, str: STR}.get(value.__class__, ANY)
+    return {bool: BOOL, int: INT, float: FLOAT, str: STR}.get(exact(value).__class__, ANY)
 
 
 class Kinds:
@@ -59,7 +69,8 @@ class Kinds:
         self.returned: dict[n.Node, int] = {}
         self.arguments: dict[Symbol, list[tuple[n.Expr, ...]]] = {}
         self.memo: dict[n.Expr, int] = {}
-        self.collect(tree)
+        if len(names.scopes) > 1:
+            self.collect(tree)
         self.settle()
 
     def of(self, node: n.Expr) -> int:
@@ -90,7 +101,7 @@ class Kinds:
                     self.arguments.setdefault(symbol, []).append(
                         node.args if node.params is None else node.params
                     )
-            stack.extend((child, owner) for child in n.children(node))
+            stack += [(child, owner) for child in n.children(node)]
 
     def settle(self) -> None:
         symbols = self.names.symbols
@@ -154,6 +165,11 @@ def only_called(symbol: Symbol) -> bool:
     return symbol.function is not None and not symbol.reassigned and not symbol.read_as_value
 
 
+def is_step(node: n.Expr) -> bool:
+    """Whether an operand is a constant so small that no loop can add it up to anything beyond exact integers."""
+    return isinstance(node, n.Constant) and node.value.__class__ is int and abs(node.value) <= MAX_STEP
+
+
 def always_returns(node: n.Node) -> bool:
     """Whether every way through the statement ends in `return` or `throw`."""
     if isinstance(node, (n.ReturnStatement, n.ThrowStatement)):
@@ -189,11 +205,10 @@ def _arithmetic(kinds: Kinds, node: n.ArithmeticOperation) -> int:
     left, right = kinds.of(node.left), kinds.of(node.right)
     if not left or not right:
         return 0  # nothing is known to get here yet
-    if node.op in "+-" and not (left | right) & ~NUMBER:
-        if not (left | right) & ~INT:
-            return INT
-        if not (left & INT and right & INT):
-            return FLOAT
+    if node.op in "+-" and is_step(node.right) and not left & ~INT:
+        return INT
+    if node.op in "+-*" and not (left | right) & ~NUMBER and not (left & INT and right & INT):
+        return FLOAT
     return NUMBER
 
 
@@ -207,10 +222,6 @@ def _array(_kinds: Kinds, _node: n.Expr) -> int:
 
 def _dict(_kinds: Kinds, _node: n.Expr) -> int:
     return DICT
-
-
-def _tag(kinds: Kinds, node: n.HogQLXTag) -> int:
-    return ANY if node in kinds.names.uses else DICT
 
 
 def _lambda(_kinds: Kinds, _node: n.Expr) -> int:
@@ -279,6 +290,5 @@ _VISITS: dict[type[n.Expr], Callable[..., int]] = {
     n.Tuple: _array,
     n.Dict: _dict,
     n.Lambda: _lambda,
-    n.HogQLXTag: _tag,
     n.Call: _call,
 }

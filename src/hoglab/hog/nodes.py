@@ -6,11 +6,14 @@ the official parser's answer. Nodes compare by identity: the compilers hang thei
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hoglab.hog.sql_nodes import OrderExpr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,12 +98,18 @@ class Not(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Expr):
-    """A call by name. `params` is the first of two argument groups (`name(params)(args)`), else None."""
+    """A call by name. `params` is the first of two argument groups (`name(params)(args)`), else None.
+
+    The fields after that are SQL's.
+    """
 
     name: str
     args: tuple[Expr, ...]
     params: tuple[Expr, ...] | None = None
     distinct: bool = False
+    order_by: tuple[OrderExpr, ...] | None = None
+    within_group: tuple[OrderExpr, ...] | None = None
+    filter_expr: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +128,10 @@ class Lambda(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dict(Expr):
+    """`ast` marks the object that stands for an SQL node: its booleans are written in the official way."""
+
     items: tuple[tuple[Expr, Expr], ...]
+    ast: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,6 +299,8 @@ class TryCatchStatement(Statement):
 # --- walking and printing ---
 
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_CHILD_FIELDS: dict[type, tuple[str, ...]] = {}
+_PLAIN_TYPES = frozenset({"None", "bool", "float", "int", "str", "tuple"})
 
 
 def field_names(kind: type[Node]) -> tuple[str, ...]:
@@ -298,18 +312,38 @@ def field_names(kind: type[Node]) -> tuple[str, ...]:
     return names
 
 
-def children(node: Node) -> Iterator[Node]:
+def _child_fields(kind: type[Node]) -> tuple[str, ...]:
+    """The names of the fields that can hold nodes, in declaration order."""
+    types = {f.name: str(f.type) for f in fields(kind)}
+    names = tuple(
+        name for name in field_names(kind) if not _PLAIN_TYPES.issuperset(re.findall(r"\w+", types[name]))
+    )
+    _CHILD_FIELDS[kind] = names
+    return names
+
+
+def children(node: Node) -> list[Node]:
     """The direct sub-nodes, in source order for everything but conditional loops."""
-    for name in field_names(type(node)):
-        yield from _nodes_in(getattr(node, name))
+    kind = node.__class__
+    names = _CHILD_FIELDS.get(kind)
+    if names is None:
+        names = _child_fields(kind)
+    found: list[Node] = []
+    for name in names:
+        value = getattr(node, name)
+        if value.__class__ is tuple:
+            _add_nodes(value, found)
+        elif value is not None:
+            found.append(value)
+    return found
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif value.__class__ is tuple:
-        for item in value:
-            yield from _nodes_in(item)
+def _add_nodes(values: tuple[Any, ...], found: list[Node]) -> None:
+    for value in values:
+        if value.__class__ is tuple:
+            _add_nodes(value, found)
+        elif isinstance(value, Node):
+            found.append(value)
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -318,7 +352,7 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
-        stack.extend(reversed(list(children(current))))
+        stack.extend(reversed(children(current)))
 
 
 _WIRE_NAMES = {"key_var": "keyVar", "value_var": "valueVar", "body": "body"}
@@ -334,7 +368,7 @@ def dump(node: Node, *, positions: bool = False) -> dict[str, Any]:
         value = getattr(node, name)
         if value is None and not isinstance(node, Constant):
             continue
-        if value is False and name in ("nullish", "negated", "distinct", "is_null_comparison_style"):
+        if value is False and not isinstance(node, Constant):
             continue
         wire = "expr" if name == "body" and isinstance(node, Lambda) else _WIRE_NAMES.get(name, name)
         out[wire] = _dump_value(value, positions=positions)
@@ -349,6 +383,8 @@ def _dump_value(value: Any, *, positions: bool) -> Any:
         return [value.var, value.type, block]
     if isinstance(value, Node):
         return dump(value, positions=positions)
+    if value.__class__ is tuple and value and type(value[0]).__name__ == "NamedWindow":
+        return {item.name: dump(item.window, positions=positions) for item in value}
     if value.__class__ is tuple:
         return [_dump_value(item, positions=positions) for item in value]
     return value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hoglab.hog import nodes as n
 from hoglab.hog.rt import coerce
+from hoglab.hog.rt.numbers import exact
 from hoglab.hog.rt.printing import concat_text, is_truthy
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Folder:
     def value(self, node: n.Expr) -> Any:
         """The constant that the expression always gives, or `UNKNOWN`."""
         if isinstance(node, n.Constant):
-            return node.value
+            return exact(node.value)
         visit = _VISITS.get(type(node))
         if visit is None:
             return UNKNOWN

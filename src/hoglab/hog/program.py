@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from hoglab.hog import nodes as n
 from hoglab.hog.analyse import is_operator_call
 from hoglab.hog.backend_bytecode import compile_bytecode
-from hoglab.hog.backend_python import Generated, generate
+from hoglab.hog.backend_javascript import JavaScript, generate_javascript
+from hoglab.hog.backend_python import Generated, UnsupportedShapeError, generate, generate_source
 from hoglab.hog.backend_python.inputs import Leaf, Plain, Rendered, Shape, generate_inputs
 from hoglab.hog.errors import Diagnostic, HogCompileError, HogSourceError, Position, position_at
+from hoglab.hog.interpreter import Interpreted, interpret, interpret_inputs
+from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_expression, parse_program, parse_template
 from hoglab.hog.stack import ensure_stack
+from hoglab.hog.stdlib import LIBRARY
+from hoglab.hog.suggestions import closest, closest_function
 from hoglab.hog.symbols import Resolution, resolve
 from hoglab.hog.templates import Path, map_texts
 
@@ -40,6 +45,8 @@ class Program:
         env: what it may use.
         tree: its syntax tree; None for inputs.
         diagnostics: what was found besides; those of severity `error` let the text compile but not work.
+        interpreted: whether the text is interpreted instead of compiled to Python. Texts whose shape Python's compiler
+            refuses are in any case.
     """
 
     source: str
@@ -50,7 +57,8 @@ class Program:
     diagnostics: tuple[Diagnostic, ...] = ()
     shapes: tuple[tuple[str, Shape], ...] = ()
     leaves: tuple[tuple[Leaf, str, Path], ...] = ()
-    _generated: Generated | None = field(default=None, repr=False)
+    interpreted: bool = False
+    _generated: Generated | Interpreted | None = field(default=None, repr=False)
     _function: Callable[..., Any] | None = field(default=None, repr=False)
     _bytecode: list[Any] | None = field(default=None, repr=False)
 
@@ -69,10 +77,34 @@ class Program:
         return self._bytecode
 
     @property
-    def generated(self) -> Generated:
-        """The generated code. Raises `HogCompileError` when the text is too deep for Python's compiler."""
+    def javascript(self) -> JavaScript:
+        """The text as JavaScript for node and browsers; a program is the body of a function there.
+
+        Raises `HogCompileError` for functions that browsers cannot have (spec: hog-language 11).
+        """
+        if self.tree is None or self.names is None:
+            raise ValueError("inputs have no single JavaScript")
+        ensure_stack()
+        return generate_javascript(self.tree, self.names, self.env.functions)
+
+    @property
+    def python(self) -> str:
+        """The generated Python code as text, for people to read."""
+        if self.tree is None or self.names is None:
+            raise ValueError("the Python of inputs is not shown")
+        ensure_stack()
+        env = self.env
+        depth = env.limits.call_depth
+        return generate_source(
+            self.tree, self.names, env.functions, sure_roots=env.sure_roots, call_depth=depth
+        )
+
+    @property
+    def generated(self) -> Generated | Interpreted:
+        """The generated code, or what runs the text in its place."""
         if self._generated is None:
-            self._generated = self._generate()
+            ensure_stack()
+            self._generated = self._interpret() if self.interpreted else self._generate()
         return self._generated
 
     @property
@@ -101,13 +133,22 @@ class Program:
                 return _position(text, line - leaf.base_line, column), path
         return None, ()
 
-    def _generate(self) -> Generated:
-        ensure_stack()
+    def _generate(self) -> Generated | Interpreted:
         env = self.env
         depth = env.limits.call_depth
+        try:
+            if self.tree is None or self.names is None:
+                return generate_inputs(self.shapes, env.functions, call_depth=depth)
+            return generate(self.tree, self.names, env.functions, sure_roots=env.sure_roots, call_depth=depth)
+        except (UnsupportedShapeError, RecursionError):
+            return self._interpret()
+
+    def _interpret(self) -> Interpreted:
+        functions = self.env.functions
+        depth = self.env.limits.call_depth
         if self.tree is None or self.names is None:
-            return generate_inputs(self.shapes, env.functions, call_depth=depth)
-        return generate(self.tree, self.names, env.functions, sure_roots=env.sure_roots, call_depth=depth)
+            return interpret_inputs(self.shapes, functions, call_depth=depth)
+        return interpret(self.tree, self.names, functions, call_depth=depth)
 
 
 def _position(source: str, line: int, column: int) -> Position | None:
@@ -144,8 +185,8 @@ def _cached(kind: Kind, source: str, env: Environment, make: Callable[[], Progra
     return made
 
 
-def compile_program(source: str, env: Environment) -> Program:
-    """Compiles a whole program.
+def compile_program(source: str, env: Environment, *, interpreted: bool = False) -> Program:
+    """Compiles a whole program. With `interpreted` it will not be translated to Python but interpreted.
 
     Raises `HogSyntaxError` or `HogCompileError`; unknown functions are only reported, in `Program.errors`.
     """
@@ -153,9 +194,11 @@ def compile_program(source: str, env: Environment) -> Program:
     def make() -> Program:
         warnings: list[Diagnostic] = []
         tree = parse_program(source, warnings)
-        return _resolved("program", source, env, tree, warnings)
+        program = _resolved("program", source, env, tree, warnings)
+        program.interpreted = interpreted
+        return program
 
-    return _cached("program", source, env, make)
+    return make() if interpreted else _cached("program", source, env, make)
 
 
 def compile_expression(source: str | n.Expr, env: Environment) -> Program:
@@ -216,8 +259,9 @@ def compile_inputs(
             error.path = path
             raise
         diagnostics.extend(program.diagnostics)
+        assert isinstance(program.tree, n.Expr)  # noqa: S101 - a template is one expression
         assert program.names is not None  # noqa: S101 - only inputs have none
-        leaf = Leaf(tree, program.names, lines)
+        leaf = Leaf(program.tree, program.names, lines)
         leaves.append((leaf, text, path))
         lines += text.count("\n") + 1
         return leaf
@@ -250,12 +294,13 @@ def _plain_leaves(shape: Any) -> Shape:
 def _resolved(
     kind: Kind, source: str, env: Environment, tree: n.Program | n.Expr, warnings: list[Diagnostic]
 ) -> Program:
+    tree = lower(tree, source)
     names = resolve(tree, source)
-    _check_globals(names, env)
+    check_globals(names, env)
     return Program(source, kind, env, tree, names, (*warnings, *names.diagnostics))
 
 
-def _check_globals(names: Resolution, env: Environment) -> None:
+def check_globals(names: Resolution, env: Environment) -> None:
     """Refuses globals that the environment does not have; reports functions that nobody provides."""
     functions = env.functions
     for call in names.calls:
@@ -263,7 +308,8 @@ def _check_globals(names: Resolution, env: Environment) -> None:
             continue
         function = functions.get(call.name)
         if function is None:
-            names.report("error", "unknown-function", f"Hog function `{call.name}` is not implemented", call)
+            message = f"Hog function `{call.name}` is not implemented"
+            names.report("error", "unknown-function", message, call, _function_hint(call.name, names, env))
             continue
         problem = function.arity_error(len(call.args if call.params is None else call.params))
         if problem is not None:
@@ -284,7 +330,7 @@ def _check_globals(names: Resolution, env: Environment) -> None:
             start=first.start,
             end=first.end,
             code="unknown-global",
-            hint=_quotes_hint(names.source, first),
+            hint=_quotes_hint(names.source, first) or _global_hint(first.chain[0], env),
         )
 
 
@@ -292,3 +338,18 @@ def _quotes_hint(source: str, node: n.Field) -> str | None:
     if source[node.start : node.start + 1] == '"':
         return "double quotes make names; strings are written in single quotes"
     return None
+
+
+def _function_hint(name: str, names: Resolution, env: Environment) -> str | None:
+    own = {symbol.name for symbol in names.symbols}
+    if name in own:
+        return f"declare `{name}` before it is called, and not in an inner block"
+    if name in LIBRARY:
+        return f"`{name}` cannot be used in a {env.name}"
+    guess = closest_function(name, {*env.functions, *own})
+    return f"did you mean `{guess}`?" if guess else None
+
+
+def _global_hint(name: str, env: Environment) -> str | None:
+    guess = closest(name, env.roots or ())
+    return f"did you mean `{guess}`?" if guess else None

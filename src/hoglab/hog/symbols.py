@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
+from hoglab.hog import sql_nodes as sql
 from hoglab.hog.errors import Diagnostic, HogCompileError, position_at
+from hoglab.hog.parser.hints import FOREIGN_NAMES
 from hoglab.hog.patterns import pattern_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-MAX_BLOCKS = 16
-"""How many loops and `try` statements may be nested in one function."""
+    from collections.abc import Callable, Mapping, Sequence
 
 MAX_ARGUMENTS = 300
 """How many arguments a call may have."""
@@ -81,14 +80,19 @@ class Resolution:
         )
 
 
-def resolve(tree: n.Program | n.Expr, source: str) -> Resolution:
-    """Resolves every name of the tree.
+def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] | None = None) -> Resolution:
+    """Resolves every name of a tree. `known` are variables of earlier parts of the program, which it may hide.
+
+    Where queries and tags are allowed, the tree has been through `hoglab.hog.lower`; here they are refused.
 
     Raises `HogCompileError` for what may not be compiled: double declarations, assignments to globals, SQL
-    outside of SQL, `finally`, loops nested more than `MAX_BLOCKS` deep.
+    outside of SQL, `finally`.
     """
     resolver = _Resolver(source)
     resolver.enter_function(tree, ())
+    if known:
+        resolver.blocks[-1].update(known)
+        resolver.open_block()
     if isinstance(tree, n.Program):
         resolver.statements(tree.declarations)
     else:
@@ -104,7 +108,6 @@ class _Resolver:
         self.blocks: list[dict[str, Symbol]] = []  # innermost last; one list for all functions
         self.owners: list[FunctionScope] = []
         self.loops = 0
-        self.nesting = 0
         self.initializing: Symbol | None = None
 
     # --- scopes
@@ -167,6 +170,16 @@ class _Resolver:
         self.open_block()
         self.statements(node.declarations)
         self.close_block()
+
+    def body(self, node: n.Statement) -> None:
+        """The body of a branch or loop. A function that stands there alone is known there alone: it exists only if
+        the body is reached, and the variables behind it keep their places."""
+        if isinstance(node, n.Function):
+            self.open_block()
+            self.statement(node)
+            self.close_block()
+        else:
+            self.statement(node)
 
     def variable(self, node: n.VariableDeclaration) -> None:
         symbol = self.declare(node.name, node, "let")
@@ -231,40 +244,26 @@ class _Resolver:
 
     def condition(self, node: n.IfStatement) -> None:
         self.expr(node.expr)
-        self.statement(node.then)
+        self.body(node.then)
         if node.else_ is not None:
-            self.statement(node.else_)
-
-    def nest(self, node: n.Node) -> None:
-        self.nesting += 1
-        if self.nesting > MAX_BLOCKS:
-            raise self.error(
-                f"Loops and `try` are nested more than {MAX_BLOCKS} deep",
-                node,
-                code="too-deep",
-                hint="move the inner part into a function",
-            )
+            self.body(node.else_)
 
     def while_loop(self, node: n.WhileStatement) -> None:
-        self.nest(node)
         self.loops += 1
         self.expr(node.expr)
-        self.statement(node.body)
+        self.body(node.body)
         self.loops -= 1
-        self.nesting -= 1
 
     def for_loop(self, node: n.ForStatement) -> None:
-        self.nest(node)
         self.open_block()
         self.part(node.initializer)
         self.loops += 1
         if node.condition is not None:
             self.expr(node.condition)
-        self.statement(node.body)
+        self.body(node.body)
         self.part(node.increment)
         self.loops -= 1
         self.close_block()
-        self.nesting -= 1
 
     def part(self, node: n.Statement | n.Expr | None) -> None:
         if isinstance(node, n.Statement):
@@ -273,7 +272,6 @@ class _Resolver:
             self.expr(node)
 
     def for_in_loop(self, node: n.ForInStatement) -> None:
-        self.nest(node)
         self.expr(node.expr)
         self.open_block()
         names = (node.value_var,) if node.key_var is None else (node.key_var, node.value_var)
@@ -282,10 +280,9 @@ class _Resolver:
             symbol.opaque = True
         self.found.declares[node] = symbols
         self.loops += 1
-        self.statement(node.body)
+        self.body(node.body)
         self.loops -= 1
         self.close_block()
-        self.nesting -= 1
 
     def function_declaration(self, node: n.Function) -> None:
         symbol = self.declare(node.name, node, "fun")
@@ -296,7 +293,7 @@ class _Resolver:
     def function_body(
         self, node: n.Node, params: Sequence[str], body: n.Expr | n.Block, symbol: Symbol | None = None
     ) -> None:
-        loops, nesting, self.loops, self.nesting = self.loops, self.nesting, 0, 0
+        loops, self.loops = self.loops, 0
         initializing, self.initializing = self.initializing, None
         self.enter_function(node, params, symbol)
         if isinstance(body, n.Block):
@@ -306,16 +303,24 @@ class _Resolver:
         else:
             self.expr(body)
         self.leave_function()
-        self.loops, self.nesting, self.initializing = loops, nesting, initializing
+        self.loops, self.initializing = loops, initializing
 
     def try_catch(self, node: n.TryCatchStatement) -> None:
         if node.finally_stmt is not None:
-            raise self.error("finally blocks are not yet supported", node.finally_stmt, code="unsupported")
+            raise self.error(
+                "finally blocks are not yet supported",
+                node.finally_stmt,
+                code="unsupported",
+                hint="write what is in it behind the `try`",
+            )
         if not node.catches:
-            raise self.error("try statement must have at least one catch block", node, code="no-catch")
-        self.nest(node)
+            raise self.error(
+                "try statement must have at least one catch block",
+                node,
+                code="no-catch",
+                hint="add `catch (e) { ... }`",
+            )
         self.block(node.try_stmt)
-        self.nesting -= 1
         self.open_block()
         hidden = (self.declare("e", node, "catch"), self.declare("type", node, "catch"))
         self.found.declares[node] = hidden
@@ -348,6 +353,7 @@ class _Resolver:
             raise self.error("`*` is SQL only", node, code="sql-only")
         if symbol is None:
             self.found.globals.append(node)
+            self.check_global(node)
             return
         self.found.uses[node] = symbol
         symbol.read_as_value = True
@@ -360,9 +366,29 @@ class _Resolver:
                 node,
             )
 
+    def check_global(self, node: n.Field) -> None:
+        """Warns where the name of a global was probably not meant to be one."""
+        name = node.chain[0]
+        if self.source.startswith('"', node.start):
+            self.found.report(
+                "warning",
+                "double-quotes",
+                f"`{self.source[node.start : node.end]}` is the name of a variable, not a text",
+                node,
+                "texts are written in single quotes",
+            )
+        elif name in FOREIGN_NAMES:
+            self.found.report(
+                "warning",
+                "foreign-word",
+                f"`{name}` is the name of a variable here",
+                node,
+                f"write `{FOREIGN_NAMES[name]}`",
+            )
+
     def call(self, node: n.Call) -> None:
-        if node.name == "sql" and len(node.args) == 1:
-            raise self.error("`sql(...)` is not supported", node, code="unsupported")
+        if node.order_by is not None or node.filter_expr is not None or node.within_group is not None:
+            raise self.error("`order by` and `filter` can only be used in SQL", node, code="sql-only")
         if node.name == "_caseWithExpression":
             raise self.error(
                 "`case x when ...` is not supported",
@@ -392,15 +418,6 @@ class _Resolver:
 
     def lambda_(self, node: n.Lambda) -> None:
         self.function_body(node, node.args, node.body)
-
-    def tag(self, node: n.HogQLXTag) -> None:
-        symbol = self.lookup(node.kind)
-        if symbol is not None:
-            self.found.uses[node] = symbol
-            symbol.read_as_value = True
-        for attribute in node.attributes:
-            for child in n.children(attribute):
-                self.expr(child)  # type: ignore[arg-type]  # values are expressions
 
     def access(self, node: n.ArrayAccess) -> None:
         self.expr(node.array)
@@ -485,8 +502,11 @@ class _Resolver:
         )
 
     def sql_only(self, node: n.Expr) -> None:
-        what = {"Alias": "`as`", "TypeCast": "Type casts", "TryCast": "Type casts"}[type(node).__name__]
-        raise self.error(f"{what} can only be used in SQL", node, code="sql-only")
+        raise self.error(f"{_SQL_ONLY[type(node)]} can only be used in SQL", node, code="sql-only")
+
+    def markup(self, node: n.Expr) -> None:
+        """Queries and tags that were left as they are: the caller does not want them."""
+        raise self.error("Queries and tags are not allowed here", node, code="query")
 
     def error(self, message: str, node: n.Node, *, code: str, hint: str | None = None) -> HogCompileError:
         return HogCompileError(
@@ -494,6 +514,15 @@ class _Resolver:
         )
 
 
+_SQL_ONLY: dict[type[n.Node], str] = {
+    n.Alias: "`as`",
+    n.TypeCast: "Type casts",
+    n.TryCast: "Type casts",
+    sql.WindowFunction: "`over`",
+    sql.ColumnsExpr: "Lists of columns",
+    sql.PositionalRef: "Positional references",
+    sql.IsDistinctFrom: "`is distinct from`",
+}
 _STATEMENTS: dict[type[n.Node], Callable[..., None]] = {
     n.Block: _Resolver.block,
     n.VariableDeclaration: _Resolver.variable,
@@ -518,8 +547,6 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., None]] = {
     n.ArithmeticOperation: _Resolver.arithmetic,
     n.Placeholder: _Resolver.placeholder,
     n.NamedArgument: _Resolver.named_argument,
-    n.HogQLXTag: _Resolver.tag,
-    n.Alias: _Resolver.sql_only,
-    n.TypeCast: _Resolver.sql_only,
-    n.TryCast: _Resolver.sql_only,
+    **dict.fromkeys(_SQL_ONLY, _Resolver.sql_only),
+    **dict.fromkeys((n.HogQLXTag, *sql.QUERIES), _Resolver.markup),
 }

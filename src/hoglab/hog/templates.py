@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.hog import nodes as n
 from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.errors import HogCompileError, HogSourceError
+from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_template
 from hoglab.hog.symbols import resolve
 
@@ -49,7 +50,7 @@ def template_bytecode(value: Any) -> Any:
 
 def _text_bytecode(text: str, path: Path) -> list[Any]:
     try:
-        tree = parse_template(text)
+        tree = lower(parse_template(text), text)
         resolve(tree, text)
         return compile_bytecode(tree)
     except HogSourceError as error:

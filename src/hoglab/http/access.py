@@ -55,9 +55,9 @@ def check_scopes(principal: Principal, needs: tuple[ScopeNeed, ...] | None) -> N
 def requested_project_id(segment: str, principal: Principal) -> int:
     """The project that a path segment means: a number, or ``@current``. Raises 404 for anything else."""
     if segment == "@current":
-        if principal.user.current_project_id is None:
+        if principal.current_project_id is None:
             raise errors.project_not_found()
-        return principal.user.current_project_id
+        return principal.current_project_id
     if segment.isascii() and segment.isdigit() and len(segment) <= 18:
         return int(segment)
     raise errors.project_not_found()

@@ -15,7 +15,7 @@ import structlog
 from starlette.routing import Match
 
 from hoglab.http import errors
-from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, header
+from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
 from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.dates import utc_now
 from hoglab.http.docs_page import docs_app
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from hoglab.http.idempotency import Idempotency
     from hoglab.http.identity import Authenticator
     from hoglab.http.routing import ResourceRouter
 
@@ -82,6 +83,7 @@ def build_app(
     public_routes: Sequence[BaseRoute] = (),
     readiness: Readiness = lambda: (),
     extra_paths: Mapping[str, Any] | None = None,
+    idempotency: Idempotency | None = None,
     lifespan: Lifespan | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> HoglabApp:
@@ -95,6 +97,7 @@ def build_app(
         routers,
         authenticator,
         throttle=Throttle() if settings.rate_limit_enabled else None,
+        idempotency=idempotency,
         max_body_bytes=settings.max_body_bytes,
         body_timeout_s=settings.body_timeout_s,
         public_url=settings.public_url,
@@ -112,7 +115,7 @@ def build_app(
         plain = path.rstrip("/")
         exact[plain] = exact[f"{plain}/"] = _Target(app, plain, quiet=True, cors=True)
     patterns = [(route, True) for route in sdk_routes] + [(route, False) for route in public_routes]
-    return HoglabApp(management, exact, patterns, access_log=settings.access_log, lifespan=lifespan)
+    return HoglabApp(management, exact, patterns, document, access_log=settings.access_log, lifespan=lifespan)
 
 
 class HoglabApp:
@@ -123,11 +126,13 @@ class HoglabApp:
         management: ManagementApi,
         exact: Mapping[str, _Target],
         patterns: Sequence[tuple[BaseRoute, bool]],
+        document: Document,
         *,
         access_log: bool,
         lifespan: Lifespan | None,
     ) -> None:
         self.management = management
+        self.document = document
         self._exact = exact
         self._patterns = patterns
         self._access_log = access_log
@@ -270,7 +275,8 @@ class _Answer:
         await self._send(message)
 
 
-async def _not_found(scope: Scope, _receive: Receive, _send: Send) -> None:
+async def _not_found(scope: Scope, receive: Receive, _send: Send) -> None:
+    await discard_body(scope, receive)
     raise errors.endpoint_not_found(scope["path"])
 
 

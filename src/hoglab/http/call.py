@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from hoglab.http import errors
 from hoglab.http.fields import JsonAny, JsonList, JsonObject, parse_bool
 from hoglab.http.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page, read_page, replace_query
+from hoglab.http.preconditions import EntityTags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +98,11 @@ class Call:
         except ValidationError as error:
             raise errors.from_pydantic(error) from None
 
+    @property
+    def if_match(self) -> EntityTags | None:
+        """The states in which the client wants the object changed; None when it does not care."""
+        return EntityTags.of(self.request.headers.get("if-match"))
+
     def page(self, default: int = DEFAULT_LIMIT, maximum: int = MAX_LIMIT) -> Page:
         """The page that ``limit`` and ``offset`` ask for; bad values are never an error."""
         return read_page(self.query("limit"), self.query("offset"), default=default, maximum=maximum)
@@ -158,7 +164,7 @@ def _scalars(form: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
             fixed[name] = value
             continue
         last = value[-1] if isinstance(value, list) else value
-        if markers & {JsonObject, JsonList, JsonAny}:
+        if any(issubclass(marker, (JsonObject, JsonList, JsonAny)) for marker in markers):
             last = _json_text(last)
         fixed[name] = [last] if JsonList in markers and isinstance(last, str) else last
     return fixed

@@ -58,7 +58,7 @@ def render(document: dict[str, Any]) -> Iterator[str]:
     for tag, entries in operations.items():
         yield f"<h2 id='{_anchor(tag)}'>{escape(tag)}</h2>"
         for method, path, operation in entries:
-            yield from _operation(method, path, operation)
+            yield from _operation(method, path, operation, document["components"]["responses"])
     yield "<h2 id=schemas>Schemas</h2>"
     for name, schema in document["components"]["schemas"].items():
         yield f"<details id='schema-{escape(name)}'><summary>{escape(name)}</summary>"
@@ -66,7 +66,7 @@ def render(document: dict[str, Any]) -> Iterator[str]:
     yield "</html>"
 
 
-def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+def _operation(method: str, path: str, operation: dict[str, Any], responses: dict[str, Any]) -> Iterator[str]:
     yield f"<details id='{escape(operation['operationId'])}'><summary><b>{method}</b> "
     yield f"<code>{escape(path)}</code> <span>{escape(operation['summary'])}</span></summary><div>"
     if "description" in operation:
@@ -83,7 +83,8 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[st
     for schema in _content(operation.get("requestBody")):
         yield f"<p>Body: {_type(schema)}</p>"
     yield "<table><tr><th>Status<th>Meaning<th>Body"
-    for status, answer in operation["responses"].items():
+    for status, named in operation["responses"].items():
+        answer = responses[named["$ref"].rpartition("/")[2]] if "$ref" in named else named
         types = ", ".join(_type(schema) for schema in _content(answer))
         yield f"<tr><td>{status}<td>{escape(answer['description'])}<td>{types}"
     yield "</table></div></details>"

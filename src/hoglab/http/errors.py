@@ -166,9 +166,20 @@ def request_timeout() -> ApiError:
     )
 
 
-def conflict(detail: str, code: str = "conflict") -> ApiError:
+def conflict(detail: str, code: str = "conflict", headers: Mapping[str, str] | None = None) -> ApiError:
     """409: the object has changed meanwhile."""
-    return ApiError(409, SERVER, code, detail)
+    return ApiError(409, SERVER, code, detail, headers=headers)
+
+
+def unprocessable(detail: str, code: str, attr: str | None = None) -> ApiError:
+    """422: well-formed, but in contradiction to what came before."""
+    return ApiError(422, INVALID_REQUEST, code, detail, attr)
+
+
+def precondition_failed(current_tag: str) -> ApiError:
+    """412: the object is no longer what the client believes; ``ETag`` says which state it is in."""
+    detail = "This has been changed since you read it. Read it again, then repeat your change."
+    return ApiError(412, INVALID_REQUEST, "precondition_failed", detail, headers={"ETag": current_tag})
 
 
 def payload_too_large(limit_bytes: int) -> ApiError:

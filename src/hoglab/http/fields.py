@@ -14,10 +14,11 @@ Coercions, codes and texts: spec experiments-api 1.5. Leave ``from __future__ im
 modules that define schemas, so that linters know that Pydantic evaluates the annotations.
 """
 
-from dataclasses import dataclass, field
+import inspect
+from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -25,6 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hoglab.http.dates import parse_moment
+from hoglab.http.notes import Notes, annotate
 
 MAX_NUMBER_TEXT = 1000
 """Longest text that is tried as a number."""
@@ -37,7 +39,20 @@ _DATETIME_HINT = "YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z]"
 class WireModel(BaseModel):
     """A body or query: unknown keys are ignored; a field whose wire name is no Python name has an alias."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    notes: ClassVar[Notes] = {}
+    """What the documents say of the fields."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        described = handler(schema)
+        resolved = handler.resolve_ref_schema(described)
+        resolved.setdefault("description", inspect.getdoc(cls))
+        annotate(resolved.get("properties", {}), cls.notes)
+        return described
 
     def sent(self) -> dict[str, Any]:
         """The fields that came with the request, by their Python names, nested models as they are."""
@@ -360,13 +375,11 @@ class JsonList(_Marker):
 class JsonAny(_Marker):
     """Any JSON value, kept as it came; ``null`` too."""
 
-    example: Any = field(default=None, compare=False)
-
     def read(self, value: Any) -> Any:
         return value
 
     def document(self) -> JsonSchemaValue:
-        return {} if self.example is None else {"examples": [self.example]}
+        return {}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: Any) -> Any:

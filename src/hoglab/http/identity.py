@@ -104,6 +104,13 @@ class Principal:
             and project.organization_id in self.levels
         )
 
+    @property
+    def current_project_id(self) -> int | None:
+        """The project that is meant when none is named: the only one the key is for, else the user's current one."""
+        if self.scoped_projects is not None and len(self.scoped_projects) == 1:
+            return next(iter(self.scoped_projects))
+        return self.user.current_project_id
+
     def at(self, organization_id: str) -> Principal:
         """The same principal, speaking about another organization."""
         return (

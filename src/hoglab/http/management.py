@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,16 +25,19 @@ from hoglab.http.body import (
     URLENCODED,
     Body,
     ContentType,
-    content_length,
+    announces_body,
     decode,
     decode_multipart,
+    discard_body,
     empty_body,
     header,
     read_body,
 )
 from hoglab.http.call import Call
 from hoglab.http.dates import utc_now
+from hoglab.http.idempotency import HEADER as IDEMPOTENCY_KEY
 from hoglab.http.identity import Principal, Project, Unknown
+from hoglab.http.preconditions import EntityTags, entity_tag
 from hoglab.http.responses import empty_response, json_response
 from hoglab.http.table import Entry, RoutingTable
 from hoglab.http.throttling import Throttle
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from hoglab.http.idempotency import Idempotency
     from hoglab.http.identity import Authenticator
     from hoglab.http.routing import Operation, ResourceRouter
 
@@ -75,6 +79,8 @@ class _Arrived:
     scope: Scope
     receive: Receive
     raw: bytes | None = None
+    untouched: bool = True
+    """Whether nobody has begun to read the body."""
 
 
 class ManagementApi:
@@ -90,6 +96,7 @@ class ManagementApi:
         authenticator: Authenticator,
         *,
         throttle: Throttle | None = None,
+        idempotency: Idempotency | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
         public_url: str | None = None,
@@ -100,6 +107,7 @@ class ManagementApi:
         self.table = RoutingTable(operation for router in routers for operation in router.operations)
         self._authenticator = authenticator
         self._throttle = throttle
+        self._idempotency = idempotency
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
         self._public_url = public_url
@@ -116,15 +124,18 @@ class ManagementApi:
         self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request whose path was found in `table`. Errors are raised, for the caller to answer."""
-        response = await self._answer(entry, segments, scope, receive)
+        arrived = _Arrived(scope, receive)
+        try:
+            response = await self._answer(entry, segments, arrived)
+        finally:
+            if arrived.untouched:
+                await discard_body(scope, receive)
         await response(scope, receive, send)
 
-    async def _answer(
-        self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive
-    ) -> Response:
+    async def _answer(self, entry: Entry, segments: dict[str, str], arrived: _Arrived) -> Response:
+        scope = arrived.scope
         method: str = scope["method"]
         record: Record = scope.setdefault(RECORD_KEY, Record())
-        arrived = _Arrived(scope, receive)
         operation = entry.operation(method)
 
         principal, counted = await self._authenticated(arrived)
@@ -151,9 +162,9 @@ class ManagementApi:
         if method == "OPTIONS":
             return _options(entry, operation)
         body = await self._body(arrived) if method in _WITH_BODY else empty_body()
-        request = Request(scope, receive)
+        request = Request(scope, arrived.receive)
         call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
-        return await self._handled(operation, operation.handler, call, segments)
+        return await self._handled(operation, operation.handler, call, segments, arrived.raw or b"")
 
     async def _authenticated(self, arrived: _Arrived) -> tuple[Principal, bool]:
         """Who calls, and whether the place of the key makes the request count for throttles."""
@@ -175,7 +186,7 @@ class ManagementApi:
         key = access.key_from_header(header(scope, b"authorization"))
         if key is not None:
             return access.HEADER, key
-        if _announces_body(scope):
+        if announces_body(scope):
             try:
                 key = access.key_from_body((await self._body(arrived)).value)
             except errors.ApiError as error:
@@ -198,6 +209,7 @@ class ManagementApi:
 
     async def _body(self, arrived: _Arrived) -> Body:
         if arrived.raw is None:
+            arrived.untouched = False
             arrived.raw = await read_body(
                 arrived.scope, arrived.receive, self._max_body_bytes, self._body_timeout_s
             )
@@ -210,7 +222,12 @@ class ManagementApi:
         return decode(arrived.raw, content_type)
 
     async def _handled(
-        self, operation: Operation, handler: Callable[..., Any], call: Call, segments: dict[str, str]
+        self,
+        operation: Operation,
+        handler: Callable[..., Any],
+        call: Call,
+        segments: dict[str, str],
+        raw_body: bytes,
     ) -> Response:
         values: dict[str, int | str] = {}
         for name, kind in operation.params.items():
@@ -219,11 +236,14 @@ class ManagementApi:
                 raise errors.not_found()
             values[name] = value
         if operation.is_async:
-            return _encoded(await handler(call, **values), operation)
+            return _encoded(await handler(call, **values), operation, call)
 
         def run() -> Response:
-            return _encoded(handler(call, **values), operation)
+            return _encoded(handler(call, **values), operation, call)
 
+        idempotency = self._idempotency
+        if idempotency is not None and operation.method == "POST" and IDEMPOTENCY_KEY in call.request.headers:
+            run = partial(idempotency.answer, call, raw_body, run)
         pool = self._heavy_threads if operation.heavy else self._threads
         work = partial(contextvars.copy_context().run, run)
         return await asyncio.get_running_loop().run_in_executor(pool, work)
@@ -233,21 +253,22 @@ _INLINE_BYTES = 64 * 1024
 """Bodies up to this size are decoded on the event loop: a thread would cost more."""
 
 
-def _encoded(result: Any, operation: Operation) -> Response:
+def _encoded(result: Any, operation: Operation, call: Call) -> Response:
     if isinstance(result, Response):
         return result
     if result is None:
         return empty_response(operation.status)
+    if operation.versioned:
+        return _versioned(result, operation, call)
     return json_response(result, operation.status)
 
 
-def _announces_body(scope: Scope) -> bool:
-    length = content_length(scope)
-    if length is not None:
-        return length > 0
-    if header(scope, b"transfer-encoding") is not None:
-        return True
-    return bool(scope.get("http_version", "1.1") >= "2" and scope["method"] in _WITH_BODY)
+def _versioned(shown: Mapping[str, Any], operation: Operation, call: Call) -> Response:
+    headers = {"ETag": entity_tag(shown)}
+    known = EntityTags.of(call.request.headers.get("if-none-match"))
+    if known is not None and operation.method == "GET" and known.match(shown):
+        return empty_response(304, headers)
+    return json_response(shown, operation.status, headers)
 
 
 def _options(entry: Entry, operation: Operation) -> Response:

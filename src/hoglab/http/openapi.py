@@ -12,8 +12,10 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from hoglab import __version__
-from hoglab.http import errors
+from hoglab.http import errors, idempotency
 from hoglab.http.body import JSON, MULTIPART, URLENCODED
+from hoglab.http.described_errors import ERROR, ERROR_SCHEMA, error_responses, meaning, response_name
+from hoglab.http.examples import Examples
 from hoglab.http.responses import encode_json
 from hoglab.http.routing import Either, Kind
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["validation", "serialization"]
 
+_REFERENCE = "#/components/schemas/"
+
 _DESCRIPTION = """\
 Experiments and event functions, compatible with PostHog's API.
 
@@ -32,29 +36,6 @@ Every path under `/api/projects/{project_id}` is also served under `/api/environ
 at the end of a path may be left out. `project_id` is a number, or `@current` for the current project of the user.
 Bodies may also be forms. Only the first error of a request is reported.
 """
-
-_ERROR_SCHEMA = {
-    "type": "object",
-    "required": ["type", "code", "detail", "attr"],
-    "properties": {
-        "type": {
-            "type": "string",
-            "enum": [
-                errors.VALIDATION,
-                errors.INVALID_REQUEST,
-                errors.AUTHENTICATION,
-                errors.THROTTLED,
-                errors.SERVER,
-            ],
-        },
-        "code": {"type": "string", "description": "What is wrong, for programs."},
-        "detail": {"type": "string", "description": "What is wrong, for people."},
-        "attr": {
-            "type": ["string", "null"],
-            "description": "The field at fault: its path, joined by two underscores.",
-        },
-    },
-}
 
 _SECURITY = {
     "PersonalApiKey": {
@@ -70,7 +51,31 @@ _SECURITY = {
     },
 }
 
+_IDEMPOTENCY_PARAMETER = {
+    "name": idempotency.HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A value of the client's choice. For 24 hours a request that is sent again under it is not carried "
+    "out again: it gets the first one's answer.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": idempotency.MAX_KEY_CHARACTERS},
+}
+
+_PROJECT = "The project's id, or `@current` for the current project of the user."
 _TEXT_SCHEMA = {"type": "string"}
+_IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag that was read last. Something else in between is answered with 412, and nothing changes.",
+    "schema": _TEXT_SCHEMA,
+}
+_IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag of a copy that the client has; 304 when it is still right.",
+    "schema": _TEXT_SCHEMA,
+}
 _KIND_SCHEMAS: dict[Kind, dict[str, Any]] = {
     Kind.INTEGER: {"type": "integer"},
     Kind.UUID: {"type": "string", "format": "uuid"},
@@ -97,6 +102,8 @@ class Document:
             path[operation.method.lower()] = _operation(operation, schemas, names)
         for name, item in self._extra_paths.items():
             paths.setdefault(name, {}).update(item)
+        # Models of queries are spelt out as parameters, so nothing refers to them.
+        named = sorted(_used(paths, schemas.definitions, set()))
         tags = dict.fromkeys(operation.tag for operation in operations)
         return {
             "openapi": "3.1.0",
@@ -105,7 +112,10 @@ class Document:
             "tags": [{"name": tag} for tag in tags],
             "paths": paths,
             "components": {
-                "schemas": {"Error": _ERROR_SCHEMA, **schemas.definitions},
+                "schemas": {"Error": ERROR_SCHEMA} | {name: schemas.definitions[name] for name in named},
+                "responses": error_responses(
+                    set().union(*(_failures(operation) for operation in operations)) - {405}
+                ),
                 "securitySchemes": _SECURITY,
             },
             "security": [{name: []} for name in _SECURITY],
@@ -123,10 +133,11 @@ class _Schemas:
     def __init__(self, operations: list[Operation]) -> None:
         adapters = {key: TypeAdapter(key[0]) for operation in operations for key in _models(operation)}
         inputs = [(repr(key), mode, adapter) for key, adapter in adapters.items() for mode in (key[1],)]
-        template = "#/components/schemas/{model}"
-        found, shared = TypeAdapter.json_schemas(inputs, ref_template=template)
-        self._by_key = {name: schema for (name, _), schema in found.items()}
-        self.definitions: dict[str, Any] = shared.get("$defs", {})
+        found, shared = TypeAdapter.json_schemas(inputs, ref_template=f"{_REFERENCE}{{model}}")
+        self._by_key = {name: _renamed(schema) for (name, _), schema in found.items()}
+        definitions: dict[str, Any] = shared.get("$defs", {})
+        self.definitions = {_name(name): _renamed(schema) for name, schema in definitions.items()}
+        self.examples = Examples(self.definitions)
 
     def of(self, model: Any, mode: Mode) -> dict[str, Any]:
         """The schema of a model, or the schema that was given in place of one."""
@@ -140,11 +151,51 @@ class _Schemas:
         return resolved
 
 
+def _name(generated: str) -> str:
+    """What a model is called in the document.
+
+    Pydantic spells pages ``Paged_ExperimentOut_``, and models that share their name ``hoglab__room__module__Name``.
+    """
+    if generated.startswith("Paged_"):
+        return generated.removeprefix("Paged_").removesuffix("_").removesuffix("Out") + "Page"
+    package, *inner = generated.split("__")
+    return f"{inner[0].capitalize()}{inner[-1]}" if package == "hoglab" else generated
+
+
+def _renamed(schema: Any) -> Any:
+    """A schema with its references under the names of the document."""
+    if isinstance(schema, list):
+        return [_renamed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: f"{_REFERENCE}{_name(value.removeprefix(_REFERENCE))}" if key == "$ref" else _renamed(value)
+        for key, value in schema.items()
+    }
+
+
+def _used(value: Any, definitions: dict[str, Any], found: set[str]) -> set[str]:
+    """The names of all definitions that a part of the document leads to."""
+    if isinstance(value, list):
+        for each in value:
+            _used(each, definitions, found)
+    elif isinstance(value, dict):
+        reference = value.get("$ref")
+        name = reference.removeprefix(_REFERENCE) if isinstance(reference, str) else None
+        if name in definitions and name not in found:
+            found.add(name)
+            _used(definitions[name], definitions, found)
+        for each in value.values():
+            _used(each, definitions, found)
+    return found
+
+
 def _models(operation: Operation) -> Iterator[tuple[Any, Mode]]:
     named: list[tuple[Any, Mode]] = [
         (operation.body, "validation"),
         (operation.query, "validation"),
         (operation.response, "serialization"),
+        *((model, "serialization") for model in operation.answers.values()),
     ]
     for model, mode in named:
         if model is not None and not isinstance(model, dict):
@@ -156,15 +207,21 @@ def _operation(operation: Operation, schemas: _Schemas, names: dict[str, int]) -
         "operationId": _operation_id(operation, names),
         "tags": [operation.tag],
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
+        "parameters": [
+            *_path_parameters(operation),
+            *_query_parameters(operation, schemas),
+            *_header_parameters(operation),
+        ],
         "responses": _responses(operation, schemas),
         "security": [{name: _scopes(operation)} for name in _SECURITY],
     }
     if operation.description:
         described["description"] = operation.description
     if operation.body is not None:
-        media = {"schema": schemas.of(operation.body, "validation")}
-        described["requestBody"] = {"content": {JSON: media, URLENCODED: media, MULTIPART: media}}
+        schema = schemas.of(operation.body, "validation")
+        form = {"schema": schema}
+        json = {**form, "example": schemas.examples.of(schema, required_only=True)}
+        described["requestBody"] = {"content": {JSON: json, URLENCODED: form, MULTIPART: form}}
     return described
 
 
@@ -188,7 +245,9 @@ def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
             continue
         name = part[1:-1]
         schema = _KIND_SCHEMAS[kinds[name]] if name in kinds else _TEXT_SCHEMA
-        yield {"name": name, "in": "path", "required": True, "schema": schema}
+        whose, _, what = name.rpartition("_")
+        text = _PROJECT if name == "project_id" else f"The {whose}'s {what}."
+        yield {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
 
 
 def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterator[dict[str, Any]]:
@@ -200,23 +259,52 @@ def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterator[dict[
         yield {"name": name, "in": "query", "required": name in needed, "schema": schema}
 
 
+def _header_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
+    if operation.method == "POST":
+        yield _IDEMPOTENCY_PARAMETER
+    if operation.versioned:
+        yield _IF_NONE_MATCH if operation.method == "GET" else _IF_MATCH
+
+
 def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     good: dict[str, Any] = {"description": HTTPStatus(operation.status).phrase}
     if operation.response is not None:
-        good["content"] = {JSON: {"schema": schemas.of(operation.response, "serialization")}}
-    answers = {str(operation.status): good}
-    failure = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+        good["content"] = _content(operation.response, operation.media_type, schemas)
+    if operation.versioned:
+        good["headers"] = {"ETag": {"description": "Identifies this state.", "schema": _TEXT_SCHEMA}}
+    answers: dict[str, Any] = {str(operation.status): good}
+    if operation.versioned and operation.method == "GET":
+        answers["304"] = {"description": "It is still in the state of If-None-Match."}
     for status in sorted(_failures(operation) - {operation.status}):
-        answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": failure}
+        answers[str(status)] = {"$ref": f"#/components/responses/{response_name(status)}"}
+    for status, model in operation.answers.items():
+        media = _content(model, JSON, schemas)
+        if status >= HTTPStatus.BAD_REQUEST:
+            media[JSON]["schema"] = {"anyOf": [media[JSON]["schema"], ERROR]}
+            answers[str(status)] = {"description": meaning(status), "content": media}
+        else:
+            answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": media}
     return answers
 
 
+def _content(model: Any, media_type: str, schemas: _Schemas) -> dict[str, Any]:
+    schema = schemas.of(model, "serialization")
+    media = {"schema": schema}
+    if media_type == JSON:
+        media["example"] = schemas.examples.of(schema)
+    return {media_type: media}
+
+
 def _failures(operation: Operation) -> set[int]:
-    found = {401, 403, 429, 500, *operation.errors}
+    found = {401, 403, 429, 500, 503, *operation.errors}
     if operation.project_scoped or operation.params:
         found.add(404)
     if operation.method in ("POST", "PUT", "PATCH"):
-        found |= {400, 413, 415}
+        found |= {400, 408, 413, 415}
+    if operation.method == "POST":
+        found |= {409, 422}
+    if operation.versioned and operation.method != "GET":
+        found.add(412)
     if operation.query is not None:
         found.add(400)
     return found

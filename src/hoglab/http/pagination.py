@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-from pydantic import BaseModel
+from hoglab.http.fields import WireModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ class Page:
     offset: int
 
 
-class Paged(BaseModel, Generic[ItemT]):
-    """The list object, for the documents: ``response=Paged[ExperimentOut]``."""
+class Paged(WireModel, Generic[ItemT]):
+    """A page of a list."""
 
     count: int
     next: str | None

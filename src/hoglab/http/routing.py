@@ -114,11 +114,17 @@ class Operation:
     summary: str = ""
     description: str = ""
     errors: tuple[int, ...] = ()
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    """Models of answers besides ``response``, by their status."""
+    media_type: str = "application/json"
+    """What the answer of success is."""
     limited_keys: bool = True
     """Whether keys that are limited to some projects or organizations are let in."""
     is_async: bool = False
     heavy: bool = False
     """Whether the handler runs in the pool of slow ones."""
+    versioned: bool = False
+    """Whether the answer is one object whose state has an entity tag."""
 
     @property
     def is_alias(self) -> bool:
@@ -143,10 +149,17 @@ class Options(TypedDict, total=False):
     """Default: the first line of the handler's docstring."""
     errors: Sequence[int]
     """Statuses to document beyond those that follow from the operation itself."""
+    answers: Mapping[int, Any]
+    """Models of further answers, by status: another success, or an error whose body may be other than the usual one."""
+    media_type: str
+    """What the answer of success is, when it is no JSON."""
     limited_keys: bool
     """Whether keys limited to some projects or organizations are let in; default: inside projects only."""
     heavy: bool
     """Whether the handler may take seconds: it then runs in a pool where it keeps no quick one waiting."""
+    versioned: bool
+    """Whether the answer is one object: it gets an ``ETag``, and GET answers ``If-None-Match``. Handlers that change
+    it pass `Call.if_match` to whoever holds the transaction."""
 
 
 class ResourceRouter:
@@ -181,6 +194,10 @@ class ResourceRouter:
         """Declare one operation. Raises `ValueError` when path and handler do not fit each other."""
         relative = f"{self.prefix}/{path.strip('/')}".rstrip("/")
         params = _params(relative, handler)
+        if method == "POST" and inspect.iscoroutinefunction(handler):
+            raise ValueError(
+                f"{relative}: the handler of a POST is a plain function, for its idempotency key"
+            )
         description = inspect.getdoc(handler) or "" if handler is not None else ""
         summary, _, description = description.partition("\n")
         needs = self._needs(method, options.get("scope", INHERIT))
@@ -204,9 +221,12 @@ class ResourceRouter:
                     summary=options.get("summary", summary),
                     description=description.strip(),
                     errors=tuple(options.get("errors", ())),
+                    answers=options.get("answers", {}),
+                    media_type=options.get("media_type", "application/json"),
                     limited_keys=options.get("limited_keys", self._project_scoped),
                     is_async=inspect.iscoroutinefunction(handler),
                     heavy=options.get("heavy", False),
+                    versioned=options.get("versioned", False),
                 )
             )
 

@@ -6,7 +6,35 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from hoglab.http.fields import WireModel
 from hoglab.http.identity import User
+
+
+class ErrorText(WireModel):
+    """The short error of a few endpoints, for the documents: ``{"error": …}``."""
+
+    error: str
+
+
+class DetailText(WireModel):
+    """The short error of a few endpoints, for the documents: ``{"detail": …}``."""
+
+    detail: str
+
+
+class UserOut(WireModel):
+    """A user as others see them: ``created_by`` and the like, for the documents (spec: experiments-api 1.9)."""
+
+    id: int
+    uuid: str
+    distinct_id: str | None
+    first_name: str
+    last_name: str
+    email: str
+    is_email_verified: bool | None
+    hedgehog_config: dict[str, Any] | None
+    role_at_organization: str | None
+
 
 _KEYS = (
     "id",

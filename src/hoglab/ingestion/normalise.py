@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
 import orjson
 
-from hoglab.capture.envelope import IncomingEvent
+from hoglab.capture.envelope import IncomingEvent, mend_surrogates
 from hoglab.capture.records import Record, derived_uuid
 from hoglab.ingestion.elements import take_elements_chain
 from hoglab.ingestion.timestamps import event_time, sent_time
@@ -26,8 +26,7 @@ INTERNAL_IP = "127.0.0.1"
 """What events with the property ``capture_internal`` get as address (spec: sdk-wire 1.8)."""
 
 
-@dataclass(slots=True, eq=False)
-class Event:
+class Event(msgspec.Struct, eq=False):
     """An event in the making: transformations and persons change ``event``, ``distinct_id``, ``properties``."""
 
     project_id: int
@@ -65,7 +64,8 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
         properties = _properties(incoming)
         if sent_text is not None:
             properties["$sent_at"] = sent_text
-        _set_ip(properties, header.ip)
+        # Who brings events of the past is not where they happened.
+        _set_ip(properties, None if envelope.historical_migration else header.ip)
         _lower_session_id(properties)
         ignore_skew = properties.get("$ignore_sent_at") is True
         events.append(
@@ -115,7 +115,8 @@ def decode_object(text: memoryview) -> dict[str, Any]:
     try:
         decoded = orjson.loads(text)
     except orjson.JSONDecodeError:
-        decoded = json.loads(bytes(text), parse_int=_whole, parse_float=_fractional)
+        mended = mend_surrogates(bytes(text))
+        decoded = json.loads(mended, parse_int=_whole, parse_float=_fractional)
     return decoded
 
 

@@ -6,10 +6,11 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic import BaseModel
 
 from hoglab.http import errors
 from hoglab.http.dates import format_moment, parse_moment
+from hoglab.http.fields import WireModel
+from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import Page
 from hoglab.http.routing import ResourceRouter
 from hoglab.people.reading import PersonView, display_name, persons_for
@@ -36,8 +37,22 @@ RETRY_S = 5
 _COLUMNS = "uuid, event, distinct_id, timestamp, captured_at, properties, elements_chain"
 
 
-class EventQuery(BaseModel):
+_NOTES: Notes = {
+    "event": Note("The name of the event.", "purchase"),
+    "timestamp": Note("When it happened.", "2026-01-02T03:04:05.678901Z"),
+    "after": "Only events after this moment.",
+    "before": "Only events before this moment.",
+    "name": Note("What to call the person.", "ada@example.com"),
+    "distinct_ids": Note("Every id that SDKs know the person by.", ["user-17"]),
+    "elements": Note("The elements clicked, the innermost first.", []),
+    "elements_chain": Note("The same as text.", ""),
+}
+
+
+class EventQuery(WireModel):
     """Filters of the list of events. ``after`` and ``before`` are exclusive."""
+
+    notes = _NOTES
 
     event: str | None = None
     distinct_id: str | None = None
@@ -47,8 +62,10 @@ class EventQuery(BaseModel):
     offset: int | None = None
 
 
-class EventPerson(BaseModel):
+class EventPerson(WireModel):
     """The person of an event as the person is now."""
+
+    notes = _NOTES
 
     id: str
     uuid: str
@@ -59,8 +76,10 @@ class EventPerson(BaseModel):
     created_at: str
 
 
-class EventOut(BaseModel):
+class EventOut(WireModel):
     """One event. ``person`` is null when there is no person behind the distinct id."""
+
+    notes = _NOTES
 
     id: str
     uuid: str
@@ -74,8 +93,10 @@ class EventOut(BaseModel):
     elements_chain: str
 
 
-class EventList(BaseModel):
+class EventList(WireModel):
     """A page of events."""
+
+    notes = _NOTES
 
     next: str | None
     previous: str | None

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
+import msgspec
 import orjson
 
 from hoglab.people.identity import can_merge, clean_distinct_id, derived_person_id
@@ -54,8 +55,7 @@ class IngestionWarning:
     details: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True, gc=False):
     """The person of an event, as the person was right after the event."""
 
     person_id: UUID

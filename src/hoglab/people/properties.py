@@ -114,24 +114,18 @@ def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
     """
     if event in UNMIRRORED_EVENTS:
         return
-    mirrored = _MIRRORED
-    values = {name: value for name, value in properties.items() if name in mirrored and value is not None}
-    if not values:
+    names = _MIRRORED.keys() & properties.keys()
+    if not names:
         return
     if properties.get("$lib") in _SERVER_LIBRARIES or properties.get("$is_server") is True:
-        values = {name: value for name, value in values.items() if name not in _HOST_OS}
-        if not values:
-            return
-    given_set, given_once = _object(properties.get("$set")), _object(properties.get("$set_once"))
-    properties["$set"] = {**values, **given_set}
-    properties["$set_once"] = {
-        **{_MIRRORED[name]: value for name, value in values.items()},
-        **given_once,
-    }
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+        names -= _HOST_OS
+    values = {name: value for name in sorted(names) if (value := properties[name]) is not None}
+    if not values:
+        return
+    once = {_MIRRORED[name]: value for name, value in values.items()}
+    given_set, given_once = properties.get("$set"), properties.get("$set_once")
+    properties["$set"] = {**values, **given_set} if isinstance(given_set, dict) else values
+    properties["$set_once"] = {**once, **given_once} if isinstance(given_once, dict) else once
 
 
 def update(properties: Properties, event: str, changes: Properties) -> tuple[dict[str, Any], bool] | None:
@@ -146,25 +140,22 @@ def update(properties: Properties, event: str, changes: Properties) -> tuple[dic
     once, values, unset = changes.get("$set_once"), changes.get("$set"), changes.get("$unset")
     if not once and not values and not unset:
         return None
-    after: dict[str, Any] = dict(properties)
-    changed: set[str] = set()
-    if isinstance(once, dict):
-        for name, value in once.items():
-            if name not in after:
-                after[name] = value
-                changed.add(name)
+    given: dict[str, Any] = {}
+    if isinstance(once, dict) and not once.keys() <= properties.keys():
+        given = {name: value for name, value in once.items() if name not in properties}
     if isinstance(values, dict):
         for name, value in values.items():
-            if name not in after or not _same(after[name], value):
-                after[name] = value
-                changed.add(name)
+            if name not in properties or not _same(properties[name], value):
+                given[name] = value
+    gone: set[str] = set()
     if isinstance(unset, (list, dict)):
-        for name in unset:
-            if isinstance(name, str) and name in after:
-                del after[name]
-                changed.add(name)
-    if not changed:
+        gone = {name for name in unset if isinstance(name, str) and (name in properties or name in given)}
+    if not given and not gone:
         return None
+    after = {**properties, **given}
+    for name in gone:
+        del after[name]
+    changed = given.keys() | gone
     written = (
         event in PERSON_EVENTS or not changed <= _VOLATILE or any(name not in properties for name in changed)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,9 @@ DEFAULT_DISPLAY_NAMES = ("email", "name", "username")
 """Properties that name a person when the project does not say which (spec: hog-runtime 1.1)."""
 SHOWN_DISTINCT_IDS = 100
 """Distinct ids that a list shows of one person; a person read alone has all."""
+
+EXPORT_PAGE = 1_000
+"""Persons that `every_person` reads at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,18 @@ def list_persons(
     *,
     distinct_id: str | None = None,
     search: str | None = None,
+    among: sa.Select[tuple[int]] | None = None,
     limit: int,
     offset: int,
 ) -> tuple[list[PersonView], int]:
     """Persons, youngest first, and how many there are on all pages.
 
-    ``search`` looks for a part of the email, the name or a distinct id, whatever the case.
+    ``search`` looks for a part of the email, the name or a distinct id, whatever the case; ``among`` selects the
+    row ids to choose from.
     """
     matching = sa.select(*_COLUMNS).where(person.c.project_id == project_id)
+    if among is not None:
+        matching = matching.where(person.c.id.in_(among))
     ids = person_distinct_id
     if distinct_id is not None:
         matching = matching.where(
@@ -179,6 +186,25 @@ def distinct_ids_of(
     for row_id, distinct_id in connection.execute(chosen):
         found[row_id].append(distinct_id)
     return found
+
+
+def every_person(connection: Connection, project_id: int) -> Iterator[tuple[PersonView, list[str]]]:
+    """All persons in the order in which they were made, with all their distinct ids; read page by page."""
+    last = 0
+    while True:
+        page = connection.execute(
+            sa.select(*_COLUMNS)
+            .where(person.c.project_id == project_id, person.c.id > last)
+            .order_by(person.c.id)
+            .limit(EXPORT_PAGE)
+        ).all()
+        if not page:
+            return
+        views = [_view(row) for row in page]
+        ids = distinct_ids_of(connection, [view.row_id for view in views], each=None)
+        for view in views:
+            yield view, ids[view.row_id]
+        last = views[-1].row_id
 
 
 def list_groups(

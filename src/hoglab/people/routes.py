@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from hoglab.http.dates import format_moment
 from hoglab.http.errors import not_found, validation_error
+from hoglab.http.fields import WireModel
+from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import envelope
 from hoglab.http.routing import ResourceRouter
 from hoglab.people import reading
@@ -21,8 +21,24 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 
-class PersonQuery(BaseModel):
+_NOTES: Notes = {
+    "type": Note("Always `person`.", "person"),
+    "name": Note("What to call somebody, or several.", "ada@example.com"),
+    "distinct_ids": Note("Every id that SDKs know the person by.", ["user-17"]),
+    "last_seen_at": "When an event of it last arrived; null when that is not known.",
+    "group_type": Note("What kind of group it is.", "company"),
+    "group_type_index": "The number of the group type, from 0 to 4.",
+    "group_key": Note("Identifies the group.", "acme"),
+    "group_properties": Note("Its properties.", {"seats": 12}),
+    "name_singular": "What to call one of them.",
+    "name_plural": "What to call several.",
+}
+
+
+class PersonQuery(WireModel):
     """Filters of the list of persons."""
+
+    notes = _NOTES
 
     distinct_id: str | None = None
     search: str | None = None
@@ -30,8 +46,10 @@ class PersonQuery(BaseModel):
     offset: int | None = None
 
 
-class PersonOut(BaseModel):
+class PersonOut(WireModel):
     """A person. ``id`` and ``uuid`` are the same."""
+
+    notes = _NOTES
 
     id: str
     uuid: str
@@ -44,8 +62,10 @@ class PersonOut(BaseModel):
     last_seen_at: str | None
 
 
-class PersonList(BaseModel):
+class PersonList(WireModel):
     """A page of persons."""
+
+    notes = _NOTES
 
     count: int
     next: str | None
@@ -53,8 +73,10 @@ class PersonList(BaseModel):
     results: list[PersonOut]
 
 
-class GroupQuery(BaseModel):
+class GroupQuery(WireModel):
     """Filters of the list of groups."""
+
+    notes = _NOTES
 
     group_type_index: int
     search: str | None = None
@@ -62,8 +84,10 @@ class GroupQuery(BaseModel):
     offset: int | None = None
 
 
-class GroupOut(BaseModel):
+class GroupOut(WireModel):
     """A group."""
+
+    notes = _NOTES
 
     group_type_index: int
     group_key: str
@@ -71,8 +95,10 @@ class GroupOut(BaseModel):
     created_at: str
 
 
-class GroupList(BaseModel):
+class GroupList(WireModel):
     """A page of groups."""
+
+    notes = _NOTES
 
     count: int
     next: str | None
@@ -80,8 +106,10 @@ class GroupList(BaseModel):
     results: list[GroupOut]
 
 
-class GroupTypeOut(BaseModel):
+class GroupTypeOut(WireModel):
     """A group type."""
+
+    notes = _NOTES
 
     group_type: str
     group_type_index: int
@@ -107,7 +135,7 @@ def persons_router(database: Database) -> ResourceRouter:
                 offset=page.offset,
             )
             ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
-        return envelope(call, [_person(call, each, ids[each.row_id]) for each in persons], count)
+        return envelope(call, [person_object(call, each, ids[each.row_id]) for each in persons], count)
 
     @router.get("/{person_id}", response=PersonOut, summary="Read a person")
     def read_person(call: Call, person_id: UuidId) -> dict[str, Any]:
@@ -116,7 +144,7 @@ def persons_router(database: Database) -> ResourceRouter:
             if person is None:
                 raise not_found()
             ids = reading.distinct_ids_of(connection, [person.row_id], each=None)
-        return _person(call, person, ids[person.row_id])
+        return person_object(call, person, ids[person.row_id])
 
     return router
 
@@ -162,7 +190,8 @@ def groups_router(database: Database) -> ResourceRouter:
     return router
 
 
-def _person(call: Call, person: PersonView, distinct_ids: Sequence[str]) -> dict[str, Any]:
+def person_object(call: Call, person: PersonView, distinct_ids: Sequence[str]) -> dict[str, Any]:
+    """A person in full."""
     names = call.project.person_display_name_properties
     fallback = distinct_ids[0] if distinct_ids else str(person.uuid)
     return {

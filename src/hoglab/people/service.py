@@ -9,12 +9,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
+
 from hoglab.http.dates import utc_now
 from hoglab.people import store
 from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonEvent, Resolution
 from hoglab.people.groups import GroupBatch
 from hoglab.people.identity import clean_distinct_id
 from hoglab.people.reading import PersonView, group_properties, person_for
+from hoglab.people.sqlite import load_persons
 from hoglab.storage.event_store import PersonOverride
 
 if TYPE_CHECKING:
@@ -25,8 +28,7 @@ if TYPE_CHECKING:
 WARNING_RETENTION = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
+class Attribution(msgspec.Struct, frozen=True, gc=False):
     """Whom and what an event belongs to."""
 
     person: Resolution
@@ -97,7 +99,7 @@ class PersonService:
     ) -> tuple[list[Attribution | None], list[PersonOverride]]:
         connection = tx.connection
         applied, log_offset = offsets
-        people = PeopleBatch(project_id, store.load_persons(connection, project_id, _names(events)))
+        people = PeopleBatch(project_id, load_persons(connection, project_id, _names(events)))
         groups = GroupBatch(self.group_types(project_id))
         results: list[Attribution | None] = []
         for event in events:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy import BindParameter, Connection, Dialect, bindparam
+from sqlalchemy import BindParameter, Connection, bindparam
 
-from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonState
+from hoglab.people.batch import IngestionWarning, PeopleBatch
 from hoglab.people.groups import GroupChange
 from hoglab.people.properties import MAX_PROPERTIES_BYTES
+from hoglab.people.sqlite import insert_distinct_ids, insert_persons, update_persons
 from hoglab.storage.database.tables import (
     cohort_person,
     flag_hash_key_override,
@@ -25,24 +26,10 @@ from hoglab.storage.database.tables import (
     person_distinct_id,
     person_override,
 )
-from hoglab.storage.database.types import UtcTime, to_micros
 
 NAMES_PER_QUERY = 2_000
 WARNINGS_PER_TYPE = 100
 """Warnings of one type that a batch writes for one project; further ones are counted only."""
-
-# The tables without the JSON type: properties pass through as the text they are.
-_person = sa.table(
-    "person",
-    sa.column("id", sa.Integer),
-    sa.column("uuid", sa.String),
-    sa.column("project_id", sa.Integer),
-    sa.column("properties", sa.Text),
-    sa.column("is_identified", sa.Boolean),
-    sa.column("version", sa.BigInteger),
-    sa.column("created_at", UtcTime),
-    sa.column("last_seen_at", UtcTime),
-)
 
 T = TypeVar("T")
 
@@ -54,157 +41,23 @@ def chunks(values: Iterable[T], size: int = NAMES_PER_QUERY) -> Iterator[list[T]
         yield every[start : start + size]
 
 
-_LOAD = (
-    sa.select(
-        person_distinct_id.c.distinct_id,
-        _person.c.id,
-        _person.c.uuid,
-        _person.c.properties,
-        _person.c.is_identified,
-        _person.c.version,
-        _person.c.created_at,
-        _person.c.last_seen_at,
-    )
-    .join_from(person_distinct_id, _person, _person.c.id == person_distinct_id.c.person_id)
-    .where(
-        person_distinct_id.c.project_id == bindparam("project_id"),
-        person_distinct_id.c.distinct_id.in_(bindparam("names", expanding=True)),
-    )
-)
-
-
-def load_persons(
-    connection: Connection, project_id: int, distinct_ids: Iterable[str]
-) -> dict[str, PersonState]:
-    """The persons behind distinct ids; one object for each person, ids without a person are left out."""
-    known: dict[str, PersonState] = {}
-    by_row: dict[int, PersonState] = {}
-    for names in chunks(distinct_ids):
-        for name, row_id, uuid, properties, is_identified, version, created_at, seen in connection.execute(
-            _LOAD, {"project_id": project_id, "names": names}
-        ):
-            state = by_row.get(row_id)
-            if state is None:
-                state = by_row[row_id] = PersonState(
-                    row_id=row_id,
-                    uuid=UUID(uuid),
-                    json=properties.encode(),
-                    is_identified=is_identified,
-                    version=version,
-                    created_at=created_at,
-                    last_seen_at=seen,
-                )
-            known[name] = state
-    return known
-
-
-_UPDATE = (
-    sa.update(_person)
-    .where(_person.c.id == bindparam("row_id"))
-    .values(
-        properties=bindparam("new_properties"),
-        is_identified=bindparam("new_is_identified"),
-        version=bindparam("new_version"),
-        created_at=bindparam("new_created_at"),
-        last_seen_at=bindparam("new_last_seen_at"),
-    )
-)
-_LAST_ID = sa.select(sa.func.coalesce(sa.func.max(_person.c.id), 0))
-_IDS_AFTER = sa.select(_person.c.uuid, _person.c.id).where(
-    _person.c.project_id == bindparam("project_id"), _person.c.id > bindparam("before")
-)
-
-
-class _BulkInsert:
-    """Inserts many rows with little work for each: values are given in the form that the driver takes."""
-
-    def __init__(self, table: sa.FromClause, columns: Sequence[str]) -> None:
-        self._statement = sa.insert(cast("sa.Table", table))
-        self._columns = tuple(columns)
-        self._compiled: dict[str, tuple[str, tuple[int, ...] | None]] = {}
-
-    def run(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
-        """Insert rows whose values are in the order of the columns."""
-        sql, order = self._sql(connection.dialect)
-        if order is None:
-            given: list[Any] = [dict(zip(self._columns, row, strict=True)) for row in rows]
-        elif order == tuple(range(len(self._columns))):
-            given = rows
-        else:
-            given = [tuple(row[index] for index in order) for row in rows]
-        connection.exec_driver_sql(sql, given)
-
-    def _sql(self, dialect: Dialect) -> tuple[str, tuple[int, ...] | None]:
-        """The statement, and where its placeholders take their values from; None when they are named."""
-        known = self._compiled.get(dialect.name)
-        if known is None:
-            compiled = self._statement.compile(dialect=dialect, column_keys=self._columns)
-            names = getattr(compiled, "positiontup", None)
-            order = None if names is None else tuple(self._columns.index(name) for name in names)
-            known = self._compiled[dialect.name] = (str(compiled), order)
-        return known
-
-
-_INSERT_PERSONS = _BulkInsert(
-    _person,
-    ("uuid", "project_id", "properties", "is_identified", "version", "created_at", "last_seen_at"),
-)
-_INSERT_DISTINCT_IDS = _BulkInsert(person_distinct_id, ("project_id", "distinct_id", "person_id"))
-
-
 def save_persons(connection: Connection, batch: PeopleBatch) -> None:
     """Write what a batch did to the persons of its project: new ones, changes, distinct ids, merges."""
     project_id = batch.project_id
     living = [each for each in batch.persons() if each.into is None and each.changed]
     new = [each for each in living if each.row_id is None]
     if new:
-        _insert_persons(connection, project_id, new)
+        insert_persons(connection, project_id, new)
     old = [each for each in living if each.stored]
     if old:
         for each in old:
             each.version += 1
-        connection.execute(_UPDATE, [{"row_id": each.row_id, **_new_values(each)} for each in old])
+        update_persons(connection, old)
     if batch.new_distinct_ids:
-        _INSERT_DISTINCT_IDS.run(
-            connection,
-            [(project_id, name, each.root().row_id) for name, each in batch.new_distinct_ids.items()],
-        )
+        insert_distinct_ids(connection, project_id, batch.new_distinct_ids)
     gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.stored]
     if gone:
         _move_to_survivors(connection, [(old_id, new_id) for old_id, new_id in gone if old_id and new_id])
-
-
-def _insert_persons(connection: Connection, project_id: int, persons: Sequence[PersonState]) -> None:
-    before = connection.execute(_LAST_ID).scalar_one()
-    _INSERT_PERSONS.run(
-        connection,
-        [
-            (
-                str(each.uuid),
-                project_id,
-                each.json.decode(),
-                each.is_identified,
-                each.version,
-                to_micros(each.created_at),
-                None if each.last_seen_at is None else to_micros(each.last_seen_at),
-            )
-            for each in persons
-        ],
-    )
-    rows = connection.execute(_IDS_AFTER, {"project_id": project_id, "before": before})
-    ids: dict[str, int] = {uuid: row_id for uuid, row_id in rows}  # noqa: C416 - rows are not tuples for mypy
-    for each in persons:
-        each.row_id = ids[str(each.uuid)]
-
-
-def _new_values(state: PersonState) -> dict[str, Any]:
-    return {
-        "new_properties": state.json.decode(),
-        "new_is_identified": state.is_identified,
-        "new_version": state.version,
-        "new_created_at": state.created_at,
-        "new_last_seen_at": state.last_seen_at,
-    }
 
 
 def _move_to_survivors(connection: Connection, moves: Sequence[tuple[int, int]]) -> None:

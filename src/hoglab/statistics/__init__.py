@@ -5,10 +5,11 @@
     result = compare(StatisticsConfig(), Proportion(1529, 87), Proportion(1471, 62))
     result.chance_to_win, result.credible_interval, result.significant
 
-A kind of metric is a class of sufficient statistics (`SampleMean`, `Proportion`, `Ratio`, `Retention`, and
-`WithCovariate` around the first two for CUPED). `resolve_config` reads an experiment's settings, `compare`
-judges one variant against the baseline. Beside that: checks of exposures, sample size and power, corrections
-for multiple tests, percentile bounds, quantile metrics, and the two legacy metric kinds.
+A kind of metric is a class of sufficient statistics (`SampleMean`, `Proportion`, `Ratio`, `Retention`,
+`QuantileSample`, and `WithCovariate` around the first two for CUPED). `resolve_config` reads an experiment's
+settings, `compare` judges one variant against the baseline. Beside that: checks of exposures, sample size and
+power, corrections for multiple tests, percentile bounds, and the two legacy metric kinds. docs/statistics.md
+explains the methods.
 """
 
 from hoglab.statistics.bayesian import BayesianTest, bayesian_test
@@ -35,6 +36,7 @@ from hoglab.statistics.exposure_checks import (
     sample_ratio_mismatch,
 )
 from hoglab.statistics.frequentist import FrequentistTest, welch_test
+from hoglab.statistics.kinds import SufficientStatistics
 from hoglab.statistics.legacy import (
     FunnelVariant,
     LegacyResult,
@@ -43,9 +45,10 @@ from hoglab.statistics.legacy import (
     VariantCountError,
     legacy_result,
 )
-from hoglab.statistics.multiple_testing import benjamini_hochberg, bonferroni, holm
+from hoglab.statistics.multiple_testing import Correction, benjamini_hochberg, bonferroni, holm
+from hoglab.statistics.planning import power_at, sample_size_for
 from hoglab.statistics.power import minimum_detectable_difference, power_of_test, required_sample_size
-from hoglab.statistics.quantiles import QuantileRanks, QuantileSample, quantile_ranks
+from hoglab.statistics.quantiles import QuantileRanks, QuantileSample, cluster_factor, quantile_ranks
 from hoglab.statistics.refusal import Refusal, RefusalError
 from hoglab.statistics.running_time import (
     DEFAULT_MINIMUM_DETECTABLE_EFFECT,
@@ -62,7 +65,6 @@ from hoglab.statistics.samples import (
     Ratio,
     Retention,
     SampleMean,
-    SufficientStatistics,
     WithCovariate,
 )
 from hoglab.statistics.sequential import SequentialTest, sequential_test
@@ -76,6 +78,7 @@ __all__ = [
     "BayesianConfig",
     "BayesianTest",
     "BiasRisk",
+    "Correction",
     "CupedAdjustment",
     "CupedConfig",
     "DifferenceType",
@@ -117,6 +120,7 @@ __all__ = [
     "bias_risk",
     "bonferroni",
     "calculate_running_time",
+    "cluster_factor",
     "compare",
     "cuped_effect",
     "effect_of",
@@ -126,6 +130,7 @@ __all__ = [
     "legacy_result",
     "minimum_detectable_difference",
     "pooled_theta",
+    "power_at",
     "power_of_test",
     "quantile_rank",
     "quantile_ranks",
@@ -134,6 +139,7 @@ __all__ = [
     "resolve_config",
     "running_time_metric",
     "sample_ratio_mismatch",
+    "sample_size_for",
     "sequential_test",
     "variant_failures",
     "welch_test",

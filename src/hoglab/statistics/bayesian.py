@@ -75,6 +75,20 @@ def is_significant(
     return chance_to_win > ci_level or chance_to_win < 1 - ci_level
 
 
+def rejection_bounds(config: BayesianConfig, standard_error: float) -> tuple[float, float]:
+    """An estimate with this standard error is significant below the first and above the second.
+
+    Where the posterior mean m0 + w·(e - m0) lies c posterior standard deviations from zero, with c of the rule
+    of `is_significant` and the prior's weight w of the data.
+    """
+    two_sided = config.significance_rule is SignificanceRule.INTERVAL
+    tail = (1 - config.ci_level) / (2 if two_sided else 1)
+    at_zero, sd = _posterior(config.prior, 0.0, standard_error)
+    weight = sd * sd / (standard_error * standard_error)
+    reach = normal_critical_value(tail) * sd
+    return (-reach - at_zero) / weight, (reach - at_zero) / weight
+
+
 def _posterior(prior: Prior | None, estimate: float, standard_error: float) -> tuple[float, float]:
     """Mean and sd of the posterior; with a prior the precision-weighted update of two Normals."""
     if prior is None:

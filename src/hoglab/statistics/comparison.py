@@ -15,8 +15,10 @@ from hoglab.statistics.config import (
 from hoglab.statistics.cuped import CupedAdjustment, cuped_effect
 from hoglab.statistics.effects import Effect, effect_of
 from hoglab.statistics.frequentist import FrequentistTest, welch_test
+from hoglab.statistics.kinds import SufficientStatistics
+from hoglab.statistics.quantiles import QuantileSample
 from hoglab.statistics.refusal import Refusal, RefusalError
-from hoglab.statistics.samples import Proportion, SufficientStatistics, WithCovariate
+from hoglab.statistics.samples import Proportion, WithCovariate
 from hoglab.statistics.sequential import SequentialTest, sequential_test
 from hoglab.statistics.validation import ValidationFailure, baseline_failures, variant_failures
 
@@ -134,6 +136,8 @@ def _outcome(group: SufficientStatistics) -> SufficientStatistics:
 def _kind(group: SufficientStatistics) -> str:
     if isinstance(group, WithCovariate):
         return f"{type(group.outcome).__name__} with covariate"
+    if isinstance(group, QuantileSample):
+        return f"{type(group).__name__} at {group.level:g}"
     return type(group).__name__
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
 
+from hoglab.statistics.multiple_testing import Correction
+
 DEFAULT_CI_LEVEL = 0.95
 DEFAULT_ALPHA = 0.05
 DEFAULT_TUNING_PARAMETER = 5000.0
@@ -128,6 +130,8 @@ class StatisticsConfig:
     test: BayesianConfig | FrequentistConfig = field(default_factory=BayesianConfig)
     cuped: CupedConfig = field(default_factory=CupedConfig)
     baseline_variant_key: str | None = None
+    correction: Correction = Correction.NONE
+    """For whoever shows several p-values of one experiment together; a single comparison is not corrected."""
 
     @property
     def method(self) -> Method:
@@ -166,6 +170,7 @@ def resolve_config(
         else _bayesian(_mapping(stored.get("bayesian"))),
         cuped=_cuped(_mapping(stored.get("cuped")), defaults),
         baseline_variant_key=key if isinstance(key, str) and key else None,
+        correction=_correction(stored.get("multiple_testing_correction")),
     )
 
 
@@ -234,6 +239,10 @@ def _probability(value: object, default: float) -> float:
 def _difference_type(value: object) -> DifferenceType:
     """Matched against the upper-case name; lower case is not a match (spec experiment-results 4.1, 12.9)."""
     return DifferenceType.ABSOLUTE if value == "ABSOLUTE" else DifferenceType.RELATIVE
+
+
+def _correction(value: object) -> Correction:
+    return Correction(value) if isinstance(value, str) and value in tuple(Correction) else Correction.NONE
 
 
 def _switch(stored: Mapping[str, object], key: str, default: object) -> bool:

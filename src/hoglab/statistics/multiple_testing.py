@@ -1,18 +1,44 @@
 """Corrections of p-values for having made several tests.
 
 Each function takes the p-values of one family and returns the adjusted ones in the same order. A test that
-gave no p-value (None) stays None and does not count towards the size of the family.
+gave no p-value (None) stays None and does not count towards the size of the family. Corrections are opt-in:
+PostHog's wire has none, so `Correction.NONE` is the default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 
 PValues = Sequence[float | None]
 
 
+class Correction(StrEnum):
+    """What becomes of the p-values of one experiment's metrics and variants."""
+
+    NONE = "none"
+    BONFERRONI = "bonferroni"
+    HOLM = "holm"
+    BENJAMINI_HOCHBERG = "benjamini-hochberg"
+
+    def adjust(self, p_values: PValues) -> list[float | None]:
+        """Adjusted p-values in the same order. Raises ValueError for one outside 0..1."""
+        match self:
+            case Correction.NONE:
+                return _adjust(p_values, list)
+            case Correction.BONFERRONI:
+                return bonferroni(p_values)
+            case Correction.HOLM:
+                return holm(p_values)
+            case Correction.BENJAMINI_HOCHBERG:
+                return benjamini_hochberg(p_values)
+
+
 def bonferroni(p_values: PValues) -> list[float | None]:
-    """min(1, m·p): controls the chance of any false positive in the family under any dependence."""
+    """min(1, m·p): controls the chance of any false positive in the family under any dependence.
+
+    Source: Dunn 1961.
+    """
     return _adjust(p_values, lambda ordered: [min(1.0, len(ordered) * p) for p in ordered])
 
 

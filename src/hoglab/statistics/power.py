@@ -1,7 +1,9 @@
 """Power analysis by the Normal approximation, before and during an experiment.
 
 Differences and standard errors are in one unit: absolute, or relative to the baseline. During an experiment
-the standard error is that of the comparison so far.
+the standard error is that of the comparison so far. `planning` applies this to kinds of metrics and methods.
+
+Source: Lehmann, Romano, "Testing Statistical Hypotheses", the power of a two-sided test of a Normal mean.
 """
 
 from __future__ import annotations

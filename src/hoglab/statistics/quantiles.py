@@ -1,17 +1,24 @@
 """Quantile metrics, an extension: comparing e.g. medians or 90th percentiles.
 
-Source: spec experiment-results 10 (quantile metric); Deng, Knoblich, Lu 2018.
+Quantiles of two groups do not add up to that of both, so a `QuantileSample` has no `+`: whoever adds a day
+takes the quantile anew. What does add up are the counts per entity behind the cluster factor, a `Ratio`.
+
+Source: spec experiment-results 10 (quantile metric); Deng, Knoblich, Lu 2018, section 5.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import sqrt
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import floor, nan, sqrt
+from typing import ClassVar
 
 from hoglab.statistics.config import DEFAULT_ALPHA
 from hoglab.statistics.distributions import normal_critical_value
 from hoglab.statistics.refusal import Refusal, RefusalError
-from hoglab.statistics.samples import Moments
+from hoglab.statistics.samples import Moments, Ratio
+from hoglab.statistics.winsorization import quantile_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +33,8 @@ class QuantileRanks:
 class QuantileSample:
     """A sample quantile with the values at the ranks of `quantile_ranks` (at alpha 0.05).
 
-    `cluster_factor` is the variance of the indicator Y <= quantile under clustering over that of independent
-    values: 1 for one value per entity, larger for event-level values.
+    `number_of_samples` counts values. `cluster_factor` is that of the function of this name: 1 for one value
+    per entity, mostly larger for event-level values.
     """
 
     number_of_samples: int
@@ -37,8 +44,56 @@ class QuantileSample:
     quantile_upper: float
     cluster_factor: float = 1.0
 
+    minimum_sum: ClassVar[float | None] = None
+
     def __post_init__(self) -> None:
         _require_level(self.level)
+
+    @classmethod
+    def of(cls, values: Iterable[float], level: float) -> QuantileSample:
+        """Statistics of independent values, one per entity. Raises RefusalError without values."""
+        ordered = sorted(values)
+        if not ordered:
+            raise RefusalError(Refusal.NO_SAMPLES)
+        ranks = quantile_ranks(level, len(ordered))
+        return cls(
+            len(ordered),
+            level,
+            ordered[quantile_rank(level, len(ordered))],
+            _between_ranks(ordered, ranks.lower),
+            _between_ranks(ordered, ranks.upper),
+        )
+
+    @classmethod
+    def of_clusters(cls, clusters: Iterable[Collection[float]], level: float) -> QuantileSample:
+        """Statistics of all values of all entities, one collection for each entity.
+
+        Raises RefusalError without values, or with those of a single entity.
+        """
+        groups = [values for values in clusters if values]
+        sample = cls.of(chain.from_iterable(groups), level)
+        below = Ratio.of(
+            (sum(value <= sample.quantile for value in values), len(values)) for values in groups
+        )
+        return replace(sample, cluster_factor=cluster_factor(level, below))
+
+    @property
+    def sum(self) -> float:
+        """n times the quantile, so that whoever divides a row's sum by n sees the quantile."""
+        return self.number_of_samples * self.quantile
+
+    @property
+    def sum_squares(self) -> float:
+        """The Σy² that gives a sample mean this mean and variance; NaN where there is no variance."""
+        try:
+            return (self.number_of_samples - 1) * self.variance + self.sum * self.quantile
+        except RefusalError:
+            return nan
+
+    @property
+    def sums(self) -> tuple[float, ...]:
+        """Every number that enters the arithmetic."""
+        return (self.quantile, self.quantile_lower, self.quantile_upper, self.cluster_factor)
 
     @property
     def mean(self) -> float:
@@ -61,7 +116,7 @@ class QuantileSample:
         return (n - 1) * spread * spread * self.cluster_factor
 
     def moments(self) -> Moments:
-        """For `effect_of`. Raises RefusalError as `variance` does."""
+        """Quantile, variance and number of values. Raises RefusalError as `variance` does."""
         return Moments(self.quantile, self.variance, self.number_of_samples)
 
 
@@ -70,6 +125,29 @@ def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
     _require_level(level)
     half = normal_critical_value(DEFAULT_ALPHA / 2) * sqrt(number_of_samples * level * (1 - level))
     return QuantileRanks(number_of_samples * level - half, number_of_samples * level + half)
+
+
+def cluster_factor(level: float, below: Ratio) -> float:
+    """Variance of the share of values up to the quantile under clustering, over that of independent values.
+
+    `below` holds one pair per entity: how many of its values are at most the quantile, and how many it has.
+    Its delta-method variance over the entities, divided by ν(1 - ν)/n for n independent values. Raises
+    RefusalError for fewer than two entities and ValueError for a level outside (0, 1).
+    Source: Deng, Knoblich, Lu 2018, section 5.
+    """
+    _require_level(level)
+    if below.number_of_samples < 2:
+        raise RefusalError(Refusal.TOO_FEW_SAMPLES)
+    independent = level * (1 - level) / below.denominator_sum
+    return below.moments().variance_of_mean / independent
+
+
+def _between_ranks(ordered: Sequence[float], rank: float) -> float:
+    """The value at a rank counted from 1, which need not be whole; the nearest value outside the sample."""
+    rank = min(max(rank, 1), len(ordered))
+    below = floor(rank)
+    low = ordered[below - 1]
+    return low if below == rank else low + (rank - below) * (ordered[below] - low)
 
 
 def _require_level(level: float) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil, isfinite
+from math import ceil
 
+MAX_COUNT = 2**53
+"""More people or days than this are not counted: nobody has them, and JSON has no such integers."""
 SAMPLE_SIZE_FACTOR = 16
 """About 2·(1.96 + 0.84)²."""
 DEFAULT_MINIMUM_DETECTABLE_EFFECT = 30.0
@@ -161,7 +163,7 @@ def _days(size: int | None, rate: float | None) -> int | None:
 
 def _ceil(value: float) -> int | None:
     """The next whole number; rounding noise just above a whole number is no reason to go one up."""
-    if not isfinite(value):
+    if not abs(value) <= MAX_COUNT:  # also when it is no number
         return None
     nearest = round(value)
     return nearest if abs(value - nearest) <= _NEAR_INTEGER * abs(value) else ceil(value)

@@ -385,10 +385,6 @@ class WithCovariate:
         )
 
 
-SufficientStatistics = SampleMean | Proportion | Ratio | Retention | WithCovariate
-"""Whatever `compare` accepts."""
-
-
 def _total(values: list[float]) -> float:
     """Σ, exact for integers and correctly rounded for floats."""
     return sum(values) if all(isinstance(value, int) for value in values) else fsum(values)

@@ -37,7 +37,7 @@ def sequential_test(config: FrequentistConfig, effect: Effect) -> SequentialTest
     n, error = effect.number_of_samples, effect.standard_error
     rho = mixture_width(config.alpha, config.sequential_tuning_parameter)
     q = n * rho * rho + 1
-    half = error * sqrt(2 * q * (0.5 * log(q) - log(config.alpha)) / n) / rho
+    half = error * sequential_critical_value(config, n)
     z = effect.estimate / error
     log_evidence = rho * rho * z * z * n / (2 * q) - 0.5 * log(q)
     p_value = exp(-log_evidence) if log_evidence > 0 else 1.0
@@ -49,6 +49,13 @@ def sequential_test(config: FrequentistConfig, effect: Effect) -> SequentialTest
         confidence_interval=interval_around(effect.estimate, half),
         significant=p_value < config.alpha,
     )
+
+
+def sequential_critical_value(config: FrequentistConfig, number_of_samples: int) -> float:
+    """How many standard errors wide one side of the interval is at this total size: √(2·q·ln(√q/α)/(n·ρ²))."""
+    rho = mixture_width(config.alpha, config.sequential_tuning_parameter)
+    q = number_of_samples * rho * rho + 1
+    return sqrt(2 * q * (0.5 * log(q) - log(config.alpha)) / number_of_samples) / rho
 
 
 def mixture_width(alpha: float, tuning_parameter: float) -> float:

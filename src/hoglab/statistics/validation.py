@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from hoglab.statistics.samples import SufficientStatistics
+from hoglab.statistics.kinds import SufficientStatistics
 
 MIN_EXPOSURES = 50
 """Smallest number of samples, in the baseline and in each test variant."""

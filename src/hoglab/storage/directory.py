@@ -79,17 +79,27 @@ class DataDirectory:
         target = self.path / name
         with contextlib.suppress(FileNotFoundError):
             return target.read_bytes()
-        draft = self.path / f".{name}.{os.getpid()}"
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, SECRET_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(make())
-            file.flush()
-            os.fsync(file.fileno())
+        draft = self._draft(name, make())
         with contextlib.suppress(FileExistsError):
             target.hardlink_to(draft)  # unlike a rename, never replaces what another process made first
         draft.unlink()
         _sync_directory(self.path)
         return target.read_bytes()
+
+    def replace_secret(self, name: str, content: bytes) -> None:
+        """Change the content of such a file, at once and for good."""
+        self._draft(name, content).replace(self.path / name)
+        _sync_directory(self.path)
+
+    def _draft(self, name: str, content: bytes) -> Path:
+        """A file with the content that only its owner may read."""
+        draft = self.path / f".{name}.{os.getpid()}"
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, SECRET_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return draft
 
     def close(self) -> None:
         """Let other processes in. Calling it again does nothing."""

@@ -4,6 +4,7 @@ spec: hog-language 8.11; hog-runtime 4.1.
 """
 
 import gc
+import time
 import uuid
 from collections.abc import Callable
 from itertools import count
@@ -131,7 +132,7 @@ def test_time_is_cumulative_over_turns_and_stands_still_between_them() -> None:
 def test_time_used_by_earlier_turns_counts() -> None:
     timer = Timer()
     ctx = Context(Limits(time_s=1.0), timer=timer, used_s=0.9)
-    assert ctx.deadline == pytest.approx(100.1)
+    ctx.charge(CHUNK)
     timer.seconds += 0.2
     with pytest.raises(HogLimit, match="timed out"):
         ctx.charge(CHUNK)
@@ -141,6 +142,22 @@ def test_real_time_runs_out() -> None:
     ctx = Context(Limits(time_s=0.02))
     with pytest.raises(HogLimit, match="timed out"):
         draw(ctx)
+
+
+def test_a_turn_that_nobody_looks_at_is_measured_without_a_system_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = []
+    monkeypatch.setattr(time, "thread_time", lambda: read.append(1) or float(len(read)))
+    ctx = Context(Limits(time_s=10), timer=time.thread_time)
+    ctx.charge(1)
+    short = ctx.pause()
+    assert 0 < short < 1
+    assert read == []
+    ctx.resume()
+    ctx.charge(CHUNK)  # by the exact timer, 1 s from one reading to the next
+    assert len(read) == 2
+    assert 2 <= ctx.pause() < 3
 
 
 def test_a_finished_context_is_freed_at_once() -> None:

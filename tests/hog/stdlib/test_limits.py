@@ -3,14 +3,15 @@
 import time
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
 import pytest
 
-from hoglab.hog.errors import HogLimit, HogRuntimeError
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.context import Context, Limits, activate
-from hoglab.hog.rt.values import HogFunction
+from hoglab.hog.rt.values import HogDateTime, HogFunction
 from hoglab.hog.stdlib import LIBRARY, Function
 
 MIB = 1 << 20
@@ -189,6 +190,59 @@ def test_long_work_is_charged(name: str, args: tuple[Any, ...]) -> None:
     assert ctx.steps >= 2_000
     # A step stands for at most about a microsecond, so that the clock is read every 10 ms or so.
     assert spent_s / ctx.steps < 5e-6
+
+
+SIZE = 200_000
+LARGE: list[Any] = [
+    "ab" * (SIZE // 2),
+    "😀" * (SIZE // 2),
+    "9" * SIZE,
+    "[" + "1," * (SIZE // 2) + "1]",
+    list(range(SIZE)),
+    [str(number) for number in range(SIZE // 4)],
+    [[1]] * (SIZE // 4),
+    {str(number): number for number in range(SIZE // 8)},
+]
+TYPICAL: dict[str, Any] = {
+    "unit": "day",
+    "part": "year",
+    "zone": "UTC",
+    "encoding": "hex",
+    "moment": HogDateTime(0),
+}
+OF_KIND: dict[str, Any] = {"array": [1], "number": 1, "integer": 1, "datetime": HogDateTime(0)}
+
+
+def seconds_and_steps(name: str, args: list[Any]) -> tuple[float, int]:
+    """Computing time of a call, and the steps it was charged for."""
+    ctx = Context(Limits(time_s=0.2))
+    started = time.thread_time()
+    with suppress(HogLimit, HogRuntimeError, HogThrow):
+        invoke(name, *args, ctx=ctx)
+    return time.thread_time() - started, ctx.steps
+
+
+@pytest.mark.parametrize(
+    "declared", [f for f in FUNCTIONS if f.params and not f.is_async], ids=lambda f: f.name
+)
+def test_no_function_does_more_than_it_charges_for(declared: Function) -> None:
+    """Each parameter in turn gets large arguments; the rest are ordinary ones."""
+    each = HogFunction("f", 1, 1, lambda x: x)
+    both = HogFunction("f", 2, 2, lambda _, x: x)
+    for place, large in product(range(len(declared.params)), LARGE):
+        args = [
+            (both if declared.name == "arrayReduce" else each)
+            if "function" in parameter.kinds
+            else TYPICAL.get(parameter.name, OF_KIND.get(parameter.kinds[0], "a"))
+            for parameter in declared.params[: max(declared.min_args, place + 1)]
+        ]
+        args[place] = large
+        for _attempt in range(3):  # a measurement may be disturbed
+            spent_s, steps = seconds_and_steps(declared.name, args)
+            if spent_s < 0.01 + 5e-6 * steps:
+                break
+        else:
+            pytest.fail(f"{spent_s:.3f} s for {steps} steps: place {place}, {large!r:.40}")
 
 
 @pytest.mark.parametrize("name", ["arrayMap", "arrayFilter", "arrayExists", "arrayCount"])

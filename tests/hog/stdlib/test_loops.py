@@ -56,6 +56,21 @@ PROGRAMS = {
     "closures": "let a := [] let i := 0 while (true) { i := i + 1 let s := f'a text of "
     "some length {i}' a[i] := () -> s }",
     "escapes": LONG_TEXT.format("%41", 17) + "while (true) { let m := decodeURLComponent(s) }",
+    "base64 of base64": "let s := 'a' while (true) { s := base64Encode(s) }",
+    "joined with itself": "let s := 'a' while (true) { s := arrayStringConcat([s, s], s) }",
+    "replaced by itself": "let s := 'aa' while (true) { s := replaceAll(s, 'a', s) }",
+    "JSON of JSON": "let s := '\"' while (true) { s := jsonStringify(s) }",
+    "format of a format": "let f := '%M' while (true) { f := concat(f, f, formatDateTime(toDateTime(0), f)) }",
+    "pushed to the front": "let a := range(100000) while (true) { a := arrayPushFront(a, 1) }",
+    "taken from the front": "let a := range(100000) while (true) { let b := arrayPopFront(a) }",
+    "turned around": "let a := range(100000) while (true) { a := arrayReverse(a) }",
+    "keys and values": "let a := range(100000) while (true) { let b := keys(a) let c := values(a) }",
+    "many needles": "let a := range(300000) while (true) { let m := multiSearchAnyCaseInsensitive('x', a) }",
+    "cohorts": "let a := range(300000) while (true) { let m := inCohort('x', a) }",
+    "paths into text": LONG_TEXT.format("[[", 10) + "while (true) { let m := JSONExtractString(s, 1, 1, 1) }",
+    "addresses": "while (true) { let m := isIPAddressInRange('10.0.0.1', '10.0.0.0/8') }",
+    "hashes": LONG_TEXT.format("ab", 20) + "while (true) { let m := sha256Hex(s) }",
+    "errors": LONG_TEXT.format("ab", 20) + "while (true) { let m := Error(s, [s]) let t := toString(m) }",
     "large JSON": LONG_TEXT.format("ab", 20)
     + "let a := arrayMap(x -> s, range(100000)) return jsonStringify(a)",
 }

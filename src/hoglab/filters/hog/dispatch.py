@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
 from hoglab.filters.hog.fuse import Case, Find, fuse
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(NamedTuple):
     """The filters that match an event, by their places in ascending order, and those that failed on it."""
 
     matched: Sequence[int]
@@ -58,9 +57,6 @@ class _Draft:
         return _Bucket(places, fuse(self.cases) if self.cases else None, tuple(self.risky))
 
 
-_EMPTY = _Bucket()
-
-
 class FusedDispatcher:
     """All filters of one project's functions. Immutable: a change of configuration makes a new one."""
 
@@ -91,7 +87,9 @@ class FusedDispatcher:
         """Ask every filter about one event."""
         found: list[int] = []
         failed = [*self._broken]
-        for bucket in (self._named.get(globals_["event"], _EMPTY), self._anywhere):
+        for bucket in (self._named.get(globals_["event"]), self._anywhere):
+            if bucket is None:
+                continue
             if bucket.find is not None:
                 sure = len(found)
                 try:
@@ -102,7 +100,8 @@ class FusedDispatcher:
             if bucket.risky:
                 self._ask(bucket.risky, globals_, found, failed)
         found.sort()
-        failed.sort()
+        if failed:
+            failed.sort()
         return Matches(found, failed)
 
     def _ask(

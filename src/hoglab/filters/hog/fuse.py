@@ -11,6 +11,7 @@ reached through names ``k0``, ``k1``, … that are bound to values.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ MAX_CASES = 2_000
 
 SET_FROM = 3
 """From so many patterns on one property on, they run together."""
+
+SEARCH_FROM = 3
+"""From so many cases that compare one property with a number on, a search replaces the comparisons."""
 
 Find = Callable[[Globals, list[int]], None]
 
@@ -92,9 +96,11 @@ class _Names:
     known: dict[tuple[str, Chain], str] = field(default_factory=dict)
     sets: dict[Decision, str] = field(default_factory=dict)
     """For patterns that run in a set: the condition that the set's answer gives."""
+    numbers: dict[Decision, tuple[str, int]] = field(default_factory=dict)
+    """For patterns that run in a set: the local name of the answer, and the pattern's number in it."""
 
     def inner(self) -> _Names:
-        return _Names(dict(self.known), dict(self.sets))
+        return _Names(dict(self.known), dict(self.sets), dict(self.numbers))
 
 
 class _Generator:
@@ -104,6 +110,7 @@ class _Generator:
         self._lines: list[str] = []
         self._values: dict[str, Any] = {
             "__builtins__": {},
+            "bisect_left": bisect_left,
             "dict": dict,
             "float": float,
             "int": int,
@@ -146,7 +153,8 @@ class _Generator:
         pad = "    " * depth
         lines: list[str] = []
         if done := [one.place for one in pending if not one.left]:
-            lines.append(f"{pad}r.extend({self._value(tuple(done))})")
+            add = f"r.append({done[0]:d})" if len(done) == 1 else f"r.extend({self._value(tuple(done))})"
+            lines.append(f"{pad}{add}")
         left = [one for one in pending if one.left]
         if left and depth > MAX_NESTING:
             return [*lines, f"{pad}{self.function(left)}(g, r)"]
@@ -155,6 +163,8 @@ class _Generator:
             lines += self._table(chain, chosen, names, pad)
             left = [one for one in left if one.text_on(chain) is None]
         lines += self._pattern_sets(left, names, pad)
+        left = self._found_patterns(left, names, lines, pad)
+        left = self._thresholds(left, names, lines, pad)
         while left:
             test = _most_shared(left)
             chosen = [_Pending(one.place, one.left - {test}) for one in left if test in one.left]
@@ -212,7 +222,51 @@ class _Generator:
             for number, one in enumerate(tests):
                 word = "not in" if one.negated else "in"
                 names.sets[one] = f"{self._value(number)} {word} {found}"
+                names.numbers[one] = (found, number)
         return lines
+
+    def _found_patterns(
+        self, pending: list[_Pending], names: _Names, lines: list[str], pad: str
+    ) -> list[_Pending]:
+        """Decide the cases that wait only for one pattern of a set: few of its patterns match. Returns the others."""
+        sets: dict[str, dict[int, list[int]]] = {}
+        others = []
+        for case in pending:
+            (test,) = case.left if len(case.left) == 1 else (None,)
+            if test is None or test.negated or test not in names.numbers:
+                others.append(case)
+                continue
+            found, number = names.numbers[test]
+            sets.setdefault(found, {}).setdefault(number, []).append(case.place)
+        for found, places in sets.items():
+            get = self._value({number: tuple(each) for number, each in places.items()}.get)
+            lines.append(f"{pad}for n in {found}: r.extend({get}(n, ()))")
+        return others
+
+    def _thresholds(
+        self, pending: list[_Pending], names: _Names, lines: list[str], pad: str
+    ) -> list[_Pending]:
+        """Decide the cases that wait only for `property > number`, by one search. Returns the others."""
+        groups: dict[Chain, list[tuple[Decision, int]]] = {}
+        for case in pending:
+            (test,) = case.left if len(case.left) == 1 else (None,)
+            if test is not None and test.kind == "number" and test.operand[0] == ">":
+                groups.setdefault(test.chain, []).append((test, case.place))
+        decided: set[int] = set()
+        for chain, cases in groups.items():
+            if len(cases) < SEARCH_FROM:
+                continue
+            decided.update(place for _, place in cases)
+            cases.sort(key=lambda case: case[0].operand[1])
+            numbers, places = [test.operand[1] for test, _ in cases], [place for _, place in cases]
+            value = self._load(chain, names, lines, pad)
+            below = f"{self._value(places)}[:bisect_left({self._value(numbers)}, {value})]"
+            asked = self._value(_by_asking([(test, _when_needed(test.node), place) for test, place in cases]))
+            lines += [
+                f"{pad}if {value}.__class__ is int or {value}.__class__ is float: r.extend({below})",
+                f"{pad}else: {asked}(g, r, {value})",
+            ]
+        return [case for case in pending if case.place not in decided]
 
     # --- values of properties
 
@@ -265,15 +319,25 @@ class _Generator:
             case "contains":
                 lowered = self._lowered(test.chain, names, lines, pad)
                 common = f"{self._value(test.operand)} {no}in {lowered}"
+                is_common = f"{lowered} is not None"
             case "regex":
-                search = self._value(compile_regex(test.operand).search)
-                common = names.sets.get(test) or f"{no}({value} and {search}({value}))"
+                common = names.sets.get(test) or f"{no}({self._found(test.operand, value)})"
             case "number":
                 relation, number = test.operand
                 common = f"{value} {relation} {self._value(number)}"
                 is_common = f"{value}.__class__ is int or {value}.__class__ is float"
         slow = f"{self._slow(test)}(g)"
         return f"({common} if {is_common} else {test.when_null} if {value} is None else {slow})"
+
+    def _found(self, pattern: str, value: str) -> str:
+        """Whether a pattern is found in a text; an empty text never matches."""
+        matcher = compile_regex(pattern)
+        search = f"{self._value(matcher.search)}({value})"
+        literals = matcher.literals
+        if literals is None:
+            return f"{value} and {search}"
+        held = " or ".join(f"{self._value(text)} in {value}" for text in literals.texts)
+        return held if literals.exact else f"({held}) and {search}"
 
     def _slow(self, test: Decision) -> str:
         """The name of the condition's own compiled expression."""
@@ -307,6 +371,19 @@ def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
         return None
     chain, count = counts.most_common(1)[0]
     return chain if count > 1 else None
+
+
+def _by_asking(
+    cases: Sequence[tuple[Decision, Callable[[Globals], Any], int]],
+) -> Callable[[Globals, list[int], Any], None]:
+    """What a search does with a value that is no number: each case's own expression is asked."""
+
+    def find(globals_: Globals, found: list[int], value: Any) -> None:
+        for test, ask, place in cases:
+            if test.when_null if value is None else ask(globals_):
+                found.append(place)
+
+    return find
 
 
 def _by_comparison(table: dict[str, Any]) -> Callable[[Globals, list[int], Any], None]:

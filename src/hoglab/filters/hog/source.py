@@ -26,7 +26,7 @@ def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Condition:
         node: Expr = parse_expression(text)
         found = resolve(node, text)
     except HogSourceError as error:
-        if error.code in ("sql", "unsupported"):
+        if error.code in ("query", "unsupported"):
             raise FilterError("Select queries are not allowed in filters", path) from None
         raise FilterError(error.message, path) from None
     _check_names(found, path, roots)

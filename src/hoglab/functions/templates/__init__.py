@@ -1,7 +1,9 @@
 """The catalogue of function templates: one folder each, with its description, code, help text and tests.
 
-A folder holds ``template.toml`` (the object of spec hog-functions-api 11.1 without its code), ``code.hog``,
-``README.md`` and ``test.json`` (inputs and events, and the requests or events that must come of them).
+A folder holds ``template.toml`` (the object of spec hog-functions-api 11.1 without its code), ``code.hog`` (``code.ts``
+for what runs in browsers, which has tests of its own in place of the last),
+``README.md`` and ``test.yaml`` (inputs and events, and the requests or events that must come of them; the tests of
+the catalogue say how it is written).
 """
 
 from __future__ import annotations
@@ -69,11 +71,6 @@ class Template:
         """A hash of what the API shows, different for every change."""
         return hashlib.sha256(orjson.dumps(self.wire(), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
-    def tests(self) -> list[dict[str, Any]]:
-        """The test cases of the template's folder."""
-        cases: list[dict[str, Any]] = orjson.loads(_root().joinpath(self.folder, "test.json").read_bytes())
-        return cases
-
 
 ALIASES: Mapping[str, str] = {}
 """Other ids under which a template is known, each with the id it has here."""
@@ -101,13 +98,15 @@ def _root() -> Traversable:
 
 def _read(folder: Traversable) -> Template:
     described = tomllib.loads(folder.joinpath("template.toml").read_text("utf-8"))
+    language = "javascript" if folder.joinpath("code.ts").is_file() else "hog"
+    code = folder.joinpath("code.hog" if language == "hog" else "code.ts")
     icon = described.get("icon")
     return Template(
         id=described["id"],
         name=described["name"],
         description=described.get("description"),
-        code=folder.joinpath("code.hog").read_text("utf-8").strip(),
-        code_language="hog",
+        code=code.read_text("utf-8").strip(),
+        code_language=language,
         inputs_schema=described.get("inputs_schema", []),
         type=described["type"],
         status=described["status"],

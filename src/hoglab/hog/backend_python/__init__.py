@@ -18,7 +18,6 @@ from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.support import NAMES
 from hoglab.hog.backend_python.unit import Constants, Lines, Unit
 from hoglab.hog.backend_python.verify import UnsafeCodeError, verify
-from hoglab.hog.errors import HogCompileError
 from hoglab.hog.kinds import Kinds
 from hoglab.hog.rt.context import UNMETERED
 
@@ -28,10 +27,22 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import Resolution
 
-__all__ = ["FILE_NAME", "Generated", "UnsafeCodeError", "finish", "generate", "make_unit"]
+__all__ = [
+    "FILE_NAME",
+    "Generated",
+    "UnsafeCodeError",
+    "UnsupportedShapeError",
+    "finish",
+    "generate",
+    "make_unit",
+]
 
 FILE_NAME = "<hog>"
 """The file name of generated code in tracebacks."""
+
+
+class UnsupportedShapeError(Exception):
+    """Python's compiler refuses code of this shape (nested too deeply, too many names): it must be interpreted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,7 @@ class Generated:
 
 
 _RUN_NAMES: dict[str, Any] = {"__builtins__": {}, "no_members": {}, "unmetered": UNMETERED}
-_FREE_NAMES = frozenset({"render"})  # supplied when linking
+_USUAL_NAMES = frozenset({*NAMES, *_RUN_NAMES, "render"})  # the last one is supplied when linking
 
 
 def generate(
@@ -76,8 +87,33 @@ def generate(
 
     `sure_roots` are globals that always exist; `call_depth` is how deep functions may call each other.
 
-    Raises `HogCompileError` if the text asks for more than Python's compiler can take.
+    Raises `UnsupportedShapeError` if the text asks for more than Python's compiler can take.
     """
+    unit, facts, body, bounded = _emitted(tree, names, functions, sure_roots, call_depth)
+    return finish(unit.constants, unit.chains, facts, body, [tree], bounded=bounded)
+
+
+def generate_source(
+    tree: n.Program | n.Expr,
+    names: Resolution,
+    functions: Mapping[str, Function],
+    *,
+    sure_roots: frozenset[str] = frozenset(),
+    call_depth: int = 1_000,
+) -> str:
+    """The generated code as text, for people to read; what runs is never made from text."""
+    _, _, body, bounded = _emitted(tree, names, functions, sure_roots, call_depth)
+    return ast.unparse(_module(body, bounded=bounded))
+
+
+def _emitted(
+    tree: n.Program | n.Expr,
+    names: Resolution,
+    functions: Mapping[str, Function],
+    sure_roots: frozenset[str],
+    call_depth: int,
+) -> tuple[Unit, Facts, list[ast.stmt], bool]:
+    """The statements of `main` with what was found on the way, and whether the work they can do is bounded."""
     facts = analyse(tree, names, functions)
     bounded = facts.bounded and facts.suspension == "never" and not isinstance(tree, n.Program)
     unit = make_unit(tree, names, functions, facts, call_depth, metered=not bounded)
@@ -88,7 +124,7 @@ def generate(
     else:
         body = emitter.hoist(list(_global_fields(tree, names))) if bounded else []
         body += emitter.returned_value(tree)
-    return finish(unit.constants, unit.chains, facts, body, [tree], names.source, bounded=bounded)
+    return unit, facts, body, bounded
 
 
 def make_unit(
@@ -121,14 +157,31 @@ def finish(
     facts: Facts,
     body: list[ast.stmt],
     trees: Sequence[n.Node],
-    source: str,
     *,
     bounded: bool,
 ) -> Generated:
     """Wraps the statements into `main`, compiles and verifies.
 
-    Raises `HogCompileError` when Python's compiler gives up on the depth of the code.
+    Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
     """
+    module = _module(body, bounded=bounded)
+    try:
+        code = compile(module, FILE_NAME, "exec", dont_inherit=True, optimize=0)
+    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
+        raise UnsupportedShapeError(str(error)) from error
+    verify(code, _USUAL_NAMES, constants.values)
+    return Generated(
+        code=code,
+        constants=constants.values,
+        facts=facts,
+        chains=chains,
+        tick_bytes=0 if facts.bounded else sum(_allocations(tree) for tree in trees),
+        bounded=bounded,
+    )
+
+
+def _module(body: list[ast.stmt], *, bounded: bool) -> ast.Module:
+    """The statements as a function `main` in a module of its own."""
     parameters = ["g", "c"] if bounded else ["g", "c", "b", "charge"]
     defaults: list[ast.expr] = [name("unmetered")] if bounded else []
     arguments = ast.arguments(
@@ -141,21 +194,7 @@ def finish(
     main = ast.FunctionDef("main", arguments, body, [], lineno=1)
     module = ast.Module([main], [])
     place(module, 1, 0)
-    try:
-        code = compile(module, FILE_NAME, "exec", dont_inherit=True, optimize=0)
-    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
-        raise HogCompileError(
-            "The code is nested too deeply", source=source, code="too-deep", hint="split it into functions"
-        ) from error
-    verify(code, NAMES.keys() | _RUN_NAMES.keys() | constants.values.keys() | _FREE_NAMES)
-    return Generated(
-        code=code,
-        constants=constants.values,
-        facts=facts,
-        chains=chains,
-        tick_bytes=sum(_allocations(tree) for tree in trees),
-        bounded=bounded,
-    )
+    return module
 
 
 def _global_fields(node: n.Expr, names: Resolution, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:

@@ -16,16 +16,34 @@ _LOAD = ast.Load()
 _STORE = ast.Store()
 
 
+class Name(ast.Name):
+    """A name. Looking at a variable cannot fail, so that nobody asks for the place: all have the same."""
+
+    lineno = end_lineno = 1
+    col_offset = end_col_offset = 0
+
+
+class Constant(ast.Constant):
+    """A constant, with a place that nobody asks for."""
+
+    lineno = end_lineno = 1
+    col_offset = end_col_offset = 0
+
+
+LEAVES = frozenset({Name, Constant})
+"""Nodes that need no position of their own."""
+
+
 def const(value: Any) -> ast.Constant:
-    return ast.Constant(value)
+    return Constant(value)
 
 
 def name(identifier: str) -> ast.Name:
-    return ast.Name(identifier, _LOAD)
+    return Name(identifier, _LOAD)
 
 
 def store(identifier: str) -> ast.Name:
-    return ast.Name(identifier, _STORE)
+    return Name(identifier, _STORE)
 
 
 def walrus(identifier: str, value: ast.expr) -> ast.expr:
@@ -132,25 +150,35 @@ def function(
 
 def place(root: ast.AST, line: int, column: int) -> None:
     """Gives every node below `root` that has no position the one of its nearest ancestor that has."""
-    stack: list[tuple[ast.AST, int, int]] = [(root, line, column)]
-    while stack:
-        node, line, column = stack.pop()
+    pending: list[tuple[ast.AST, dict[str, int]]] = [(root, _position(line, column))]
+    while pending:
+        node, position = pending.pop()
         fields = node.__dict__
+        values = [*fields.values()]
         if "end_lineno" in fields:
-            line, column = fields["lineno"], fields["col_offset"]
-        elif node._attributes:  # noqa: SLF001 - the documented list of position attributes
-            fields["lineno"] = fields["end_lineno"] = line
-            fields["col_offset"] = fields["end_col_offset"] = column
-        for field in node._fields:
-            value = fields.get(field)
-            if isinstance(value, ast.AST):
-                stack.append((value, line, column))
-            elif value.__class__ is list:
-                stack.extend((entry, line, column) for entry in value if isinstance(entry, ast.AST))
+            position = _position(fields["lineno"], fields["col_offset"])
+        else:
+            fields.update(position)
+        for value in values:
+            kind = value.__class__
+            if kind is list:
+                pending += [(entry, position) for entry in value if entry.__class__ not in _UNPLACED]
+            elif kind not in _UNPLACED:
+                pending.append((value, position))
+
+
+_UNPLACED: frozenset[type] = frozenset(
+    LEAVES
+    | {type(None), str, int, float, bool, frozenset, ast.Load, ast.Store, ast.And, ast.Or}
+    | {kind for base in (ast.operator, ast.unaryop, ast.cmpop) for kind in base.__subclasses__()}
+)
+"""What stands in the fields of nodes and needs no position of its own."""
+
+
+def _position(line: int, column: int) -> dict[str, int]:
+    return {"lineno": line, "col_offset": column, "end_lineno": line, "end_col_offset": column}
 
 
 def mark(node: ast.AST, line: int, column: int) -> None:
     """Gives one node its position."""
-    fields = node.__dict__
-    fields["lineno"] = fields["end_lineno"] = line
-    fields["col_offset"] = fields["end_col_offset"] = column
+    node.__dict__.update(_position(line, column))

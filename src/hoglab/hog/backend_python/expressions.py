@@ -17,6 +17,7 @@ from hoglab.hog import nodes as n
 from hoglab.hog.analyse import enclosing, is_operator_call
 from hoglab.hog.backend_python import operators
 from hoglab.hog.backend_python.build import (
+    LEAVES,
     all_of,
     any_of,
     binary,
@@ -39,7 +40,7 @@ from hoglab.hog.backend_python.build import (
 from hoglab.hog.backend_python.intrinsics import intrinsic
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
-from hoglab.hog.kinds import ARRAY, BOOL, DICT, FLOAT, NULL, NUMBER, SCALAR, STR, kinds_of_function
+from hoglab.hog.kinds import ARRAY, BOOL, DICT, FLOAT, NULL, NUMBER, SCALAR, SMALL, STR, kinds_of_function
 from hoglab.hog.optimise import UNKNOWN
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class ExpressionEmitter:
         """The value of the expression, to look at."""
         known = self.unit.folder.value(node)
         made = _EXPRESSIONS[type(node)](self, node) if known is UNKNOWN else self.constant_of(known)
-        if "end_lineno" not in made.__dict__:
+        if made.__class__ not in LEAVES and "end_lineno" not in made.__dict__:
             mark(made, *self.unit.place(node))
         return made
 
@@ -77,7 +78,7 @@ class ExpressionEmitter:
             return made
         first, again = self.twice(made)
         own = any_of([is_class(first, "str"), in_classes(again, "scalars")])
-        return choose(own, again, call("copy", again))
+        return choose(own, again, call("copy", name("c"), again))
 
     def test(self, node: n.Expr) -> ast.expr:
         """Something that Python finds true exactly when Hog does."""
@@ -128,6 +129,22 @@ class ExpressionEmitter:
             return made, const(made.value)
         variable = self.unit.fresh("t")
         return walrus(variable, made), name(variable)
+
+    def values(self, nodes: Sequence[n.Expr]) -> list[ast.expr]:
+        """The values of several expressions, to keep."""
+        return self.held(nodes, [self.value(node) for node in nodes])
+
+    def held(self, nodes: Sequence[n.Expr], made: list[ast.expr]) -> list[ast.expr]:
+        """The expressions; those that wait while a later one runs a function are put into variables.
+
+        Only variables are seen by the accounting of memory, and a recursion can make any number of values wait.
+        """
+        waits = False
+        for at in range(len(made) - 1, -1, -1):
+            if waits and self.kind(nodes[at]) & ~SMALL and not isinstance(made[at], (ast.Constant, ast.Name)):
+                made[at] = walrus(self.unit.fresh("t"), made[at])
+            waits = waits or self.unit.effects.enters(nodes[at])
+        return made
 
     def constant_of(self, value: object) -> ast.expr:
         return const(value)
@@ -266,10 +283,10 @@ class ExpressionEmitter:
     # --- containers
 
     def array(self, node: n.Array) -> ast.expr:
-        return list_of(self.value(part) for part in node.exprs)
+        return list_of(self.values(node.exprs))
 
     def tuple(self, node: n.Tuple) -> ast.expr:
-        return call("tuple", list_of(self.value(part) for part in node.exprs))
+        return call("tuple", list_of(self.values(node.exprs)))
 
     def dict(self, node: n.Dict) -> ast.expr:
         keys: list[ast.expr | None] = []
@@ -278,28 +295,13 @@ class ExpressionEmitter:
             plain = known.__class__ is str or (known.__class__ is int and abs(known) < 2**53)
             made = self.expr(key)
             keys.append(made if plain or not self.kind(key) & ~STR else call("key", made))
-        return ast.Dict(keys, [self.value(value) for _, value in node.items])
-
-    def tag(self, node: n.HogQLXTag) -> ast.expr:
-        """An object, or a call with one if the name is a variable."""
-        symbol = self.unit.names.uses.get(node)
-        keys: list[ast.expr | None] = [const(attribute.name) for attribute in node.attributes]
-        values: list[ast.expr] = []
-        for attribute in node.attributes:
-            value = attribute.value
-            if isinstance(value, tuple):
-                values.append(list_of(self.value(part) for part in value))
-            else:
-                values.append(self.value(value))
-        if symbol is None:
-            return ast.Dict([const("__hx_tag"), *keys], [const(node.kind), *values])
-        return call("call_value", name("c"), ast.Dict(keys, values), self.variable(symbol))
+        return ast.Dict(keys, self.values([value for _, value in node.items]))
 
     # --- calls
 
     def call(self, node: n.Call) -> ast.expr:
         if node.params is not None:
-            args = [self.value(arg) for arg in node.args]
+            args = self.values(node.args)
             callee = self.named_call(node, node.params)
             return call("call_value", name("c"), *args, callee)
         if is_operator_call(node):
@@ -343,7 +345,8 @@ class ExpressionEmitter:
     def joined_parts(self, parts: Sequence[n.Expr]) -> ast.expr:
         values: list[ast.expr] = []
         constant = ""
-        for part in parts:
+        texts = self.held(parts, [self.text(part) for part in parts])
+        for part, text in zip(parts, texts, strict=True):
             known = self.unit.folder.value(part)
             if known is not UNKNOWN:
                 constant += operators.concat_constant(known)
@@ -351,7 +354,7 @@ class ExpressionEmitter:
             if constant:
                 values.append(const(constant))
                 constant = ""
-            values.append(ast.FormattedValue(self.text(part), -1))
+            values.append(ast.FormattedValue(text, -1))
         if constant or not values:
             values.append(const(constant))
         only = values[0]
@@ -365,7 +368,7 @@ class ExpressionEmitter:
             if symbol.function is not None and is_direct(symbol):
                 return self.direct_call(symbol, args)
             callee = const(None) if node in self.unit.names.empty_reads else self.variable(symbol)
-            return call("call_value", name("c"), *(self.value(arg) for arg in args), callee)
+            return call("call_value", name("c"), *self.values(args), callee)
         function = self.unit.functions.get(node.name)
         if function is None:
             message = f"Unsupported function call: {node.name}"
@@ -375,7 +378,7 @@ class ExpressionEmitter:
     def direct_call(self, symbol: Symbol, args: Sequence[n.Expr]) -> ast.expr:
         assert symbol.function is not None  # noqa: S101 - is_direct says so
         expected = len(symbol.function.params)
-        made = [self.value(arg) for arg in args]
+        made = self.values(args)
         if len(made) > expected:
             message = f"Too many arguments. Passed {len(made)}, expected {expected}"
             return call("fail", const(message), *made)
@@ -402,7 +405,7 @@ class ExpressionEmitter:
         if problem is not None:
             return call("fail", const(problem), *(self.expr(arg) for arg in args))
         if function.is_async:
-            made = [const(function.name), list_of(self.value(arg) for arg in args)]
+            made = [const(function.name), list_of(self.values(args))]
             if self.unit.facts.suspension == "replay":
                 return call("wait", name("c"), *made)
             return ast.Yield(tuple_of(made))
@@ -411,7 +414,7 @@ class ExpressionEmitter:
             return short
         looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
         context = [name("c")] if function.needs_context else []
-        made = self.looked_at(args) if looks_only else [self.value(arg) for arg in args]
+        made = self.held(args, self.looked_at(args)) if looks_only else self.values(args)
         return call(self.unit.constants.add(function.impl), *context, *made)
 
     def looked_at(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
@@ -428,7 +431,7 @@ class ExpressionEmitter:
         return made
 
     def expr_call(self, node: n.ExprCall) -> ast.expr:
-        args = [self.value(arg) for arg in node.args]
+        args = self.values(node.args)
         return call("call_value", name("c"), *args, self.expr(node.expr))
 
     def lambda_(self, node: n.Lambda) -> ast.expr:
@@ -457,5 +460,4 @@ _EXPRESSIONS: dict[type[n.Expr], Callable[..., ast.expr]] = {
     n.Call: ExpressionEmitter.call,
     n.ExprCall: ExpressionEmitter.expr_call,
     n.Lambda: ExpressionEmitter.lambda_,
-    n.HogQLXTag: ExpressionEmitter.tag,
 }

@@ -57,7 +57,7 @@ def generate_inputs(
 ) -> Generated:
     """Generates `main(g, c, b, charge)`, which returns the resolved inputs as a dict.
 
-    Raises `HogCompileError` when the templates are too deep for Python's compiler.
+    Raises `UnsupportedShapeError` when the templates are too deep for Python's compiler.
     """
     builder = _Builder(functions, call_depth)
     body: list[ast.stmt] = [
@@ -96,7 +96,7 @@ class _Builder:
         value = shape.value if isinstance(shape, Plain) else None
         if value is None or value.__class__ in (bool, int, float, str):
             return const(value)
-        return call("copy", self.constants.add(value))
+        return call("copy", name("c"), self.constants.add(value))
 
     def members(self, shape: dict[str, Shape]) -> ast.expr:
         own = {key: part for key, part in shape.items() if key != EXTEND_KEY}
@@ -125,4 +125,4 @@ class _Builder:
 
     def finish(self, body: list[ast.stmt]) -> Generated:
         trees = [leaf.tree for leaf in self.leaves]
-        return finish(self.constants, self.chains, self.facts, body, trees, "", bounded=False)
+        return finish(self.constants, self.chains, self.facts, body, trees, bounded=False)

@@ -9,6 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from hoglab.hog.backend_python.build import all_of, call, choose, const, is_class, item, method, name
+from hoglab.hog.optimise import UNKNOWN
 from hoglab.hog.rt.context import LONG
 from hoglab.hog.stdlib import LIBRARY
 
@@ -35,8 +36,8 @@ def _library(emitter: ExpressionEmitter, function: Function, *args: ast.expr) ->
 
 def _substring(emitter: ExpressionEmitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
     """`substring(x, 2, 3)` with constant bounds: a slice, where units and characters are the same."""
-    if len(args) != 3:
-        return None
+    if len(args) != 3 or emitter.unit.folder.value(args[0]) is not UNKNOWN:
+        return None  # Python's compiler warns of slices of constants that are no text
     start, length = (emitter.unit.folder.value(arg) for arg in args[1:])
     if not (start.__class__ is length.__class__ is int and start > 0 <= length < LONG):
         return None

@@ -1,7 +1,8 @@
 """Arithmetic and comparison: the short ways, and when they may be taken.
 
-The forms and what they cost were measured (a class check about 6 ns, a helper call about 30): products are the
-only results that are clamped, because sums grow by at most one bit per turn of a loop.
+The forms and what they cost were measured (a class check about 6 ns, a helper call about 30). Results beyond the
+exact integers become doubles, as they are in JavaScript; otherwise integers of millions of bits would be work and
+memory that nothing accounts for. Only steps by small constants need no such look.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from hoglab.hog.backend_python.build import (
     const,
     is_class,
     method,
+    name,
     negate,
     walrus,
 )
-from hoglab.hog.backend_python.support import MAX_PRODUCT
-from hoglab.hog.kinds import BOOL, FLOAT, INT, NUMBER, STR
+from hoglab.hog.backend_python.support import MAX_EXACT
+from hoglab.hog.kinds import BOOL, FLOAT, NUMBER, STR, is_step
 from hoglab.hog.optimise import UNKNOWN
 from hoglab.hog.patterns import pattern_problem
 from hoglab.hog.rt.coerce import like_matcher
@@ -64,31 +66,25 @@ def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
 
 def arithmetic(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
     """`+ - * / %` on numbers (spec: hog-language 8.3)."""
-    if node.op == "+":
-        return binary(emitter.number(node.left), ast.Add(), emitter.number(node.right))
-    if node.op == "-":
-        return binary(emitter.number(node.left), ast.Sub(), emitter.number(node.right))
-    if node.op == "*":
-        return _product(emitter, node)
     if node.op == "/":
         return _quotient(emitter, node)
-    return _remainder(emitter, node)
-
-
-def _product(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
-    made = binary(emitter.number(node.left), ast.Mult(), emitter.number(node.right))
-    left, right = emitter.kind(node.left), emitter.kind(node.right)
-    if left == FLOAT or right == FLOAT:
+    if node.op == "%":
+        return _remainder(emitter, node)
+    op = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}[node.op]()
+    made = binary(emitter.number(node.left), op, emitter.number(node.right))
+    kinds = emitter.kind(node.left), emitter.kind(node.right)
+    if FLOAT in kinds or (node.op != "*" and is_step(node.right)):
         return made
+    return _clamped(emitter, made)
+
+
+def _clamped(emitter: ExpressionEmitter, made: ast.expr) -> ast.expr:
+    """The result if it is within the exact integers, else what `clamp` makes of it."""
     variable = emitter.unit.fresh("t")
-    result = ast.Name(variable, ast.Load())
-    first = walrus(variable, made)
-    if not (left | right) & ~INT:
-        safe: ast.expr = ast.Compare(const(-MAX_PRODUCT), [ast.LtE(), ast.LtE()], [first, const(MAX_PRODUCT)])
-    else:
-        in_range = ast.Compare(const(-MAX_PRODUCT), [ast.LtE(), ast.LtE()], [result, const(MAX_PRODUCT)])
-        safe = any_of([is_class(first, "float"), in_range])
-    return choose(safe, result, call("clamp", result))
+    limits = const(-MAX_EXACT), const(MAX_EXACT)
+    exact = ast.Compare(limits[0], [ast.LtE(), ast.LtE()], [walrus(variable, made), limits[1]])
+    result = name(variable)
+    return choose(exact, result, call("clamp", result))
 
 
 def _quotient(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
@@ -101,7 +97,7 @@ def _quotient(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.ex
 def _remainder(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
     """Python's remainder has the sign of the divisor, Hog's that of the dividend."""
     divisor = emitter.unit.folder.value(node.right)
-    if divisor.__class__ is int and 0 < divisor < MAX_PRODUCT and not emitter.kind(node.left) & ~NUMBER:
+    if divisor.__class__ is int and 0 < divisor < MAX_EXACT and not emitter.kind(node.left) & ~NUMBER:
         first, again = emitter.twice(emitter.expr(node.left))
         positive = binary(again, ast.Mod(), const(divisor))
         opposite = binary(ast.UnaryOp(ast.USub(), again), ast.Mod(), const(divisor))
@@ -238,13 +234,24 @@ def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | No
 
 
 def _regex(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
-    """A constant pattern is compiled with the program. An empty text never matches."""
+    """A constant pattern is compiled with the program. Where it needs a text, that is looked for first.
+
+    An empty text never matches."""
     pattern = emitter.unit.folder.value(node.right)
     if pattern.__class__ is not str or not pattern or pattern_problem(node.op, pattern) is not None:
         return None
     ignore_case = node.op.endswith("*")
-    search = emitter.unit.constants.add(compile_regex(pattern, ignore_case).search)
+    matcher = compile_regex(pattern, ignore_case)
     first, again = emitter.twice(emitter.expr(node.left))
     helper = call("iregex" if ignore_case else "regex", again, const(pattern))
-    made = choose(all_of([_short_text(emitter, first, again), again]), call(search, again), helper)
+    short = _short_text(emitter, first, again)
+    literals = matcher.literals
+    parts: list[ast.expr] = []
+    if literals is not None:
+        parts.append(any_of([compare(const(text), ast.In(), again) for text in literals.texts]))
+    else:
+        short = all_of([short, again])
+    if literals is None or not literals.exact:
+        parts.append(call(emitter.unit.constants.add(matcher.search), again))
+    made = choose(short, all_of(parts), helper)
     return negate(made) if node.op.startswith("!") else made

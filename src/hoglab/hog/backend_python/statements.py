@@ -228,7 +228,7 @@ class FunctionEmitter(ExpressionEmitter):
                 ]
                 own = ast.If(
                     all_of(shared),
-                    [assign(store(target), call("copy", name(target)))],
+                    [assign(store(target), call("copy", name("c"), name(target)))],
                     [],
                 )
                 inner.append(own)
@@ -236,9 +236,9 @@ class FunctionEmitter(ExpressionEmitter):
                 inner.append(self.set_variable(symbol, name(target)))
         snapshot = call("items" if len(symbols) == 2 else "values", self.expr(node.expr))
         target_each = ast.Tuple(targets, ast.Store()) if len(targets) == 2 else targets[0]
-        turn = ast.Tuple([store("_"), target_each], ast.Store())
+        turn = ast.Tuple([target_each, store("_")], ast.Store())
         body = inner + self.work(node.body) + self.statement(node.body)
-        made.append(ast.For(turn, call("zip", name("b"), snapshot), body, []))
+        made.append(ast.For(turn, call("zip", snapshot, name("b")), body, []))
         return made
 
     # --- errors

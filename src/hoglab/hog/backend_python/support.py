@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt import access, coerce, printing
-from hoglab.hog.rt.values import SCALARS, HogError, HogFunction, HogTuple, Value, copy_value, dict_key
+from hoglab.hog.rt.numbers import to_double
+from hoglab.hog.rt.values import SCALARS, HogError, HogFunction, HogTuple, Value, dict_key
 
 if TYPE_CHECKING:
     from hoglab.hog.rt.context import Context
     from hoglab.hog.stdlib.registry import Function
 
-MAX_PRODUCT = 2**53
-"""Products beyond this, in either direction, become floats."""
+MAX_EXACT = 2**53
+"""Sums and products beyond this, in either direction, become floats."""
 
 SHORT_TEXT = 1024
 """Joined texts up to this length are accounted for by the turn of the loop, longer ones one by one."""
@@ -42,14 +43,6 @@ def thrown(value: Value) -> HogThrow:
 def caught(exception: HogThrow) -> Value:
     """The error value that a `catch` receives."""
     return exception.error
-
-
-def clamp(product: int) -> float:
-    """A product of integers that left the exact range, as the double it would be."""
-    try:
-        return float(product)
-    except OverflowError:
-        return float("inf") if product > 0 else float("-inf")
 
 
 def between(value: Value, low: Value, high: Value) -> bool:
@@ -133,9 +126,9 @@ NAMES: dict[str, Any] = {
     "bool": bool,
     "call_value": call_value,
     "caught": caught,
-    "clamp": clamp,
+    "clamp": to_double,
     "contains": coerce.contains,
-    "copy": copy_value,
+    "copy": access.copied,
     "dict": dict,
     "div": coerce.div,
     "eq": coerce.eq,

@@ -30,13 +30,15 @@ class UnsafeCodeError(Exception):
     """Generated code does something that generated code never does: a fault of the compiler."""
 
 
-def verify(module: types.CodeType, names: Collection[str]) -> None:
-    """Checks the functions of a compiled module. `names` are the globals it may use.
+def verify(module: types.CodeType, usual: Collection[str], own: Collection[str]) -> None:
+    """Checks the functions of a compiled module. The globals it may use: the `usual` ones and its `own`.
 
     Raises `UnsafeCodeError`.
     """
     for code in _codes(module):
-        unknown = [name for name in code.co_names if name not in names and name not in ATTRIBUTES]
+        unknown = [
+            name for name in code.co_names if name not in usual and name not in own and name not in ATTRIBUTES
+        ]
         if unknown:
             raise UnsafeCodeError(f"generated code names {unknown}")
         forbidden = _FORBIDDEN.intersection(code.co_code[::2])

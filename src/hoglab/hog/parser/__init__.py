@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog.errors import Diagnostic
-from hoglab.hog.lexer import tokenize
+from hoglab.hog.lexer import MAX_DEPTH, tokenize
 from hoglab.hog.parser.statements import StatementParser
-from hoglab.hog.parser.tokens import MAX_DEPTH, MAX_NODES, MAX_OPERATORS
+from hoglab.hog.parser.tokens import MAX_NODES, MAX_OPERATORS
 from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ spec: hog-language 2. Where the text of the spec leaves a case open, the officia
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.hog.nodes import (
     Alias,
@@ -23,8 +24,6 @@ from hoglab.hog.nodes import (
     Expr,
     ExprCall,
     Field,
-    HogQLXAttribute,
-    HogQLXTag,
     Lambda,
     NamedArgument,
     Or,
@@ -48,10 +47,23 @@ from hoglab.hog.parser.precedence import (
     UNARY,
     WORDS,
 )
+from hoglab.hog.parser.tags import tag
 from hoglab.hog.parser.tokens import MAX_OPERATORS, TokenReader
+from hoglab.hog.sql_nodes import QUERIES, ColumnsExpr, IsDistinctFrom, PositionalRef, WindowFunction
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
+    from hoglab.hog.sql_nodes import OrderExpr, WindowExpr
+
+_CALL_SUFFIXES = frozenset({"over", "filter", "ignore", "within"})
+
+
+class Arguments(NamedTuple):
+    """What stands in the parentheses of a call; all but `args` is SQL."""
+
+    args: tuple[Expr, ...]
+    distinct: bool = False
+    order_by: tuple[OrderExpr, ...] | None = None
 
 
 class ExpressionParser(TokenReader):
@@ -67,17 +79,24 @@ class ExpressionParser(TokenReader):
     def expression(self, level: int = ALIAS) -> Expr:
         """An expression of operators that bind at least as tightly as `level`."""
         self.enter()
-        found = self.operators(self.prefix(), level)
+        start = self.token.start
+        found = self.operators(self.prefix(), level, start)
         self.depth -= 1
         return found
 
     def operand(self, level: int) -> Expr:
         """As `expression`, for the right side of an operator: levels only rise, so depth is not counted."""
-        return self.operators(self.prefix(), level)
+        start = self.token.start
+        return self.operators(self.prefix(), level, start)
 
-    def operators(self, left: Expr, level: int) -> Expr:
-        """Takes every operator that follows `left` and binds at least as tightly as `level`."""
+    def operators(self, left: Expr, level: int, start: int | None = None) -> Expr:
+        """Takes every operator that follows `left` and binds at least as tightly as `level`.
+
+        `start` is where `left` begins with the parentheses around it, which belong to no node of their own.
+        """
         links = 0
+        if start is None:
+            start = left.start
         while True:
             token = self.token
             kind = token.kind
@@ -94,6 +113,8 @@ class ExpressionParser(TokenReader):
                 if binding < level or not binding or (kind == "[" and self.peek().kind == "]"):
                     return left
                 left = self.postfix(left) if binding == POSTFIX else self.symbol_operator(left, kind, binding)
+            if left.start != start or left.end != self.last_end:
+                left = replace(left, start=start, end=self.last_end)
             links += 1
             if links > MAX_OPERATORS:
                 raise self.error(
@@ -130,6 +151,11 @@ class ExpressionParser(TokenReader):
             return self.chained(left, "or", OR, Or)
         if word == "is":
             negated = self.accept_word("not")
+            if self.at_word("distinct") and self.peek().word == "from":
+                self.advance()
+                self.advance()
+                right = self.operand(binding + 1)
+                return IsDistinctFrom(left.start, right.end, left, right, negated)
             if self.token.word != "null":
                 raise self.error(f"Expected `null` after `is{' not' * negated}`, found {self.shown()}")
             null = self.advance()
@@ -172,8 +198,7 @@ class ExpressionParser(TokenReader):
         self.count()
         op = self.advance().kind
         if op == "(":
-            args, _ = self.arguments()
-            return self.call_of(left, args)
+            return self.call_of(left, self.arguments().args)
         if op == "[":
             return self.index(left, nullish=False)
         if op == "::":
@@ -190,7 +215,7 @@ class ExpressionParser(TokenReader):
             return TupleAccess(left.start, token.end, left, token.value, nullish)
         if token.kind == "*" and isinstance(left, Field) and not nullish:
             self.advance()
-            return Field(left.start, token.end, (*left.chain, "*"))
+            return self.excluding(left.start) or Field(left.start, token.end, (*left.chain, "*"))
         name = self.name("the name of a property")
         if isinstance(left, Field) and not nullish and self.tokens[self.at - 3].kind != ")":
             return Field(left.start, token.end, (*left.chain, name))
@@ -199,8 +224,39 @@ class ExpressionParser(TokenReader):
     def call_of(self, callee: Expr, args: tuple[Expr, ...]) -> Expr:
         """`callee(args)`: two groups of arguments after a plain name make one node."""
         if isinstance(callee, Call) and callee in self.plain_calls:
-            return Call(callee.start, self.last_end, callee.name, args, callee.args)
+            call = Call(callee.start, self.last_end, callee.name, args, callee.args)
+            return self.call_suffix(call) if self.token.word in _CALL_SUFFIXES else call
         return ExprCall(callee.start, self.last_end, callee, args)
+
+    def call_suffix(self, call: Call) -> Expr:
+        """What SQL lets follow a call: `filter (where ...)`, `over ...`."""
+        if self.token.word == "within" and self.peek().word == "group":
+            self.at += 1
+            self.advance()
+            self.expect("(", "after `within group`")
+            order = self.order_by()
+            self.expect(")", "after the order")
+            return Call(call.start, self.last_end, call.name, (), call.args, within_group=order)
+        if self.at_word("ignore") and self.peek().word == "nulls":
+            self.advance()
+            self.advance()
+            return call
+        if self.at_word("filter") and self.peek().kind == "(" and self.peek(2).word == "where":
+            self.at += 2
+            self.advance()
+            where = self.bracketed_expression()
+            self.expect(")", "after the condition of `filter`")
+            call = replace(call, end=self.last_end, filter_expr=where)
+        following = self.peek()
+        if not self.at_word("over") or call.distinct or following.kind not in ("(", "name", "quoted"):
+            return call
+        self.advance()
+        exprs, args = (call.args, None) if call.params is None else (call.params, call.args)
+        if following.kind == "(":
+            window = self.window()
+            return WindowFunction(call.start, self.last_end, call.name, exprs, args, window)
+        name = self.name("the name of the window")
+        return WindowFunction(call.start, self.last_end, call.name, exprs, args, None, name)
 
     def index(self, left: Expr, *, nullish: bool) -> Expr:
         key = self.bracketed_expression()
@@ -215,23 +271,43 @@ class ExpressionParser(TokenReader):
         self.brackets -= 1
         return inner
 
-    def arguments(self) -> tuple[tuple[Expr, ...], bool]:
-        """Call arguments up to and including `)`, and whether `distinct` stood before them."""
+    def arguments(self) -> Arguments:
+        """Call arguments up to and including `)`; a query may stand in their place."""
         self.brackets += 1
         args: list[Expr] = []
         distinct = False
+        order_by: tuple[OrderExpr, ...] | None = None
         if self.at_word("distinct") and self.peek().kind in OPERAND_KINDS | {")"}:
             self.advance()
             distinct = True
-        while self.token.kind != ")":
-            if self.starts_select():
-                raise self.error("SQL is not supported here", code="unsupported")
-            args.append(self.expression())
-            if not self.accept(","):
-                break
+        if self.starts_select():
+            args.append(self.query())
+        else:
+            while self.token.kind != ")":
+                args.append(self.expression())
+                if not self.accept(","):
+                    break
+            if self.token.word == "order" and self.peek().word == "by" and args:
+                order_by = self.order_by()
         self.expect(")", "after the arguments")
         self.brackets -= 1
-        return tuple(args), distinct
+        return Arguments(tuple(args), distinct, order_by)
+
+    def query(self) -> Expr:
+        """A query whose parenthesis the caller closes."""
+        raise NotImplementedError
+
+    def combined(self, first: Expr, start_of_all: int) -> Expr:
+        """`first`, which begins at `start_of_all`, and the queries that it is combined with."""
+        raise NotImplementedError
+
+    def order_by(self) -> tuple[OrderExpr, ...]:
+        """The list after `order by`; the next token is `order`."""
+        raise NotImplementedError
+
+    def window(self) -> WindowExpr:
+        """The parenthesised description of a window."""
+        raise NotImplementedError
 
     # --- prefix and primary
 
@@ -268,11 +344,11 @@ class ExpressionParser(TokenReader):
             return self.number(token.start, 1)
         if kind == "*":
             self.advance()
-            return Field(token.start, token.end, ("*",))
+            return self.excluding(token.start) or Field(token.start, token.end, ("*",))
         if kind == "tag":
-            return self.tag()
-        if kind == "#":
-            raise self.error("Positional references are SQL only", code="unsupported")
+            return tag(self)
+        if kind == "#" and self.peek().kind == "number":
+            return self.positional_reference()
         raise self.error(f"Expected an expression, found {self.shown()}")
 
     def named(self, token: Token) -> Expr:
@@ -301,8 +377,10 @@ class ExpressionParser(TokenReader):
         if self.token.kind == "(":
             self.advance()
             self.count()
-            args, distinct = self.arguments()
-            call = Call(token.start, self.last_end, name, args, None, distinct)
+            args, distinct, order_by = self.arguments()
+            call = Call(token.start, self.last_end, name, args, None, distinct, order_by)
+            if self.token.word in _CALL_SUFFIXES:
+                return self.call_suffix(call)
             if not distinct:
                 self.plain_calls.add(call)
             return call
@@ -346,7 +424,7 @@ class ExpressionParser(TokenReader):
         self.at = body_at
         self.token = self.tokens[body_at]
         body = self.brace_body() if self.token.kind == "{" else self.expression()
-        return Lambda(start, body.end, names, body)
+        return Lambda(start, self.last_end, names, body)
 
     def brace_body(self) -> Expr | Block:
         """The braces after `->`: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
@@ -356,6 +434,8 @@ class ExpressionParser(TokenReader):
         """A number; the parts of `1.5` are tokens of their own, because `t.1.5` means something else."""
         token = self.token
         value = token.value
+        if token.kind not in ("number", "."):
+            raise self.error(f"Expected a number, found {self.shown()}")
         if token.kind == "." or (token.word == "decimal" and self.peek().kind == "."):
             value = self.decimal_point()
         else:
@@ -396,7 +476,7 @@ class ExpressionParser(TokenReader):
             raise self.error("`+` cannot stand before an expression", token, hint=hint)
         operand = self.expression(UNARY)
         zero = Constant(token.start, token.start, 0)
-        return ArithmeticOperation(token.start, operand.end, "-", zero, operand)
+        return ArithmeticOperation(token.start, self.last_end, "-", zero, operand)
 
     def parenthesis(self) -> Expr:
         found = self.lambda_of_parenthesis()
@@ -404,10 +484,15 @@ class ExpressionParser(TokenReader):
             return found
         start = self.advance().start
         if self.starts_select():
-            raise self.error("SQL is not supported here", code="unsupported")
+            query = self.query()
+            self.expect(")", "after the query")
+            return query
         if self.token.kind == ")":
             raise self.error("Empty parentheses", hint="an empty tuple is `tuple()`, a lambda is `() -> ...`")
+        inside = self.token.start
         first = self.bracketed_expression()
+        if isinstance(first, (*QUERIES, Placeholder)) and self.token.word in ("union", "intersect", "except"):
+            first = self.combined(first, inside)
         if self.accept(")"):
             self.plain_calls.discard(first)
             return first
@@ -476,81 +561,40 @@ class ExpressionParser(TokenReader):
             return Constant(start, end, "")
         return parts[0] if len(parts) == 1 else Call(start, end, "concat", tuple(parts))
 
-    # --- tags
+    # --- what only SQL has
 
-    def tag(self) -> HogQLXTag:
-        """`<Name attr='text' other={expr} flag />` or with children (spec: hog-language 2.3)."""
-        self.enter()
-        opening = self.advance()
-        attributes: list[HogQLXAttribute] = []
-        while self.token.kind == "attribute":
-            attributes.append(self.attribute())
-        if self.accept("/>"):
-            end = self.last_end
-        else:
-            self.expect("tag>", "at the end of the tag")
-            children = self.tag_children(opening)
-            end = self.last_end
-            if children and any(attribute.name == "children" for attribute in attributes):
-                message = "Can't have a HogQLX tag with both children and a 'children' attribute"
-                raise self.error(message, opening, code="tag")
-            if children:
-                start = children[0].start
-                attributes.append(HogQLXAttribute(start, children[-1].end, "children", tuple(children)))
-        self.depth -= 1
-        return HogQLXTag(opening.start, end, str(opening.value), tuple(attributes))
+    def positional_reference(self) -> PositionalRef:
+        start = self.advance().start
+        token = self.advance()
+        if not isinstance(token.value, int):
+            raise self.error("Expected a whole number after `#`", token, code="number")
+        return PositionalRef(start, token.end, token.value)
 
-    def attribute(self) -> HogQLXAttribute:
-        self.count()
-        name = self.advance()
-        value: Expr = Constant(name.start, name.end, True)
-        if self.accept("="):
-            token = self.token
-            if token.kind == "string":
-                self.advance()
-                value = Constant(token.start, token.end, token.value)
-            elif self.accept("f'"):
-                value = self.text_parts(token.start, "f-end")
-            else:
-                self.expect("{{", "or a string as the value of the attribute")
-                value = self.bracketed_expression()
-                self.expect("}}", "after the value of the attribute")
-        return HogQLXAttribute(name.start, value.end, str(name.value), value)
-
-    def tag_children(self, opening: Token) -> list[Expr]:
-        found: list[Expr] = []
-        while self.token.kind != "</":
-            token = self.token
-            self.count()
-            if token.kind == "text":
-                self.advance()
-                found.append(Constant(token.start, token.end, token.value))
-            elif token.kind == "tag":
-                found.append(self.tag())
-            else:
-                self.expect("{{", "in the tag")
-                found.append(self.bracketed_expression())
-                self.expect("}}", "after the expression in the tag")
-        if self.token.value != opening.value:
-            raise self.error(
-                f"Opening and closing HogQLX tags must match. Got {opening.value} and {self.token.value}",
-                code="tag",
-            )
+    def excluding(self, start: int) -> ColumnsExpr | None:
+        """`exclude (a, b)` behind a star."""
+        if not (self.at_word("exclude") and self.peek().kind == "("):
+            return None
         self.advance()
-        return found
+        self.advance()
+        names = [self.name("the name of a column")]
+        while self.accept(","):
+            names.append(self.name("the name of a column"))
+        end = self.expect(")", "after the excluded columns").end
+        return ColumnsExpr(start, end, all_columns=True, exclude=tuple(names))
 
     def starts_select(self) -> bool:
-        """Whether a `select` query begins here (and not a variable of that name)."""
+        """Whether a query begins here (and not a variable named `select` or `with`)."""
         if self.token.kind != "name" or self.token.word not in ("select", "with"):
             return False
         following = self.peek()
-        if self.token.word == "with":
-            return following.kind == "name" and self.peek(2).word == "as"
-        if following.kind == "*":
-            return self.peek(2).word == "from" or self.peek(2).kind in (")", ",")
         if following.kind == "name" and following.word in WORDS:
             return False
-        return following.kind in OPERAND_KINDS - {"."} or following.kind in ("literal", "<")
+        if self.token.word == "with":
+            return following.kind in ("name", "quoted", "number", "string")
+        if following.kind == "*":
+            after = self.peek(2)
+            return after.word in ("from", "exclude") or after.kind in (")", ",")
+        return following.kind in OPERAND_KINDS - {"."} or following.kind == "literal"
 
 
 def _concat_parts(part: Expr) -> tuple[Expr, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hoglab.hog.nodes import Alias, Array, Call, Constant, Expr, Lambda, Not, TryCast, TypeCast
 from hoglab.hog.parser.precedence import ADD, NOT, OPERAND_KINDS, WORDS
+from hoglab.hog.sql_nodes import ColumnsExpr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ def not_form(p: ExpressionParser, token: Token) -> Expr | None:
         return None
     p.advance()
     operand = p.expression(NOT)
-    return Not(token.start, operand.end, operand)
+    return Not(token.start, p.last_end, operand)
 
 
 def true_false(p: ExpressionParser, token: Token) -> Expr | None:
@@ -130,11 +131,11 @@ def cast_form(p: ExpressionParser, token: Token) -> Expr | None:
         return None
     p.advance()
     p.advance()
-    args, distinct = p.arguments()
+    args, distinct, order_by = p.arguments()
     if len(args) == 1 and isinstance(args[0], Alias) and not distinct:
         kind = TypeCast if token.word == "cast" else TryCast
         return kind(token.start, p.last_end, args[0].expr, args[0].alias.lower())
-    return Call(token.start, p.last_end, str(token.value), args, None, distinct)
+    return Call(token.start, p.last_end, str(token.value), args, None, distinct, order_by)
 
 
 def trim_form(p: ExpressionParser, token: Token) -> Expr | None:
@@ -186,6 +187,19 @@ def array_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Array(token.start, p.last_end, items)
 
 
+def columns_form(p: ExpressionParser, token: Token) -> Expr | None:
+    """`columns('regex')`, `columns(a, b)`."""
+    if p.peek().kind != "(" or p.peek(2).kind == ")":
+        return None
+    p.advance()
+    p.advance()
+    args = p.arguments().args
+    first = args[0]
+    if len(args) == 1 and isinstance(first, Constant) and isinstance(first.value, str):
+        return ColumnsExpr(token.start, p.last_end, regex=first.value)
+    return ColumnsExpr(token.start, p.last_end, columns=args)
+
+
 def sql_literal(p: ExpressionParser, token: Token) -> Expr | None:
     """`date '...'`, `timestamp '...'`: the official parser refuses them with these texts."""
     if p.peek().kind == "string":
@@ -204,6 +218,7 @@ SPECIAL_FORMS: Mapping[str, Callable[[ExpressionParser, Token], Expr | None]] = 
     "trim": trim_form,
     "lambda": lambda_form,
     "array": array_form,
+    "columns": columns_form,
     "date": sql_literal,
     "timestamp": sql_literal,
 }

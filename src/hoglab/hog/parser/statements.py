@@ -31,8 +31,9 @@ from hoglab.hog.nodes import (
     VariableDeclaration,
     WhileStatement,
 )
-from hoglab.hog.parser.expressions import ExpressionParser
-from hoglab.hog.parser.precedence import ALIAS
+from hoglab.hog.parser.hints import CALLED, FOREIGN
+from hoglab.hog.parser.precedence import ALIAS, SYMBOLS, WORDS
+from hoglab.hog.parser.select import SelectParser
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
@@ -46,20 +47,9 @@ _CONTINUES = frozenset(
 )  # fmt: skip
 _OPERATOR_WORDS = frozenset({"and", "or", "is", "in", "like", "ilike", "between"})
 _RETURN_IS_NAME = _CONTINUES - {"eof", "}", "}}", ")", "]", ","}
-_FOREIGN = {
-    "break": "there is no `break`; use a condition of the loop, or `return` from a function",
-    "continue": "there is no `continue`; put the rest of the body into an `if`",
-    "var": "declare variables with `let name := value`",
-    "const": "declare variables with `let name := value`",
-    "function": "functions are declared with `fun name(parameters) { ... }`",
-    "def": "functions are declared with `fun name(parameters) { ... }`",
-    "async": "there is no `async`; a call such as `fetch(...)` waits for its result by itself",
-    "await": "there is no `await`; a call such as `fetch(...)` waits for its result by itself",
-    "elif": "write `else if (...)`",
-}
 
 
-class StatementParser(ExpressionParser):
+class StatementParser(SelectParser):
     """Parses programs, blocks and statements."""
 
     # --- whole sources
@@ -99,7 +89,7 @@ class StatementParser(ExpressionParser):
                 )
             return VariableDeclaration(start, self.last_end, name, None)
         value = self.expression()
-        return VariableDeclaration(start, value.end, name, value)
+        return VariableDeclaration(start, self.last_end, name, value)
 
     def statement(self) -> Statement:
         """One statement; a lone `;` is the empty one."""
@@ -143,21 +133,20 @@ class StatementParser(ExpressionParser):
     def finish_expression(self, left: Expr) -> Statement:
         if self.accept(":="):
             right = self.expression()
-            return VariableAssignment(left.start, right.end, left, right)
+            return VariableAssignment(left.start, self.last_end, left, right)
         self.accept(";")
         return ExprStatement(left.start, left.end, left)
 
     def foreign_word(self, token: Token) -> None:
         """Warns about words of other languages, which are plain names here."""
-        if (
-            token.kind != "name"
-            or token.value not in _FOREIGN
-            or self.peek().kind in ("(", ".", "[", "->", ":=")
-        ):
+        if token.kind != "name" or token.value not in FOREIGN:
+            return
+        following = self.peek()
+        if following.kind in CALLED or following.kind in SYMBOLS or following.word in WORDS:
             return
         self.warn(
             "foreign-word", f"`{token.value}` is not a statement of Hog", token.start, token.end,
-            _FOREIGN[str(token.value)],
+            FOREIGN[str(token.value)],
         )  # fmt: skip
 
     # --- statements that begin with a keyword
@@ -182,8 +171,9 @@ class StatementParser(ExpressionParser):
                 "end the `return` with `;`",
             )
         value = self.expression()
+        end = self.last_end
         self.accept(";")
-        return ReturnStatement(token.start, value.end, value)
+        return ReturnStatement(token.start, end, value)
 
     def returns_lambda(self) -> bool:
         """Whether `return, x -> ...` follows, where `return` names a parameter."""
@@ -195,15 +185,16 @@ class StatementParser(ExpressionParser):
     def throw_statement(self, token: Token) -> Statement:
         self.advance()
         value = self.expression()
+        end = self.last_end
         self.accept(";")
-        return ThrowStatement(token.start, value.end, value)
+        return ThrowStatement(token.start, end, value)
 
     def if_statement(self, token: Token) -> Statement:
         if self.peek().kind != "(" or self.lambda_ahead(1):
             return self.expression_statement()
         self.advance()
         self.advance()
-        args, _ = self.arguments()
+        args = self.arguments().args
         continues = self.token.kind in _CONTINUES or (self.token.kind == "." and self.peek().kind != "number")
         if len(args) != 1 or continues or self.at_word("let") or self.is_operator_word():
             if self.at_word("let"):
@@ -346,7 +337,7 @@ class StatementParser(ExpressionParser):
             params.append(self.name("the name of a parameter"))
             if not self.accept(","):
                 break
-        if self.token.kind == ":=":
+        if self.token.kind in (":=", "="):
             raise self.error(
                 "Parameters cannot have default values", hint="a missing argument is null: `x ?? default`"
             )
@@ -412,6 +403,7 @@ class StatementParser(ExpressionParser):
             return self.finish_expression(self.operators(found, ALIAS))
         elif self.begins_with_expression():
             brackets, self.brackets = self.brackets, 0
+            self.foreign_word(self.token)
             first = self.expression()
             self.brackets = brackets
             if self.token.kind == ":":
@@ -444,6 +436,7 @@ class StatementParser(ExpressionParser):
         statements: list[Statement] = []
         if self.begins_with_expression():
             brackets, self.brackets = self.brackets, 0
+            self.foreign_word(self.token)
             first = self.expression()
             self.brackets = brackets
             if self.token.kind == ":":

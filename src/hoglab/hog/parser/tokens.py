@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog.errors import Diagnostic, HogSyntaxError, position_at
+from hoglab.hog.lexer import MAX_DEPTH
+from hoglab.hog.parser.hints import hint_for
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
-
-MAX_DEPTH = 200
-"""How deep constructs may nest in each other."""
 
 MAX_OPERATORS = 500
 """How many operators of one precedence level may follow each other without parentheses."""
@@ -149,18 +148,6 @@ class TokenReader:
         self.warnings.append(Diagnostic("warning", code, message, where.line, where.column, start, end, hint))
 
     def hint_for(self, token: Token) -> str | None:
-        """What a newcomer most likely meant, judged by the text around the unexpected token."""
-        at = self.tokens.index(token) if token in self.tokens else 0
-        before, earlier = self.tokens[max(0, at - 1)], self.tokens[max(0, at - 2)]
-        text, previous = self.text(token), self.text(before)
-        for first, second in ((token, before), (before, earlier)):
-            if first is not second and first.kind == second.kind and first.kind in ("+", "-"):
-                sign = first.kind
-                return f"there is no `{sign}{sign}`; write `x := x {sign} 1`"
-        if text == "=" and before.kind in ("+", "-", "*", "/", "%", "||"):
-            return f"there is no `{previous}=`; write `x := x {previous} ...`"
-        if text == "=":
-            return "use `:=` to assign; `=` compares"
-        if token.kind == "reserved" and token.word in ("fun", "fn"):
-            return "functions need a name; for a function without one write `x -> ...`"
-        return None
+        """What the author most likely meant by an unexpected token."""
+        at = self.at if token is self.token else self.tokens.index(token)
+        return hint_for(self.tokens, at, self.source)

@@ -1,5 +1,6 @@
 """Reading and writing members: `a.b`, `a[i]`, `a.b := v`.  spec: hog-language 8.5."""
 
+from sys import getsizeof
 from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError
@@ -11,6 +12,7 @@ from hoglab.hog.rt.values import (
     HogError,
     HogTuple,
     Value,
+    copy_parts,
     dict_key,
     items_of,
     keys_of,
@@ -110,6 +112,19 @@ def _shown(key: Value) -> str:
     from hoglab.hog.rt.printing import to_string
 
     return to_string(key)[:100]
+
+
+def copied(ctx: Context, value: Value) -> Value:
+    """A copy of a container that belongs to the globals, accounted for.
+
+    Raises:
+        HogRuntimeError: nested deeper than `MAX_DEPTH`.
+        HogLimit: there is no room or no time left for it.
+    """
+    copy, parts = copy_parts(value)
+    ctx.grow(sum(map(getsizeof, parts)))
+    ctx.charge(1 + sum(len(part) for part in parts if part.__class__ is not HogError) // 4)
+    return copy
 
 
 def items(value: Value) -> list[tuple[Value, Value]]:

@@ -116,10 +116,10 @@ def sub(left: Value, right: Value) -> int | float:
 
 
 def _sum(left: int | float, right: int | float) -> int | float:
-    try:
-        return left + right
-    except OverflowError:  # an integer beyond the doubles and a float
-        return to_double(left) + to_double(right)
+    if left.__class__ is int and right.__class__ is int:
+        total = left + right
+        return total if -MAX_SAFE_INTEGER <= total <= MAX_SAFE_INTEGER else to_double(total)
+    return to_double(left) + to_double(right)
 
 
 def neg(value: Value) -> int | float:

@@ -7,6 +7,8 @@ surrogates) takes the slower way through this module.
 """
 
 import json
+from collections.abc import Collection
+from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -147,26 +149,47 @@ def _plain_size(value: Value) -> int:
             return 0
         seen.add(id(container))
         size += 8 * len(container)
+        items: Collection[Value] = container
         if container.__class__ is dict:
-            for key in container:
-                if key.__class__ is not str or key[:1].isdigit():
-                    return 0
-                size += len(key)
-            items = container.values()
-        else:
-            items = container
-        for item in items:
-            cls = item.__class__
-            if cls is str:
-                size += len(item)
-            elif cls is dict or cls is list or cls is HogTuple:
-                pending.append(item)
-            elif cls is int:
-                if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
-                    return 0
-            elif item is not None and cls is not bool and (cls is not float or not _ordinary_fraction(item)):
+            try:
+                size += sum(map(len, container))
+                numbered = not _DIGITS.isdisjoint(map(_first, container))
+            except (TypeError, IndexError):  # a key that is no text, or empty
                 return 0
+            if numbered:
+                return 0
+            items = container.values()
+        classes = set(map(type, items))
+        if classes == _TEXTS:
+            size += sum(map(len, items))
+        elif not classes <= _SIMPLE:
+            for item in items:
+                added = _plain_item(item, pending)
+                if added < 0:
+                    return 0
+                size += added
     return size if size <= MAX_TEXT else 0
+
+
+_first: Final = itemgetter(0)
+_DIGITS: Final = frozenset("0123456789")
+_TEXTS: Final = frozenset({str})
+_SIMPLE: Final = frozenset({bool, type(None)})
+
+
+def _plain_item(item: Value, pending: list[Any]) -> int:
+    """The length that a member adds; -1 when orjson might write it otherwise. Containers wait in `pending`."""
+    cls = item.__class__
+    if cls is str:
+        return len(item)
+    if cls is dict or cls is list or cls is HogTuple:
+        pending.append(item)
+    elif cls is int:
+        if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+            return -1
+    elif item is not None and cls is not bool and (cls is not float or not _ordinary_fraction(item)):
+        return -1
+    return 0
 
 
 def _ordinary_fraction(number: float) -> bool:

@@ -1,7 +1,7 @@
 """Numbers as text and text as numbers, by JavaScript's rules.  spec: hog-language 8.3."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 MAX_SAFE_INTEGER: Final = 2**53
 """Largest magnitude up to which every integer is exact in an IEEE double."""
@@ -39,6 +39,13 @@ def to_double(number: int | float) -> float:
         return float(number)
     except OverflowError:
         return INFINITY if number > 0 else -INFINITY
+
+
+def exact(value: Any) -> Any:
+    """The value; integers beyond ±2^53 as the doubles they would be."""
+    if value.__class__ is int and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        return to_double(value)
+    return value
 
 
 def format_number(number: int | float) -> str:

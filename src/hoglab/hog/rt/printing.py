@@ -10,6 +10,7 @@ from hoglab.hog.errors import HogRuntimeError, quote
 from hoglab.hog.rt.context import LONG, charge, grow
 from hoglab.hog.rt.dates import date_text, datetime_text
 from hoglab.hog.rt.numbers import format_number
+from hoglab.hog.rt.sql_text import AST_KEY, is_node, query_text
 from hoglab.hog.rt.values import (
     MAX_DEPTH,
     MAX_NODES,
@@ -154,7 +155,10 @@ class _Printer:
             self.out.append("null")
             return
         if cls is dict:
-            self.members(value, depth + 1)
+            if AST_KEY in value and is_node(value):
+                self.query(value, depth + 1)
+            else:
+                self.members(value, depth + 1)
         elif cls is HogError:
             self.error(value, depth + 1)
         elif cls is list:
@@ -183,6 +187,14 @@ class _Printer:
             self.write(item, depth)
             separator = ", "
         out.append("}" if mapping else "{}")
+
+    def query(self, node: dict[object, Value], depth: int) -> None:
+        def value_text(value: Value) -> str:
+            inner = _Printer(self.extent)
+            inner.write(value, depth)
+            return "".join(inner.out)
+
+        self.out.append(f"sql({query_text(node, self.extent, depth, value_text)})")
 
     def error(self, error: HogError, depth: int) -> None:
         self.out.append(error.type)

@@ -8,12 +8,13 @@ self-test at import decides whether it is used, and the public interface does th
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import re2
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, charge
+from hoglab.hog.rt.literals import Literals, literals_of
 
 MAX_PATTERN_BYTES: Final = 1_000
 """Longest pattern a program may use."""
@@ -35,9 +36,15 @@ COMPILE_STEPS: Final = 10_000
 
 
 class Matcher(Protocol):
-    """A compiled pattern."""
+    """A compiled pattern.
+
+    `literals` are texts of which every match contains one, None when there are none known.
+    """
 
     pattern: str
+
+    @property
+    def literals(self) -> Literals | None: ...
 
     def search(self, text: str) -> bool:
         """Whether the pattern matches anywhere in the text.
@@ -78,6 +85,7 @@ class _PublicMatcher:
     """A matcher over the documented interface of google-re2."""
 
     __slots__ = ("_compiled", "_size", "pattern")
+    literals: ClassVar[None] = None
 
     def __init__(self, pattern: str, compiled: Any) -> None:
         self.pattern = pattern
@@ -108,6 +116,7 @@ class _DirectMatcher:
     """A matcher that calls the compiled RE2 program itself."""
 
     __slots__ = ("_anchor", "_compile", "_match", "_match_groups", "_size", "pattern")
+    literals: ClassVar[None] = None
 
     def __init__(self, pattern: str, without_groups: Any, compile_with_groups: Callable[[], Any]) -> None:
         self.pattern = pattern
@@ -137,6 +146,29 @@ class _DirectMatcher:
 
     def extract(self, text: str) -> str | None:
         return _first_group(self.groups(text))
+
+
+class _LiteralMatcher:
+    """A matcher that looks for plain texts in place of its pattern, or before it."""
+
+    __slots__ = ("_exact", "_matcher", "_wanted", "extract", "groups", "literals", "pattern")
+
+    def __init__(self, matcher: Matcher, literals: Literals) -> None:
+        self.pattern = matcher.pattern
+        self.literals = literals
+        self.extract = matcher.extract
+        self.groups = matcher.groups
+        self._matcher = matcher
+        self._wanted = literals.texts
+        self._exact = literals.exact
+
+    def search(self, text: str) -> bool:
+        if len(text) > LONG:
+            charge(len(text) * len(self._wanted) >> 11)
+        for wanted in self._wanted:
+            if wanted in text:
+                return self._exact or self._matcher.search(text)
+        return False
 
 
 def _first_group(groups: tuple[str | None, ...] | None) -> str | None:
@@ -200,4 +232,6 @@ def compile_regex(pattern: str, ignore_case: bool = False) -> Matcher:
     """
     if len(pattern) > MAX_PATTERN_BYTES or len(_encode(pattern)) > MAX_PATTERN_BYTES:
         raise HogRuntimeError(f"Regular expression is longer than {MAX_PATTERN_BYTES} bytes")
-    return build_matcher(pattern, ignore_case)
+    matcher = build_matcher(pattern, ignore_case)
+    literals = None if ignore_case else literals_of(pattern)
+    return matcher if literals is None else _LiteralMatcher(matcher, literals)

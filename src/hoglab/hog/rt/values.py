@@ -265,9 +265,13 @@ def copy_value(value: Value) -> Value:
     Raises:
         HogRuntimeError: nested deeper than `MAX_DEPTH`.
     """
-    if value.__class__ in SCALARS:
-        return value
-    return _copy(value, {}, 0)
+    return value if value.__class__ in SCALARS else copy_parts(value)[0]
+
+
+def copy_parts(value: Value) -> tuple[Value, Collection[Value]]:
+    """A deep copy of a container, and all containers in it. Raises as `copy_value`."""
+    memo: dict[int, Value] = {}
+    return _copy(value, memo, 0), memo.values()
 
 
 def _copy(value: Value, memo: dict[int, Value], depth: int) -> Value:
@@ -378,7 +382,42 @@ def to_json(value: Value) -> Value:
     Raises:
         HogRuntimeError: nested deeper than `MAX_DEPTH` or more than `MAX_NODES` parts.
     """
-    return _ToJson().convert(value, 0)
+    try:
+        return _plain(value, [_PLAIN_PARTS])
+    except _UnusualError:
+        return _ToJson().convert(value, 0)
+
+
+_PLAIN_PARTS: Final = 1_000
+
+
+class _UnusualError(Exception):
+    """A value that takes the careful way."""
+
+
+def _plain(value: Value, room: list[int]) -> Value:
+    """A copy of a small value that is JSON as it stands. Raises `_UnusualError` for every other."""
+    cls = value.__class__
+    if cls is str and value.isascii():
+        return value
+    if cls is dict:
+        room[0] -= len(value) + 10
+        if room[0] < 0:
+            raise _UnusualError
+        members = {}
+        for key, item in value.items():
+            if key.__class__ is not str or not key.isascii() or key[:1].isdigit():
+                raise _UnusualError
+            members[key] = item if item is None else _plain(item, room)
+        return members
+    if cls is list:
+        room[0] -= len(value) + 10
+        if room[0] < 0:
+            raise _UnusualError
+        return [item if item is None else _plain(item, room) for item in value]
+    if value is None or cls is bool or (cls is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER):
+        return value
+    raise _UnusualError
 
 
 class _ToJson:

@@ -134,7 +134,10 @@ def _random_float(ctx: Context) -> float:
     pure=False,
     total=True,
     doc="A random UUID of version 4 in lower case.",
-    examples=(("length(generateUUIDv4())", "36"),),
+    examples=(
+        ("length(generateUUIDv4())", "36"),
+        ("substring(generateUUIDv4(), 15, 1)", "'4'"),
+    ),
 )
 def _generate_uuid(ctx: Context) -> str:
     return ctx.uuid4()

@@ -193,7 +193,10 @@ def _pop_front(ctx: Context, items: Value) -> list[Value]:
     context=True,
     total=True,
     doc="A new array with the elements in opposite order; empty for anything that is no array.",
-    examples=(("arrayReverse([1, 2, 3])", "[3, 2, 1]"),),
+    examples=(
+        ("arrayReverse([1, 2, 3])", "[3, 2, 1]"),
+        ("arrayReverse('abc')", "[]"),
+    ),
 )
 def _reverse(ctx: Context, items: Value) -> list[Value]:
     if not is_array(items):
@@ -263,7 +266,10 @@ def _sort(ctx: Context, items: Value, *_ignored: Value) -> list[Value]:
     cost="linear",
     context=True,
     doc="A new array in descending order, compared like arraySort.",
-    examples=(("arrayReverseSort([2, 10, 1])", "[10, 2, 1]"),),
+    examples=(
+        ("arrayReverseSort([2, 10, 1])", "[10, 2, 1]"),
+        ("arrayReverseSort(['b', 'B', 'a'])", "['b', 'a', 'B']"),
+    ),
 )
 def _reverse_sort(ctx: Context, items: Value, *_ignored: Value) -> list[Value]:
     found = _sorted(ctx, items)

@@ -83,6 +83,8 @@ def _to_string(value: Value, _ignored: Value = None) -> str:
             "toUUID('0190b2f5-5b0a-7000-8000-000000000000')",
             "'0190b2f5-5b0a-7000-8000-000000000000'",
         ),
+        ("toUUID('not one')", "'not one'"),
+        ("toUUID(5)", "'5'"),
     ),
 )
 def _to_uuid(value: Value) -> str:

@@ -65,7 +65,10 @@ def _md5_hex(text: Value) -> str | None:
     "text: string|null",
     returns="string|null",
     doc="The SHA-1 hash of the text's UTF-8 bytes in hexadecimal; null for null.",
-    examples=(("sha1Hex('hello')", "'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d'"),),
+    examples=(
+        ("sha1Hex('hello')", "'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d'"),
+        ("sha1Hex(null)", "null"),
+    ),
 )
 def _sha1_hex(text: Value) -> str | None:
     return _hash("sha1Hex", hashlib.sha1, text, None)
@@ -76,7 +79,10 @@ def _sha1_hex(text: Value) -> str | None:
     "text: string|null",
     returns="string|null",
     doc="The SHA-256 hash of the text's UTF-8 bytes in hexadecimal; null for null.",
-    examples=(("sha256Hex('hello')", "'2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824'"),),
+    examples=(
+        ("sha256Hex('hello')", "'2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824'"),
+        ("sha256Hex(null)", "null"),
+    ),
 )
 def _sha256_hex(text: Value) -> str | None:
     return _hash("sha256Hex", hashlib.sha256, text, None)
@@ -88,7 +94,11 @@ def _sha256_hex(text: Value) -> str | None:
     "encoding?: string",
     returns="string|null",
     doc="The MD5 hash in an encoding: hex (the default), base64, base64url without padding, or binary.",
-    examples=(("md5('hello', 'base64')", "'XUFAKrxLKna5cZ2REBfFkg=='"),),
+    examples=(
+        ("md5('hello', 'base64')", "'XUFAKrxLKna5cZ2REBfFkg=='"),
+        ("md5('hello')", "'5d41402abc4b2a76b9719d911017c592'"),
+        ("md5(null, 'base64')", "null"),
+    ),
 )
 def _md5(text: Value, encoding: Value = None) -> str | None:
     return _hash("md5", hashlib.md5, text, encoding)
@@ -100,7 +110,10 @@ def _md5(text: Value, encoding: Value = None) -> str | None:
     "encoding?: string",
     returns="string|null",
     doc="The SHA-1 hash in an encoding, as for md5.",
-    examples=(("sha1('hello', 'base64url')", "'qvTGHdzF6KLavt4PO0gs2a6pQ00'"),),
+    examples=(
+        ("sha1('hello', 'base64url')", "'qvTGHdzF6KLavt4PO0gs2a6pQ00'"),
+        ("sha1('hello')", "'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d'"),
+    ),
 )
 def _sha1(text: Value, encoding: Value = None) -> str | None:
     return _hash("sha1", hashlib.sha1, text, encoding)
@@ -112,7 +125,10 @@ def _sha1(text: Value, encoding: Value = None) -> str | None:
     "encoding?: string",
     returns="string|null",
     doc="The SHA-256 hash in an encoding, as for md5.",
-    examples=(("sha256('hello', 'base64')", "'LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ='"),),
+    examples=(
+        ("sha256('hello', 'base64')", "'LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ='"),
+        ("length(sha256('hello', 'binary'))", "32"),
+    ),
 )
 def _sha256(text: Value, encoding: Value = None) -> str | None:
     return _hash("sha256", hashlib.sha256, text, encoding)
@@ -157,7 +173,10 @@ def _sha256_chain_hex(items: Value) -> str:
     "items: array",
     returns="string",
     doc="Like sha256HmacChainHex with SHA-1.",
-    examples=(("sha1HmacChainHex(['k', 'm'])", "'772b71c8a2997e768be01d9711e4a4f34a24ef33'"),),
+    examples=(
+        ("sha1HmacChainHex(['k', 'm'])", "'772b71c8a2997e768be01d9711e4a4f34a24ef33'"),
+        ("sha1HmacChainHex(('k', 'm', '')) = sha1HmacChainHex(['k', 'm'])", "false"),
+    ),
 )
 def _sha1_chain_hex(items: Value) -> str:
     return _chain("sha1HmacChainHex", "sha1", items, None)
@@ -169,7 +188,10 @@ def _sha1_chain_hex(items: Value) -> str:
     "encoding?: string",
     returns="string",
     doc="Like sha256HmacChainHex, in an encoding as for md5.",
-    examples=(("sha256HmacChain(['k', 'm'], 'base64')", "'tgCQ4wUil661oICInOL8S8qVfnVvrrTffTGADKHncew='"),),
+    examples=(
+        ("sha256HmacChain(['k', 'm'], 'base64')", "'tgCQ4wUil661oICInOL8S8qVfnVvrrTffTGADKHncew='"),
+        ("sha256HmacChain(['k', 'm'], 'base64url')", "'tgCQ4wUil661oICInOL8S8qVfnVvrrTffTGADKHncew'"),
+    ),
 )
 def _sha256_chain(items: Value, encoding: Value = None) -> str:
     return _chain("sha256HmacChain", "sha256", items, encoding)
@@ -181,7 +203,10 @@ def _sha256_chain(items: Value, encoding: Value = None) -> str:
     "encoding?: string",
     returns="string",
     doc="Like sha256HmacChain with SHA-1.",
-    examples=(("sha1HmacChain(['k', 'm'])", "'772b71c8a2997e768be01d9711e4a4f34a24ef33'"),),
+    examples=(
+        ("sha1HmacChain(['k', 'm'])", "'772b71c8a2997e768be01d9711e4a4f34a24ef33'"),
+        ("sha1HmacChain(['k', 'm'], 'hex') = sha1HmacChainHex(['k', 'm'])", "true"),
+    ),
 )
 def _sha1_chain(items: Value, encoding: Value = None) -> str:
     return _chain("sha1HmacChain", "sha1", items, encoding)

@@ -7,7 +7,7 @@ from typing import Final
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, Context
 from hoglab.hog.rt.dates import local_time, offset_text, time_zone
-from hoglab.hog.rt.printing import js_string
+from hoglab.hog.rt.printing import is_truthy, js_string
 from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.dates import expect_datetime
 from hoglab.hog.stdlib.registry import expect_string, function
@@ -105,9 +105,9 @@ _TOKENS: Final[dict[str, Callable[[dt.datetime], str]]] = {
 )
 def _format_datetime(ctx: Context, moment: Value, pattern: Value, zone: Value = None) -> str:
     found = expect_datetime(moment)
-    text = "" if pattern is None else js_string(pattern)
-    if not text:
+    if not is_truthy(pattern):
         raise HogRuntimeError("formatDateTime requires at least 2 arguments")
+    text = js_string(pattern)
     name = found.zone if zone is None else expect_string("formatDateTime", zone) or "UTC"
     time_zone(name)
     ctx.grow(10 * len(text))

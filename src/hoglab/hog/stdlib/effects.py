@@ -19,7 +19,10 @@ declare = partial(function, category="program")
     context=True,
     pure=False,
     doc="Prints the arguments in one line, with a space between them. Strings are printed as they are.",
-    examples=(("print('a', [1, 'b'])", "null"),),
+    examples=(
+        ("print('a', [1, 'b'])", "null"),
+        ("print()", "null"),
+    ),
 )
 def _print(ctx: Context, *values: Value) -> None:
     room = ctx.limits.print_chars
@@ -39,7 +42,8 @@ def _print(ctx: Context, *values: Value) -> None:
     returns="null",
     pure=False,
     is_async=True,
-    doc="Waits; the program is suspended meanwhile.",
+    doc="Waits; the program is suspended meanwhile, which costs it no computing time.",
+    examples=(("sleep(0.5)", "null"),),
 )
 def _sleep(_seconds: Value) -> Value:
     raise HogRuntimeError("Unknown async function 'sleep'")
@@ -89,7 +93,10 @@ def _plain_error(message: Value = None, payload: Value = None) -> HogError:
     returns="error",
     cost="linear",
     doc="An error of the type RetryError.",
-    examples=(("RetryError('later')", "RetryError('later')"),),
+    examples=(
+        ("RetryError('later')", "RetryError('later')"),
+        ("RetryError().message", "'An error occurred'"),
+    ),
 )
 def _retry_error(message: Value = None, payload: Value = None) -> HogError:
     return _error("RetryError", message, payload)
@@ -102,7 +109,10 @@ def _retry_error(message: Value = None, payload: Value = None) -> HogError:
     returns="error",
     cost="linear",
     doc="An error of the type NotImplementedError.",
-    examples=(("NotImplementedError('soon').type", "'NotImplementedError'"),),
+    examples=(
+        ("NotImplementedError('soon').type", "'NotImplementedError'"),
+        ("NotImplementedError('soon', [1]).payload", "[1]"),
+    ),
 )
 def _not_implemented_error(message: Value = None, payload: Value = None) -> HogError:
     return _error("NotImplementedError", message, payload)

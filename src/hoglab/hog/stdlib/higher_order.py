@@ -186,7 +186,10 @@ def _is_in_cohort(cohort: Value, cohorts: Value) -> bool:
     returns="boolean",
     cost="linear",
     doc="The opposite of inCohort.",
-    examples=(("notInCohort(5, [3, 5])", "false"),),
+    examples=(
+        ("notInCohort(5, [3, 5])", "false"),
+        ("notInCohort(5, [])", "true"),
+    ),
 )
 def _is_not_in_cohort(cohort: Value, cohorts: Value) -> bool:
     return not _in_cohort("notInCohort", cohort, cohorts)

@@ -72,7 +72,10 @@ def _coalesce(*values: Value) -> Value:
     "value: any",
     returns="any",
     doc="The value; fails when it is null.",
-    examples=(("assumeNotNull('a')", "'a'"),),
+    examples=(
+        ("assumeNotNull('a')", "'a'"),
+        ("assumeNotNull(0)", "0"),
+    ),
 )
 def _assume_not_null(value: Value) -> Value:
     if value is None:

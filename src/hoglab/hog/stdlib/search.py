@@ -143,7 +143,10 @@ def _ilike(text: Value, pattern: Value) -> bool:
     returns="boolean",
     cost="linear",
     doc="The opposite of like.",
-    examples=(("notLike('hello', '%x%')", "true"),),
+    examples=(
+        ("notLike('hello', '%x%')", "true"),
+        ("notLike('hello', 'ell')", "false"),
+    ),
 )
 def _not_like(text: Value, pattern: Value) -> bool:
     return not like(text, pattern)
@@ -156,7 +159,10 @@ def _not_like(text: Value, pattern: Value) -> bool:
     returns="boolean",
     cost="linear",
     doc="The opposite of ilike.",
-    examples=(("notILike('hello', '%ELL%')", "false"),),
+    examples=(
+        ("notILike('hello', '%ELL%')", "false"),
+        ("notILike('hello', 'x')", "true"),
+    ),
 )
 def _not_ilike(text: Value, pattern: Value) -> bool:
     return not ilike(text, pattern)
@@ -179,6 +185,8 @@ def _multi_search(text: Value, wanted: Value) -> int:
     if text is None or (wanted.__class__ is not list and wanted.__class__ is not HogTuple):
         return 0
     source = js_string(text).lower()
+    if len(wanted) > LONG:
+        charge(len(wanted) >> 2)
     for needle in wanted:
         if len(source) > LONG:
             charge(len(source) >> 6)

@@ -9,8 +9,9 @@ from typing import Final
 
 from hoglab.hog.rt.coerce import to_number
 from hoglab.hog.rt.context import LONG, Context
+from hoglab.hog.rt.numbers import to_double
 from hoglab.hog.rt.printing import concat_text, js_string
-from hoglab.hog.rt.text import units, utf16_length, utf16_reversed, utf16_slice
+from hoglab.hog.rt.text import joined, units, utf16_length, utf16_reversed, utf16_slice
 from hoglab.hog.rt.values import HogTuple, Value
 from hoglab.hog.stdlib.registry import expect_string, function
 
@@ -183,6 +184,8 @@ def _replace(
     source = expect_string(name, text)
     old = js_string(search)
     new = js_string(replacement)
+    if not old:
+        source = units(source)
     found = source.count(old)
     if 0 <= most < found:
         found = most
@@ -190,7 +193,8 @@ def _replace(
     ctx.grow(size)
     if len(source) + size > LONG:
         ctx.charge((len(source) + size) >> 6)
-    return source.replace(old, new, most)
+    replaced = source.replace(old, new, most)
+    return replaced if old else joined(replaced)
 
 
 _ONE_CHARACTER: Final = 1
@@ -199,11 +203,11 @@ _ONE_CHARACTER: Final = 1
 def _trimmed(ctx: Context, name: str, text: Value, character: Value, left: bool, right: bool) -> str | None:
     if text is None:
         return None
-    source = expect_string(name, text)
     if character is None:
         character = " "
     if character.__class__ is not str or utf16_length(character) != _ONE_CHARACTER:
         return ""
+    source = expect_string(name, text)
     if left:
         source = source.lstrip(character)
     return built(ctx, source.rstrip(character) if right else source)
@@ -289,4 +293,4 @@ def _part_limit(max_parts: Value) -> int:
     if max_parts is None:
         return 2**32 - 1
     number = to_number(max_parts)
-    return math.trunc(number) % 2**32 if number - number == 0 else 0
+    return math.trunc(to_double(number)) % 2**32 if number - number == 0 else 0

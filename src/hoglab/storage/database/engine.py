@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from hoglab.storage.database.migrations import migrate
 from hoglab.storage.database.sqlite import SqliteConnections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, CursorResult, Executable, MetaData
 
@@ -42,6 +43,10 @@ class Transaction:
         return [bump(self.connection, topic, project_id) for topic, project_id in self._changed]
 
 
+class _Companion(threading.local):
+    write: Callable[[Transaction], object] | None = None
+
+
 class Database:
     """One database for the whole process, used from any thread.
 
@@ -53,6 +58,7 @@ class Database:
         self._connections = connections
         self._feed = tables.change_version.name in metadata.tables
         self.changes = ChangeFeed()
+        self._companion = _Companion()
         if self._feed:
             self.refresh_changes()
 
@@ -91,8 +97,25 @@ class Database:
             with self._connections.write(durable=durable) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
+                companion = self._companion.write
+                if companion is not None:
+                    companion(transaction)
                 bumped = transaction.bump_versions()
+            self._companion.write = None
             self.changes.publish(bumped)
+
+    @contextmanager
+    def accompanied(self, write: Callable[[Transaction], object]) -> Iterator[None]:
+        """Let ``write`` add to the first transaction that this thread commits inside the block.
+
+        What it adds stands exactly when something else was changed. It is called again for the next transaction
+        when one is rolled back.
+        """
+        self._companion.write = write
+        try:
+            yield
+        finally:
+            self._companion.write = None
 
     def refresh_changes(self) -> int:
         """Learn of changes that other processes made, and notify of them; returns how many there were.

@@ -25,6 +25,9 @@ MMAP_BYTES = 256 * 1024 * 1024
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """A write-ahead log that grew beyond this is cut back to it after a checkpoint."""
 
+WRITER_CACHE_KIB = 32 * 1024
+"""Pages that the writer keeps in memory: a batch of events touches indexes all over."""
+
 IDLE_READERS = 8
 MAX_READERS = 72
 """Read connections kept open, and open at most (more than the threads of a server, so that none waits)."""
@@ -56,8 +59,9 @@ def connect(
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute("PRAGMA secure_delete=OFF")
-            if read_only:
-                connection.execute("PRAGMA query_only=ON")
+            connection.execute(
+                "PRAGMA query_only=ON" if read_only else f"PRAGMA cache_size=-{WRITER_CACHE_KIB}"
+            )
         except BaseException:
             connection.close()
             raise

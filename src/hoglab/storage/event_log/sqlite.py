@@ -41,6 +41,9 @@ MAX_WAITING_BYTES = 64 * MIB
 MAX_GROUP_BYTES = 16 * MIB
 """Records written in one transaction, at least one."""
 
+MAX_GROUP_RECORDS = 1024
+"""Records written in one statement."""
+
 MAX_BACKLOG_BYTES = 2048 * MIB
 """Records that wait for a consumer; more are refused."""
 
@@ -65,7 +68,8 @@ RETRY_DISK_S = 30
 RETRY_CLOSED_S = 5
 """What clients are told when records are refused for each of the reasons."""
 
-_INSERT = 'INSERT INTO event_log_record ("offset", appended_at, payload) VALUES (?, ?, ?)'
+_INSERT = 'INSERT INTO event_log_record ("offset", appended_at, payload) VALUES '
+_ROW = "(?, ?, ?)"
 _LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_record'"
 _SKIP = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'event_log_record'"
 _SKIP_FIRST = (
@@ -206,7 +210,11 @@ class SqliteEventLog:
     def _take_group(self) -> list[_Waiter]:
         group: list[_Waiter] = []
         size = 0
-        while self._waiting and (not group or size + len(self._waiting[0].payload) <= MAX_GROUP_BYTES):
+        while (
+            self._waiting
+            and len(group) < MAX_GROUP_RECORDS
+            and (not group or size + len(self._waiting[0].payload) <= MAX_GROUP_BYTES)
+        ):
             waiter = self._waiting.popleft()
             size += len(waiter.payload)
             group.append(waiter)
@@ -251,17 +259,14 @@ class SqliteEventLog:
         """Commit a group; returns the offset of its first record."""
         connection = self._appender
         with self._turns.turn():
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                row = connection.execute(_LAST).fetchone()
-                first = 1 if row is None else int(row[0]) + 1
-                rows = [(first + index, now, payload) for index, payload in enumerate(payloads)]
-                connection.executemany(_INSERT, rows)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            row = connection.execute(_LAST).fetchone()
+            first = 1 if row is None else int(row[0]) + 1
+            values: list[int | bytes] = []
+            for offset, payload in enumerate(payloads, first):
+                values += (offset, now, payload)
+            # One statement is a transaction of its own, and takes the interpreter's lock back once: after every
+            # row, this thread would wait for the event loop to let go of it.
+            connection.execute(f"{_INSERT}{', '.join([_ROW] * len(payloads))}", values)
         return first
 
     # -- reading ------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
@@ -32,9 +34,11 @@ class QueryError(Exception):
     """The engine refused the query (syntax, types, unknown columns)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """One event as it is stored. ``properties`` and ``person_properties`` are JSON text (UTF-8 bytes)."""
+class EventRow(msgspec.Struct, frozen=True, gc=False):
+    """One event as it is stored. ``properties`` and ``person_properties`` are JSON text (UTF-8 bytes).
+
+    A `msgspec.Struct`, for there are many: made in a tenth of the time, and nothing for the garbage collector.
+    """
 
     project_id: int
     uuid: UUID

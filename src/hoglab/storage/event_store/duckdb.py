@@ -10,21 +10,21 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import structlog
 
-from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryTimeoutError,
 )
 from hoglab.storage.event_store.deadlines import Deadlines
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
+from hoglab.storage.event_store.known_keys import KnownKeys, keys_of
 from hoglab.storage.event_store.overrides import write_overrides
-from hoglab.storage.event_store.rows import as_json, as_utf8, keys_of, mended, table_of
+from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, suspects_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from hoglab.storage.event_store import EventBatch, EventRow
+    from hoglab.storage.event_store.known_keys import Keys
 
 MIB = 1024 * 1024
 
@@ -53,29 +54,21 @@ CHECKPOINT_BYTES = 128 * MIB
 IDLE_CHECKPOINT_BYTES = 1 * MIB
 """A write-ahead log smaller than this is left alone when the writer is idle."""
 
-RESEND_TIMESTAMP_SLACK = timedelta(hours=24)
-RESEND_CAPTURE_SLACK = timedelta(hours=1)
-"""Where a resent event is looked for, so that the search stays cheap in a large store. SDKs keep uuid and
-timestamp when they send again, and an event is not captured before it happens. So it is looked for among
-the events whose timestamp is its own, give or take the first, and which were captured since its timestamp,
-less the second. An event whose clock is further ahead than that is looked for among the captures of as long
-as the first before its own."""
+KEY_ROWS = 50_000
+"""Events read at once when their keys have to be made anew."""
 
 _BROKEN_JSON = (
     "SELECT seq FROM incoming WHERE NOT json_valid(properties) OR NOT json_valid(person_properties)"
 )
 _RESENT = (
-    "SELECT seq FROM incoming SEMI JOIN "
-    "(SELECT project_id, uuid FROM events WHERE captured_at >= make_timestamp($1::BIGINT) "
-    "AND timestamp BETWEEN make_timestamp($2::BIGINT) AND make_timestamp($3::BIGINT)) "
-    "USING (project_id, uuid)"
+    "SELECT seq FROM suspects SEMI JOIN "
+    "(SELECT project_id, uuid FROM events WHERE seq BETWEEN $1 AND $2) USING (project_id, uuid)"
 )
 _STORED_FOR = (
     "SELECT uuid FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM events "
     "WHERE log_offset BETWEEN $1 AND $2) USING (project_id, uuid, log_offset)"
 )
-_TIMESTAMP_SLACK = RESEND_TIMESTAMP_SLACK // timedelta(microseconds=1)
-_CAPTURE_SLACK = RESEND_CAPTURE_SLACK // timedelta(microseconds=1)
+_KEYS = "SELECT project_id, uuid FROM events WHERE seq BETWEEN $1 AND $2 ORDER BY seq"
 
 _log = structlog.get_logger(__name__)
 
@@ -146,8 +139,24 @@ class DuckDbEventStore:
         self._deadlines = Deadlines()
         self._writing = threading.Lock()
         self._closed = False
+        self._known = KnownKeys(path.with_name(f"{path.name}.keys"))
         self._file = self._open()
+        self._load()
+
+    def _load(self) -> None:
         self._position, self._next_seq = self._file.load()
+        try:
+            self._known.load(self._next_seq, self._keys_between)
+        except (OSError, duckdb.Error) as error:
+            self._file.close()
+            raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
+
+    def _keys_between(self, first: int, last: int) -> Iterator[Keys]:
+        """The keys of stored events, read from them."""
+        with self._file.cursor() as cursor:
+            cursor.execute(_KEYS, [first, last])
+            while rows := cursor.fetchmany(KEY_ROWS):
+                yield keys_of(*zip(*rows, strict=True))
 
     def _open(self) -> DuckDbFile:
         return DuckDbFile(self._path, self._config, max_spill_bytes=self._max_spill_bytes)
@@ -187,22 +196,38 @@ class DuckDbEventStore:
     def _write(self, rows: list[EventRow], batch: EventBatch, log_offset: int) -> frozenset[UUID]:
         connection = self._file.connection
         connection.execute("BEGIN")
+        rows, keys = self._unknown(rows)
         if rows:
-            rows = self._register(rows)
-        if rows:
+            self._register(rows)
             connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
         if batch.overrides:
             write_overrides(connection, batch.overrides)
         next_seq = self._next_seq + len(rows)
         connection.execute("UPDATE store_state SET position = $1, next_seq = $2", [log_offset, next_seq])
         connection.execute("COMMIT")
+        self._known.add(keys, self._next_seq)
         self._position, self._next_seq = log_offset, next_seq
         connection.unregister("incoming")  # frees the columns
         return frozenset([row.uuid for row in rows])
 
-    def _register(self, rows: list[EventRow]) -> list[EventRow]:
-        """Make the rows the engine's table ``incoming``, without those that are stored already and with JSON
-        that later queries can read; returns them."""
+    def _unknown(self, rows: list[EventRow]) -> tuple[list[EventRow], Keys]:
+        """The rows that are not stored already, and their keys."""
+        connection = self._file.connection
+        keys = keys_of([row.project_id for row in rows], [row.uuid for row in rows])
+        resent: set[int] = set()
+        for suspects in self._known.find(keys):
+            table = suspects_of([(position, rows[position]) for position in suspects.positions])
+            connection.register("suspects", table)
+            found = connection.execute(_RESENT, [suspects.first, suspects.last]).fetchall()
+            connection.unregister("suspects")
+            resent.update(position for (position,) in found)
+        if not resent:
+            return rows, keys
+        kept = [position for position in range(len(rows)) if position not in resent]
+        return [rows[position] for position in kept], keys[kept]
+
+    def _register(self, rows: list[EventRow]) -> None:
+        """Make the rows the engine's table ``incoming``, with JSON that later queries can read."""
         connection = self._file.connection
         rows = [mended(row, as_utf8) for row in rows]
         first = self._next_seq
@@ -210,22 +235,14 @@ class DuckDbEventStore:
         broken = connection.execute(_BROKEN_JSON).fetchall()
         for (seq,) in broken:
             rows[seq - first] = mended(rows[seq - first], as_json)
-        resent = {
-            seq
-            for bounds in _search_bounds(rows)
-            for (seq,) in connection.execute(_RESENT, bounds).fetchall()
-        }
-        skipped = {seq - first for seq in resent}
-        rows = [row for index, row in enumerate(rows) if index not in skipped]
-        if rows and (broken or resent):
+        if broken:
             connection.register("incoming", table_of(rows, first))
-        return rows
 
     def _stored_for(self, rows: list[EventRow]) -> frozenset[UUID]:
         """Which of these rows were stored for the log records that they came in."""
         connection = self._file.connection
         offsets = [row.log_offset for row in rows]
-        connection.register("repeated", keys_of(rows))
+        connection.register("repeated", identities_of(rows))
         found = connection.execute(_STORED_FOR, [min(offsets), max(offsets)]).fetchall()
         connection.unregister("repeated")
         return frozenset(uuid for (uuid,) in found)
@@ -252,7 +269,7 @@ class DuckDbEventStore:
             _log.warning("event_store_reopened", path=str(self._path))
             self._file.close()
             self._file = self._open()
-            self._position, self._next_seq = self._file.load()
+            self._load()
 
     def checkpoint(self) -> None:
         """Work the write-ahead log into the file. Called by the writer when it is idle; may do nothing."""
@@ -282,6 +299,7 @@ class DuckDbEventStore:
             if self._closed:
                 return
             self._closed = True
+            self._known.close()
             self._file.close()
         self._deadlines.close()
 
@@ -292,27 +310,6 @@ def _distinct(rows: Sequence[EventRow]) -> list[EventRow]:
     for row in rows:
         first.setdefault((row.project_id, row.uuid.int), row)
     return list(first.values())
-
-
-def _search_bounds(rows: Sequence[EventRow]) -> list[list[int]]:
-    """Earliest capture, earliest and latest timestamp to look for resends of these events in.
-
-    Events that come late are looked for apart from the others, which are found in little space.
-    """
-    on_time: list[tuple[int, int]] = []
-    late: list[tuple[int, int]] = []
-    for row in rows:
-        timestamp, captured = to_micros(row.timestamp), to_micros(row.captured_at)
-        if timestamp > captured + _CAPTURE_SLACK:
-            on_time.append((captured - _TIMESTAMP_SLACK, timestamp))
-        elif timestamp >= captured - _CAPTURE_SLACK:
-            on_time.append((min(timestamp, captured) - _CAPTURE_SLACK, timestamp))
-        else:
-            late.append((timestamp - _CAPTURE_SLACK, timestamp))
-    return [
-        [min(earliest), min(timestamps) - _TIMESTAMP_SLACK, max(timestamps) + _TIMESTAMP_SLACK]
-        for earliest, timestamps in (zip(*group, strict=True) for group in (on_time, late) if group)
-    ]
 
 
 def _naive(value: Any) -> Any:

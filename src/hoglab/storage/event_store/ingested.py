@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -17,12 +16,16 @@ class IngestedEvent:
     ``properties`` are those of the row, decoded; readers must not change them.
     """
 
+    __slots__ = ("_person_properties", "properties", "row")
+
     def __init__(self, row: EventRow, properties: dict[str, Any]) -> None:
         self.row = row
         self.properties = properties
+        self._person_properties: dict[str, Any] | None = None
 
-    @cached_property
+    @property
     def person_properties(self) -> dict[str, Any]:
-        """The properties that the event's person had right after the event."""
-        decoded: dict[str, Any] = orjson.loads(self.row.person_properties)
-        return decoded
+        """The properties that the event's person had right after the event; decoded when first asked for."""
+        if self._person_properties is None:
+            self._person_properties = orjson.loads(self.row.person_properties)
+        return self._person_properties

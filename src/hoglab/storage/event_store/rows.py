@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_store.arrow import (
@@ -89,28 +90,40 @@ _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
 }
 """Fields of `EventRow` in the order of the table, and how each becomes a column."""
 
-_fields_of = attrgetter(*_PLAIN)
-
 
 def table_of(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
     """The rows, at least one, as columns in the order of the table ``events``."""
     columns = {"seq": integers(range(first_seq, first_seq + len(rows)))}
-    for (name, convert), values in zip(_PLAIN.items(), zip(*map(_fields_of, rows), strict=True), strict=True):
+    for name, convert in _PLAIN.items():
+        values = list(map(attrgetter(name), rows))
         if name == "groups":
+            some = any(values)
             for index in range(GROUP_TYPES):
-                columns[f"group_{index}"] = texts([groups.get(index) for groups in values])
+                keys = [groups.get(index) for groups in values] if some else [None] * len(rows)
+                columns[f"group_{index}"] = texts(keys)
         else:
             columns[name] = convert(values)
     return ArrowTable(columns)
 
 
-def keys_of(rows: Sequence[EventRow]) -> ArrowTable:
+def identities_of(rows: Sequence[EventRow]) -> ArrowTable:
     """What identifies the rows: project, uuid and the log record that they came in."""
     return ArrowTable(
         {
             "project_id": small_integers([row.project_id for row in rows]),
             "uuid": uuids([row.uuid for row in rows]),
             "log_offset": integers([row.log_offset for row in rows]),
+        }
+    )
+
+
+def suspects_of(rows: Sequence[tuple[int, EventRow]]) -> ArrowTable:
+    """Project and uuid of rows, under their positions in a batch as ``seq``."""
+    return ArrowTable(
+        {
+            "seq": integers([position for position, _ in rows]),
+            "project_id": small_integers([row.project_id for _, row in rows]),
+            "uuid": uuids([row.uuid for _, row in rows]),
         }
     )
 

@@ -15,13 +15,14 @@ from hoglab.storage.database.tables.base import metadata, queue_metadata
 from hoglab.storage.database.tables.experiments import (
     experiment,
     experiment_holdout,
+    experiment_recalculation,
     experiment_saved_metric,
     metric_recalculation,
     metric_result,
     saved_metric,
 )
 from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override
-from hoglab.storage.database.tables.functions import action, hog_function
+from hoglab.storage.database.tables.functions import action, hog_function, hog_function_revision
 from hoglab.storage.database.tables.ingestion import (
     dead_letter,
     ingestion_progress,
@@ -46,6 +47,7 @@ from hoglab.storage.database.tables.queue import (
     masking_counter,
     watcher_state,
 )
+from hoglab.storage.database.tables.requests import idempotency_key
 
 __all__ = [
     "action",
@@ -59,12 +61,15 @@ __all__ = [
     "event_log_record",
     "experiment",
     "experiment_holdout",
+    "experiment_recalculation",
     "experiment_saved_metric",
     "feature_flag",
     "flag_hash_key_override",
     "group",
     "group_type",
     "hog_function",
+    "hog_function_revision",
+    "idempotency_key",
     "ingestion_progress",
     "ingestion_warning",
     "invocation",

@@ -133,3 +133,21 @@ metric_recalculation = Table(
     Column("updated_at", UtcTime, nullable=False),
     Index("ix_metric_recalculation_key", "experiment_id", "fingerprint", "status"),
 )
+
+# Spec experiments-api 8.7: a job that computes all metrics of an experiment at one moment.
+experiment_recalculation = Table(
+    "experiment_recalculation",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("experiment_id", Integer, ForeignKey("experiment.id", ondelete="CASCADE"), nullable=False),
+    Column("status", String(16), nullable=False),  # pending, in_progress, completed, failed
+    Column("trigger", String(32), nullable=False),
+    Column("total_metrics", Integer, nullable=False),
+    Column("results", Json, nullable=False),
+    Column("query_to", UtcTime),
+    Column("created_at", UtcTime, nullable=False),
+    Column("started_at", UtcTime),
+    Column("completed_at", UtcTime),
+    Index("ix_experiment_recalculation_list", "experiment_id", "created_at"),
+    Index("ix_experiment_recalculation_status", "status"),
+)

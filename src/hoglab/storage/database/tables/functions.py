@@ -42,6 +42,7 @@ hog_function = Table(
     Column("template_id", String(400)),
     Column("template", Json),  # the template as it was when the function was created
     Column("execution_order", SmallInteger),
+    Column("x_tests", Json),  # test cases that are run on every save
     Column("create_in_folder", Text),
     Column("version", Integer, nullable=False, server_default="1"),
     Column("compiler_version", Integer, nullable=False, server_default="0"),
@@ -49,6 +50,17 @@ hog_function = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     Index("ix_hog_function_list", "project_id", "deleted", "type", "enabled"),
+)
+
+# What decided how a function behaved, before and after each change; never a secret.
+hog_function_revision = Table(
+    "hog_function_revision",
+    metadata,
+    Column("function_id", String(36), ForeignKey("hog_function.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("content", Json, nullable=False),
+    Column("created_by_id", Integer, ForeignKey("user.id")),
+    Column("created_at", UtcTime, nullable=False),
 )
 
 action = Table(

@@ -1,0 +1,187 @@
+"""All metrics of an experiment computed at one moment (spec experiments-api 8.7, experiment-results 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis import store
+from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.plan import Plan
+from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.query.statements import Answer
+from hoglab.analysis.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
+from hoglab.http.errors import BareError, validation_error
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.analysis.service import ResultsService
+    from hoglab.http.identity import Project
+
+NOT_STARTED = "Experiment has not been started yet"
+NOT_FOUND = "Recalculation not found"
+NONE_COMPLETED = "No completed recalculation found"
+
+_log = structlog.get_logger(__name__)
+
+
+class Recalculations:
+    """Jobs that compute every metric up to the same moment. What is to be done is in the database."""
+
+    def __init__(self, service: ResultsService) -> None:
+        self._service = service
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def check_found(self, project: Project, experiment_id: int) -> None:
+        """Raises 404 for an unknown or deleted experiment."""
+        self._service.plan_of(project, experiment_id)
+
+    def request(self, project: Project, experiment_id: int, trigger: str) -> tuple[dict[str, Any], bool]:
+        """Ask for a job; it, and whether it is a new one. Raises 400, 404."""
+        found = self._service.plan_of(project, experiment_id)
+        if found.row.is_draft:
+            raise validation_error(NOT_STARTED)
+        with self._service.database.write() as tx:
+            active = store.active_recalculation(tx.connection, experiment_id)
+            if active is not None:
+                return _job_object(active, is_existing=True), False
+            made = store.insert_recalculation(
+                tx.connection, experiment_id, trigger, len(found.metrics), self._service.now()
+            )
+            tx.changed("experiments", project.id)
+        return _job_object(made), True
+
+    def read(self, project: Project, experiment_id: int, recalculation_id: str) -> dict[str, Any]:
+        """A job with its results so far. Raises 404."""
+        self.check_found(project, experiment_id)
+        with self._service.database.read() as connection:
+            jobs = store.recalculations(connection, experiment_id)
+        for job in jobs:
+            if job.id == recalculation_id:
+                return _with_results(job)
+        raise BareError(404, {"detail": NOT_FOUND})
+
+    def latest(self, project: Project, experiment_id: int) -> dict[str, Any]:
+        """The last completed job, else what the daily points have. Raises 404."""
+        found = self._service.plan_of(project, experiment_id)
+        with self._service.database.read() as connection:
+            jobs = store.recalculations(connection, experiment_id, [COMPLETED])
+        if jobs:
+            return _with_results(jobs[0])
+        return self._of_points(found)
+
+    def _of_points(self, found: Plan) -> dict[str, Any]:
+        """The newest daily points, in the form of a completed job."""
+        with self._service.database.read() as connection:
+            points = {
+                metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
+            }
+        known = [point for point in points.values() if point is not None]
+        if not known:
+            raise BareError(404, {"detail": NONE_COMPLETED})
+        results = [
+            _outcome(uuid, result=point.result) if point is not None else _outcome(uuid)
+            for uuid, point in points.items()
+        ]
+        last = max(known, key=lambda point: point.query_to)
+        job = Recalculation(
+            id="",
+            experiment_id=found.row.id,
+            status=COMPLETED,
+            trigger="",
+            total_metrics=len(points),
+            results=results,
+            query_to=last.query_to,
+            created_at=last.created_at,
+            started_at=last.created_at,
+            completed_at=last.completed_at,
+        )
+        shown = _with_results(job)
+        return shown | {"id": None, "trigger": None, "result_source": "timeseries_fallback"}
+
+    # -- work of the background ------------------------------------------------------------------------
+
+    def waiting(self) -> list[Recalculation]:
+        """What is to be done, oldest first; a job that a stopped process left behind begins anew."""
+        with self._service.database.read() as connection:
+            return store.waiting_recalculations(connection)
+
+    def run(self, job: Recalculation, stopping: Callable[[], bool]) -> int:
+        """Do a job; how many metrics were computed. When ``stopping`` it is left for the next start."""
+        now = self._service.now()
+        found = self._service.plan_of_running(job.experiment_id)
+        results: list[dict[str, Any]] = []
+        metrics = () if found is None else found.metrics
+        span = None if found is None else found.span(now)
+        self._note(
+            job,
+            status=IN_PROGRESS,
+            started_at=now,
+            query_to=now if span is None else exclusive(span.end),
+            total_metrics=len(metrics),
+            results=results,
+        )
+        for metric in metrics:
+            if stopping() or found is None:
+                return len(results)
+            results.append(self._computed(found, metric, now))
+            self._note(job, results=results)
+        failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
+        self._note(job, status=FAILED if failed else COMPLETED, completed_at=self._service.now())
+        return len(results)
+
+    def _computed(self, found: Plan, metric: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+        variants, config = list(found.calculation.variants), found.calculation.statistics
+        uuid = metric["uuid"]
+        try:
+            span = found.span(now)
+            if span is None:
+                read = found.reader.metric(metric)
+                return _outcome(uuid, result=result_object(Answer({}), variants, config, read))
+            question = found.question(metric, span)
+            answer = self._service.computer.result(question)
+            return _outcome(uuid, result=result_object(answer, variants, config, question.metric))
+        except (DefinitionError, ComputationError) as error:
+            return _outcome(uuid, error=str(error))
+        except Exception as unexpected:
+            _log.exception("recalculation_failed", experiment_id=found.row.id, metric_uuid=uuid)
+            return _outcome(uuid, error=f"Internal error: {type(unexpected).__name__}")
+
+    def _note(self, job: Recalculation, **values: Any) -> None:
+        with self._service.database.write() as tx:
+            store.update_recalculation(tx.connection, job.id, **values)
+
+
+def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:
+    """What came of one metric; neither a result nor an error: nothing yet."""
+    status = COMPLETED if result is not None else PENDING if error is None else FAILED
+    return {"metric_uuid": uuid, "status": status, "result": result, "error_message": error}
+
+
+def _job_object(job: Recalculation, *, is_existing: bool = False) -> dict[str, Any]:
+    failed = [each for each in job.results if each["status"] == FAILED]
+    return {
+        "id": job.id,
+        "experiment_id": job.experiment_id,
+        "status": job.status,
+        "total_metrics": job.total_metrics,
+        "completed_metrics": sum(each["status"] == COMPLETED for each in job.results),
+        "failed_metrics": len(failed),
+        "metric_errors": {each["metric_uuid"]: each["error_message"] for each in failed},
+        "trigger": job.trigger,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "completed_at": job.completed_at,
+        "query_to": job.query_to,
+        "is_existing": is_existing,
+        "result_source": "recalculation",
+    }
+
+
+def _with_results(job: Recalculation) -> dict[str, Any]:
+    return _job_object(job) | {"results": job.results}

@@ -1,0 +1,102 @@
+"""Reading LZ64: the base64 form of lz-string's LZW, which old versions of posthog-js send (spec: sdk-wire 1.3).
+
+The package ``lzstring`` reads it too, but knows no limit: a few hundred bytes make it build gigabytes. This
+reader stops at a limit, and its table of phrases is never larger than what it has written.
+
+The format: a stream of codes, each with its lowest bit first, whose width grows as phrases are added. Code 0
+announces a new character of 8 bits, 1 one of 16 bits, 2 the end; others name phrases. Characters are UTF-16
+code units.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+_BASE64_ZERO = b"A"
+_NEW_8_BITS, _NEW_16_BITS, _END = 0, 1, 2
+_FIRST_PHRASE = 3
+_MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+class Lz64Error(ValueError):
+    """The data is not LZ64."""
+
+
+class Lz64LimitError(Exception):
+    """The data decompresses to more than the limit."""
+
+
+def decompress_lz64(data: bytes, limit_bytes: int) -> bytes:
+    """The text as UTF-8. Raises `Lz64Error`, and `Lz64LimitError` as soon as more than the limit is known."""
+    digits = data.strip().replace(b" ", b"+").rstrip(b"=")
+    try:
+        # What is missing of the last four digits counts as zero bits, however it was padded.
+        packed = base64.b64decode(digits + _BASE64_ZERO * (-len(digits) % 4), validate=True)
+    except binascii.Error:
+        raise Lz64Error("it is not base64") from None
+    text = "".join(_phrases(_Bits(packed), limit_bytes))
+    utf8 = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    if len(utf8) > limit_bytes:
+        raise Lz64LimitError
+    return utf8
+
+
+class _Bits:
+    """Numbers from a stream of bits that begins at the highest bit of each byte."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._bytes = packed.translate(_MIRRORED)
+        self._at = 0
+        self._end = len(packed) * 8
+
+    def take(self, width: int) -> int:
+        """The next number, whose lowest bit comes first."""
+        at = self._at
+        self._at = at + width
+        if self._at > self._end:
+            raise Lz64Error("it ends too early")
+        start = at >> 3
+        window = int.from_bytes(self._bytes[start : start + (width + 14 >> 3)], "little")
+        return window >> (at & 7) & ((1 << width) - 1)
+
+
+def _phrases(bits: _Bits, limit_chars: int) -> list[str]:
+    first = bits.take(2)
+    if first == _END:
+        return []
+    if first > _END:
+        raise Lz64Error("it names a phrase before there is one")
+    phrase = _character(bits, first)
+    written, length = [phrase], 1
+    table = ["", "", "", phrase]  # the first three codes name no phrase
+    width, room = 3, 4  # codes until the width grows
+    while True:
+        code = bits.take(width)
+        if code == _END:
+            return written
+        if code < _FIRST_PHRASE:
+            table.append(_character(bits, code))
+            code = len(table) - 1
+            room -= 1
+            if room == 0:
+                width, room = width + 1, 1 << width
+        if code < len(table):
+            entry = table[code]
+        elif code == len(table):
+            entry = phrase + phrase[0]
+        else:
+            raise Lz64Error("it names a phrase that does not exist")
+        written.append(entry)
+        length += len(entry)
+        if length > limit_chars:
+            raise Lz64LimitError
+        table.append(phrase + entry[0])
+        phrase = entry
+        room -= 1
+        if room == 0:
+            width, room = width + 1, 1 << width
+
+
+def _character(bits: _Bits, code: int) -> str:
+    return chr(bits.take(8 if code == _NEW_8_BITS else 16))

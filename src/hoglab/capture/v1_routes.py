@@ -1,0 +1,82 @@
+"""``POST /i/v1/analytics/events`` as a plain ASGI app (spec: sdk-wire 1.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hoglab.capture.refusal import Refusal
+from hoglab.capture.routes import CLOSING, EVENTS, JSON_TYPE, OK, answer, client_ip, read_whole
+from hoglab.capture.v1 import RETRY_AFTER_S, V1Refusal, read_head, too_large
+
+if TYPE_CHECKING:
+    from hoglab.capture.routes import Receive, Scope, Send
+    from hoglab.capture.service import Capture
+
+V1_PATH = "/i/v1/analytics/events"
+
+_DOCUMENTATION = "https://posthog.com/docs/api"
+_RETRIED = frozenset((408, 429, 500, 502, 503, 504))
+_REQUEST_ID = b"posthog-request-id"
+
+
+class V1Endpoint:
+    """Takes batches and says what became of each event."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        if method == "OPTIONS":
+            await answer(send, 200, OK, JSON_TYPE)
+        elif method != "POST":
+            await answer(send, 405, b"method not allowed", b"text/plain", [(b"allow", b"POST, OPTIONS")])
+        else:
+            await self._take(scope, receive, send)
+
+    async def _take(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        echoed = [(_REQUEST_ID, headers[_REQUEST_ID])] if _REQUEST_ID in headers else []
+        try:
+            head = read_head(headers)
+            limits = self._capture.limits
+            raw = await self._read(scope, receive, limits.v1_wire_body, limits.body_timeout_s)
+            batch = await self._capture.accept_v1(raw, head, ip=client_ip(scope))
+        except V1Refusal as refusal:
+            await _refuse(send, refusal, echoed)
+            return
+        except Refusal as refusal:
+            known = V1Refusal(refusal.status, "service_unavailable", refusal.reason)
+            await _refuse(send, known, echoed, retry_after_s=refusal.retry_after_s)
+            return
+        EVENTS.inc(batch.accepted)
+        await answer(send, 200, orjson.dumps({"results": batch.results}), JSON_TYPE, echoed)
+
+    async def _read(self, scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float) -> bytes:
+        try:
+            return await read_whole(scope, receive, limit_bytes, timeout_s)
+        except Refusal as refusal:
+            if refusal.status == 413:
+                raise too_large(limit_bytes) from None
+            raise V1Refusal(refusal.status, "body_read_timeout", refusal.reason) from None
+
+
+async def _refuse(
+    send: Send,
+    refusal: V1Refusal,
+    headers: list[tuple[bytes, bytes]],
+    *,
+    retry_after_s: int | None = None,
+) -> None:
+    body: dict[str, Any] = {
+        "error": refusal.tag,
+        "error_description": refusal.description,
+        "error_uri": _DOCUMENTATION,
+    }
+    if refusal.status in _RETRIED:
+        headers = [*headers, (b"retry-after", b"%d" % (retry_after_s or RETRY_AFTER_S))]
+    if refusal.status in CLOSING:
+        headers = [*headers, (b"connection", b"close")]
+    await answer(send, refusal.status, orjson.dumps(body), JSON_TYPE, headers)

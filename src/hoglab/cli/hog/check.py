@@ -1,0 +1,111 @@
+"""``hoglab hog check``."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.hog.sources import FilesArgument, GlobalsOption, located, read, read_globals
+
+if TYPE_CHECKING:
+    from hoglab.hog import Diagnostic, Environment
+
+SHOWN = ("severity", "code", "message", "line", "column", "start", "end", "hint")
+
+
+class Kind(StrEnum):
+    """What a text is: the language alone, or its use in a hog function."""
+
+    PROGRAM = "program"
+    EXPRESSION = "expression"
+    TEMPLATE = "template"
+    FILTER = "filter"
+    DESTINATION = "destination"
+    TRANSFORMATION = "transformation"
+
+
+BODIES = frozenset({Kind.DESTINATION, Kind.TRANSFORMATION})
+"""Programs of hog functions, which may call what the server adds to the language."""
+
+
+def check(
+    files: FilesArgument,
+    kind: Annotated[
+        Kind,
+        typer.Option("--kind", help="What the files hold, which decides what they may call."),
+    ] = Kind.PROGRAM,
+    globals_file: GlobalsOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings make the status 1, too.")] = False,
+    reads: Annotated[
+        bool, typer.Option("--reads", help="Show what each file reads of its globals as well.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON array with the findings of each file.")
+    ] = False,
+) -> None:
+    """Say what is wrong with programs, or doubtful, without running them. The status is 1 when there are errors.
+
+    With --globals, names that are not in that file are reported.
+    """
+    known = read_globals(globals_file) if globals_file is not None else None
+    failing = {"error", "warning"} if strict else {"error"}
+    answers: list[dict[str, Any]] = []
+    failed = False
+    for file in files:
+        try:
+            source = read(file)
+        except OperatorError as error:
+            typer.echo(f"hoglab: {error}", err=True)
+            failed = True
+            continue
+        found, paths = _findings(source, kind, known, reads=reads)
+        failed = failed or any(one.severity in failing for one in found)
+        if as_json:
+            shown = [{name: getattr(one, name) for name in SHOWN} for one in found]
+            answers.append({"file": file, "findings": shown, **({"reads": paths} if reads else {})})
+        else:
+            _show(file, source, found, paths if reads else [])
+    if as_json:
+        typer.echo(json.dumps(answers, ensure_ascii=False))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _findings(
+    source: str, kind: Kind, known: dict[str, Any] | None, *, reads: bool
+) -> tuple[list[Diagnostic], list[str]]:
+    from hoglab import hog
+
+    env = _environment(kind)
+    text_kind: Any = "program" if kind in BODIES else kind.value
+    found = hog.check(source, env, kind=text_kind, known=known)
+    paths: list[str] = []
+    if reads:
+        try:
+            paths = list(hog.reads(source, env, kind="expression" if kind is Kind.FILTER else text_kind))
+        except hog.HogSourceError:
+            paths = []  # the error is among the findings
+    return found, paths
+
+
+def _environment(kind: Kind) -> Environment:
+    from hoglab import hog
+
+    if kind in BODIES:
+        from hoglab.functions.environments import body_environment
+
+        return body_environment(kind.value)
+    return {Kind.FILTER: hog.FILTER, Kind.TEMPLATE: hog.TEMPLATE}.get(kind, hog.ANY)
+
+
+def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:
+    for one in found:
+        typer.echo(located(file, source, one))
+    if not found:
+        typer.echo(f"{file}: no findings")
+    for path in paths:
+        typer.echo(f"{file} reads {path}")

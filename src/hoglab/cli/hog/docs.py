@@ -1,0 +1,94 @@
+"""``hoglab hog docs``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+
+if TYPE_CHECKING:
+    from hoglab.hog.stdlib import Function
+
+
+def docs(
+    function: Annotated[
+        str, typer.Argument(metavar="[FUNCTION]", help="A function, or a part of a name or description.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the reference of a library function, or find functions.
+
+    With the name of a function, all about it; with any other word, the functions that have it in their name or
+    description; without, all of them by category.
+    """
+    from hoglab.hog.stdlib import LIBRARY
+    from hoglab.hog.suggestions import closest_function
+
+    exact = LIBRARY.get(function)
+    found = [exact] if exact is not None else _search(function)
+    if not found:
+        guess = closest_function(function, LIBRARY)
+        hint = f"; did you mean {guess}?" if guess else ""
+        raise OperatorError(f"no function is about {function!r}{hint}")
+    if as_json:
+        typer.echo(json.dumps([_data(one) for one in found], ensure_ascii=False))
+    elif exact is not None:
+        _show(exact)
+    else:
+        _list(found)
+
+
+def _search(word: str) -> list[Function]:
+    from hoglab.hog.stdlib import LIBRARY
+
+    wanted = word.lower()
+    found = {
+        one.name: one
+        for name, one in LIBRARY.items()
+        if wanted in name.lower() or wanted in one.doc.lower() or wanted == one.category.lower()
+    }
+    return sorted(found.values(), key=lambda one: (one.category, one.name.lower()))
+
+
+def _data(one: Function) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "aliases": list(one.aliases),
+        "category": one.category,
+        "signature": one.signature,
+        "doc": one.doc,
+        "pure": one.pure,
+        "examples": [{"code": code, "gives": gives} for code, gives in one.examples],
+    }
+
+
+def _show(one: Function) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(Text(one.signature, style="bold"))
+    console.print(Text(f"\n{one.doc}\n"))
+    for code, gives in one.examples:
+        console.print(Text(f"  {code}").append(f"   -- {gives}", style="dim"))
+    also = f"also called {', '.join(one.aliases)}; " if one.aliases else ""
+    waits = "; the program waits for its result" if one.is_async else ""
+    console.print(Text(f"\n{also}category {one.category}{waits}", style="dim"))
+
+
+def _list(found: list[Function]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    width = max(len(one.name) for one in found)
+    category = None
+    for one in found:
+        if one.category != category:
+            console.print(Text(f"{'' if category is None else chr(10)}{one.category}", style="bold"))
+            category = one.category
+        first = one.doc.split(". ")[0].removesuffix(".")
+        console.print(Text(f"  {one.name:{width}}  ").append(first, style="dim"))

@@ -1,0 +1,238 @@
+"""``hoglab import`` and ``hoglab export``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import DataOption, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from hoglab.settings import Settings
+    from hoglab.transfer.files import RowFile
+    from hoglab.transfer.importing import Outcome, Rejected
+    from hoglab.transfer.journal import Journal
+    from hoglab.transfer.sending import Sender
+
+ROWS_REFUSED = 3
+"""Exit status of an import that ended, but refused rows."""
+
+SHOWN_REJECTS = 5
+
+import_app = typer.Typer(help="Bring events from files into a running server.", no_args_is_help=True)
+export_app = typer.Typer(help="Write what a data directory holds into files.", no_args_is_help=True)
+
+ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
+ToOption = Annotated[
+    Path,
+    typer.Option(
+        "--to", metavar="FILE", help="File to write: .parquet, .csv or .jsonl (or .gz of these two)."
+    ),
+]
+
+
+@import_app.callback()
+def _import() -> None:
+    pass
+
+
+@import_app.command("events")
+def import_events(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="JSON lines, CSV (or .gz), Parquet.")],
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host", metavar="URL", help="The server (default: as `serve` here).", show_default=False
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", help="Token of the project (default: from --data).", show_default=False),
+    ] = None,
+    project: ProjectOption = 1,
+    data: DataOption = None,
+    rejects: Annotated[
+        Path | None,
+        typer.Option("--rejects", metavar="FILE", help="Write refused rows here.", show_default=False),
+    ] = None,
+    journal: Annotated[
+        Path, typer.Option("--journal", metavar="FILE", help="Where to note how far each file came.")
+    ] = Path("hoglab-import.jsonl"),
+) -> None:
+    """Send events of files to a running server, as history: nothing runs on them.
+
+    Run it again after an interruption: it continues, and nothing is stored twice. Exit status 3 says that rows were
+    refused.
+    """
+    from hoglab.transfer.files import FileError, RowFile
+    from hoglab.transfer.journal import Journal, JournalError
+    from hoglab.transfer.sending import Sender, SendError
+
+    settings = load_settings(data=data)
+    token = token or _token(settings, project)
+    try:
+        sender = Sender(host or settings.public_url, token)
+        opened = [RowFile(path) for path in files]
+        with Journal(journal) as notes, _Report(rejects) as report:
+            for file in opened:
+                report.add(file, _import_one(file, sender, notes, f"{sender.host} {token}", report))
+        sender.close()
+    except (FileError, JournalError, SendError) as error:
+        raise OperatorError(str(error)) from error
+    if report.refused:
+        raise typer.Exit(ROWS_REFUSED)
+
+
+def _token(settings: Settings, project_id: int) -> str:
+    if not (settings.data / "hoglab.db").exists():
+        raise OperatorError(f"{settings.data} is no data directory: give --data, or --host and --token")
+    with opened_accounts(settings.data) as accounts:
+        project = accounts.project(project_id)
+    if project is None:
+        raise OperatorError(f"there is no project {project_id}")
+    return project.api_token
+
+
+def _import_one(file: RowFile, sender: Sender, journal: Journal, target: str, report: _Report) -> Outcome:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from hoglab.transfer.importing import import_file
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(file.path.name, total=file.size)
+        return import_file(
+            file,
+            sender,
+            journal,
+            target=target,
+            on_rejected=report.reject(file.path),
+            on_progress=lambda: bar.update(task, completed=file.done),
+        )
+
+
+class _Report:
+    """What became of the rows: refused ones in a file, or the first of them on the terminal."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.refused = 0
+        self._resources = ExitStack()
+        try:
+            self._file = None if path is None else self._resources.enter_context(path.open("ab"))
+        except OSError as error:
+            raise OperatorError(f"{path} cannot be written: {error.strerror or error}") from error
+
+    def reject(self, path: Path) -> Callable[[Rejected], None]:
+        """Take the refused rows of one file."""
+
+        def take(rejected: Rejected) -> None:
+            self.refused += 1
+            if self._file is not None:
+                note = {"file": str(path), **rejected._asdict()}
+                self._file.write(json.dumps(note).encode() + b"\n")
+                self._file.flush()
+            elif self.refused <= SHOWN_REJECTS:
+                typer.echo(f"{path}:{rejected.line}: {rejected.reason}", err=True)
+            elif self.refused == SHOWN_REJECTS + 1:
+                typer.echo("further refused rows are only counted: give --rejects FILE to see all", err=True)
+
+        return take
+
+    def add(self, file: RowFile, outcome: Outcome) -> None:
+        """Say what became of one file."""
+        text = f"{file.path}: {outcome.taken} events taken"
+        if outcome.refused:
+            text += f", {outcome.refused} rows refused"
+        if outcome.before:
+            text += f", {outcome.before} rows were dealt with before"
+        typer.echo(text)
+
+    def __enter__(self) -> _Report:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+
+@export_app.command("events")
+def export_events(
+    to: ToOption,
+    project: ProjectOption = 1,
+    event: Annotated[
+        str | None, typer.Option("--event", help="Only events of this name.", show_default=False)
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", help="Only from this moment on (UTC).", show_default=False)
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", help="Only before this moment (UTC).", show_default=False)
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Write the events of a project into a file that `hoglab import events` can read. The server must be stopped."""
+    from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.transfer import exporting
+
+    settings = _existing(data)
+    moments = {"after": _moment(after, "--after"), "before": _moment(before, "--before")}
+    try:
+        with DataDirectory.open(settings.data) as directory:
+            rows = exporting.export_events(directory, to, project_id=project, event=event, **moments)
+    except (DirectoryError, exporting.ExportError) as error:
+        raise OperatorError(str(error)) from error
+    typer.echo(f"{to}: {rows} events")
+
+
+@export_app.command("persons")
+def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = None) -> None:
+    """Write the persons of a project into a file, also beside a running server."""
+    from hoglab.storage.database import Database, DatabaseError
+    from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.transfer import exporting
+
+    settings = _existing(data)
+    try:
+        with DataDirectory.open(settings.data, exclusive=False) as directory:
+            database = Database.open(directory.metadata_path)
+            try:
+                rows = exporting.export_persons(database, to, project_id=project)
+            finally:
+                database.dispose()
+    except (DirectoryError, DatabaseError, exporting.ExportError) as error:
+        raise OperatorError(str(error)) from error
+    typer.echo(f"{to}: {rows} persons")
+
+
+def _existing(data: Path | None) -> Settings:
+    settings = load_settings(data=data)
+    if not (settings.data / "hoglab.db").exists():
+        raise OperatorError(f"{settings.data} is no data directory")
+    return settings
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    from hoglab.http.dates import parse_moment
+
+    if text is None:
+        return None
+    try:
+        return parse_moment(text).replace(tzinfo=None)  # the store has moments in UTC without saying so
+    except ValueError as error:
+        raise OperatorError(f"{option}: {text} is no date and time") from error

@@ -1,0 +1,133 @@
+"""Cohorts of the persons who were exposed to an experiment (spec experiments-api 6.8, 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from hoglab.experiments import flag_config, store
+from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT
+from hoglab.experiments.presentation import live_key
+from hoglab.filters import PropertyFilter, parse_filter
+from hoglab.http.dates import format_offset
+from hoglab.http.errors import validation_error
+from hoglab.http.wire import user_object
+from hoglab.people import cohorts
+from hoglab.people.cohorts.routes import cohort_object
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.experiments.service import Actor, ExperimentService
+    from hoglab.experiments.store import ExperimentRow
+    from hoglab.flags.store import FlagRow
+    from hoglab.http.identity import Project
+
+Performed = Callable[["Project", PropertyFilter], Iterable[UUID]]
+"""The persons of a project who did what a behavioural rule says. Raises `ApiError` when that cannot be found."""
+
+EVENTS, ACTIONS = "events", "actions"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """The event or action that exposes people to an experiment."""
+
+    key: str | int
+    event_type: str
+    filters: list[Any]
+    variant_property: str
+    """Which property of the event holds the variant."""
+
+    def rule(self, start: datetime) -> dict[str, Any]:
+        """Having done it since the start, as a rule of a cohort."""
+        return {
+            "type": "behavioral",
+            "value": "performed_event",
+            "key": self.key,
+            "negation": False,
+            "event_type": self.event_type,
+            "event_filters": self.filters,
+            "explicit_datetime": format_offset(start),
+        }
+
+    def with_variants(self, keys: list[str]) -> Exposure:
+        """Only exposures to one of these variants, not those of people whom the flag kept out."""
+        wanted = {"key": self.variant_property, "value": keys, "operator": "exact", "type": "event"}
+        return replace(self, filters=[*self.filters, wanted])
+
+
+def exposure_of(row: ExperimentRow, flag: FlagRow) -> Exposure:
+    """What exposes people: the custom filter of ``parameters``, else the criteria, else the call of the flag."""
+    key = live_key(flag.key)
+    custom = _custom(row)
+    if custom is not None:
+        return Exposure(*custom, variant_property=f"$feature/{key}")
+    called = {"key": "$feature_flag", "value": [key], "operator": "exact", "type": "event"}
+    return Exposure(DEFAULT_EXPOSURE_EVENT, EVENTS, [called], "$feature_flag_response")
+
+
+def _custom(row: ExperimentRow) -> tuple[str | int, str, list[Any]] | None:
+    custom = (row.parameters or {}).get("custom_exposure_filter")
+    if isinstance(custom, dict):
+        for event_type in (EVENTS, ACTIONS):
+            for entry in custom.get(event_type) or []:
+                if not isinstance(entry, dict):
+                    continue
+                key = entry.get("id")
+                if event_type == ACTIONS:
+                    if not str(key).isdecimal():
+                        raise validation_error("Invalid action ID")
+                    key = int(str(key))
+                return key or "", event_type, entry.get("properties") or []
+    config = (row.exposure_criteria or {}).get("exposure_config")
+    if isinstance(config, Mapping):
+        if config.get("kind") == "ActionsNode":
+            return config["id"], ACTIONS, config.get("properties") or []
+        return config["event"], EVENTS, config.get("properties") or []
+    return None
+
+
+def exposed_persons(
+    performed: Performed, project: Project, row: ExperimentRow, flag: FlagRow
+) -> Iterable[UUID]:
+    """Who saw a variant since the start, test accounts included: a frozen flag must go on serving them all."""
+    if row.start_date is None:
+        return ()
+    exposure = exposure_of(row, flag).with_variants(flag_config.variant_keys(flag.filters))
+    return performed(project, parse_filter(exposure.rule(row.start_date)))
+
+
+class ExposureCohorts:
+    """Dynamic cohorts of everybody who was exposed."""
+
+    def __init__(self, service: ExperimentService) -> None:
+        self._service = service
+
+    def create(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
+        """Make the cohort of an experiment; its members are found in the background. Raises 400, 404."""
+        with self._service.database.write() as tx:
+            row = self._service.to_change(tx, actor, experiment_id)
+            flag = store.flags(tx.connection, [row.feature_flag_id]).get(row.feature_flag_id)
+            if flag is None:
+                raise validation_error("Experiment does not have a feature flag")
+            if row.start_date is None:
+                raise validation_error("Experiment does not have a start date")
+            known = row.exposure_cohort_id
+            if known is not None and cohorts.existing(tx.connection, row.project_id, [known]):
+                raise validation_error("Experiment already has an exposure cohort")
+            rule = exposure_of(row, flag).rule(row.start_date)
+            user = actor.principal.user
+            made = self._service.cohorts.create_in(
+                tx,
+                actor.project,
+                user,
+                {
+                    "name": f'Users exposed to experiment "{row.name}"',
+                    "filters": {"properties": {"type": "OR", "values": [{"type": "OR", "values": [rule]}]}},
+                },
+            )
+            self._service.save(tx, actor, row, {"exposure_cohort_id": made.id})
+        return {"cohort": cohort_object(made, user_object(user), [row.id])}

@@ -1,0 +1,142 @@
+"""What the documents say of the fields of experiments, holdouts and saved metrics (spec experiments-api 2, 3, 7)."""
+
+from __future__ import annotations
+
+from hoglab.flags import reference as flags
+from hoglab.http.notes import Note, Notes
+
+METRIC = {
+    "kind": "ExperimentMetric",
+    "metric_type": "mean",
+    "name": "Purchases",
+    "goal": "increase",
+    "source": {"kind": "EventsNode", "event": "purchase"},
+}
+VARIANTS = [{"key": "control", "split_percent": 50}, {"key": "test", "split_percent": 50}]
+
+EXPERIMENT: Notes = {
+    "name": Note("What people call it; need not be unique.", "Button colour"),
+    "description": Note("What is tried, and what is expected of it.", "Does a green button sell more?"),
+    "start_date": "When it was launched; null for a draft.",
+    "end_date": "When it ended; null until then.",
+    "feature_flag_key": Note(
+        "The key of its feature flag. On create a flag of this key is made, or linked as it is when it exists.",
+        "button-colour",
+    ),
+    "feature_flag": (
+        "Its feature flag. In a body: the flag's configuration (`key`, `filters`, …), or an answer's object sent back."
+    ),
+    "holdout": "The holdout that it belongs to; null for none.",
+    "holdout_id": "The id of that holdout; null for none. Fixed once the experiment is launched.",
+    "exposure_cohort": "The id of the cohort of everybody exposed; null until one is made.",
+    "parameters": Note(
+        "Free settings, replaced as a whole. `feature_flag_variants`, `rollout_percentage`, "
+        "`aggregation_group_type_index`, `feature_flag_payloads` and `ensure_experience_continuity` configure the "
+        "flag and are read back from it.",
+        {"feature_flag_variants": VARIANTS, "rollout_percentage": 100},
+    ),
+    "running_time_calculation": Note(
+        "Inputs and outcome of the running time calculator: `minimum_detectable_effect`, "
+        "`recommended_running_time`, `recommended_sample_size`, `exposure_estimate_config`.",
+        {"minimum_detectable_effect": 20},
+    ),
+    "excluded_variants": Note("Keys of variants that the results leave out; never the baseline.", []),
+    "secondary_metrics": "Metrics in a form of old; kept as they come.",
+    "saved_metrics": "The shared metrics that are linked, by the order of linking.",
+    "saved_metrics_ids": (
+        'The whole new set of linked shared metrics, each as `{"id": 1, "metadata": {"type": "primary"}}`. '
+        "Always null in answers, and null changes nothing."
+    ),
+    "filters": Note("Filters in a form of old; kept as they come.", {}),
+    "archived": "Whether it was put away: lists leave it out unless asked.",
+    "type": Note("Where the variants are made: in the product, or on a web page without code.", "product"),
+    "exposure_criteria": Note(
+        "Who counts as exposed: `filterTestAccounts`, `exposure_config`, `multiple_variant_handling` "
+        "(`exclude` or `first_seen`).",
+        {"filterTestAccounts": True},
+    ),
+    "metrics": Note("What decides. Each gets a `uuid` and a `fingerprint`.", [METRIC]),
+    "metrics_secondary": Note("What is watched beside that.", []),
+    "stats_config": Note(
+        "How it is evaluated: `method` (`bayesian` or `frequentist`), its confidence, `baseline_variant_key`, `cuped`.",
+        {"method": "bayesian"},
+    ),
+    "scheduling_config": 'Kept for clients that set it: `{"timeseries": true}`.',
+    "conclusion": "What came out; null while nobody has said.",
+    "conclusion_comment": "Why, in words.",
+    "primary_metrics_ordered_uuids": "In which order to show the primary metrics, shared ones included.",
+    "secondary_metrics_ordered_uuids": "In which order to show the secondary metrics, shared ones included.",
+    "only_count_matured_users": "Whether to leave out users whose conversion window is still open.",
+    "allow_unknown_events": "Accept metrics of events that were never seen. Input only.",
+    "update_feature_flag_params": "Apply configuration of the flag although the experiment is launched. Input only.",
+    "status": Note("The state it is in, derived from its dates and its flag.", "draft"),
+    "is_legacy": "Whether a metric of it is of a kind of old; such an experiment can hardly be changed.",
+}
+
+FLAG: Notes = {
+    **flags.FLAG,
+    "name": Note("What people call it.", "Feature Flag for Experiment Button colour"),
+    "active": "Whether it is switched on: off until the launch, and while the experiment is paused.",
+}
+
+HOLDOUT: Notes = {
+    "name": Note("What people call it.", "Everybody else"),
+    "description": "What it is for.",
+    "filters": Note(
+        "One group, whose `rollout_percentage` says how many per cent see none of its experiments.",
+        [{"properties": [], "rollout_percentage": 20}],
+    ),
+}
+
+SAVED_METRIC: Notes = {
+    "name": Note("What people call it.", "Purchases"),
+    "description": "What it measures.",
+    "query": Note("The metric itself.", METRIC),
+    "metadata": Note("How this experiment uses it: `type` is `primary` or `secondary`.", {"type": "primary"}),
+    "experiment": "The id of the experiment.",
+    "saved_metric": "The id of the shared metric.",
+}
+
+ACTIONS: Notes = {
+    **EXPERIMENT,
+    "variant_key": Note("The variant that everybody is to get.", "test"),
+    "release_to_everyone": "Give it to everybody at all, not only to whom the flag reaches.",
+    "disable_feature_flag": "Switch the flag off as well. Needs the scope `feature_flag:write`.",
+    "target_team_id": Note("The id of the project to copy to, of the same organization.", 2),
+}
+
+RUNNING_TIME: Notes = {
+    "metric_type": Note("What kind of metric decides.", "funnel"),
+    "minimum_detectable_effect": Note("The smallest effect worth finding, in per cent of the baseline.", 20),
+    "number_of_variants": "How many variants there are, the baseline included.",
+    "baseline_value": Note("The metric without the change: a rate from 0 to 1, or a mean.", 0.1),
+    "variance": "The variance of the metric; not needed for funnels.",
+    "exposure_rate_per_day": Note("How many people are exposed a day.", 500),
+    "baseline_stats": "Sufficient statistics to take value and variance from: `number_of_samples`, `sum`, ….",
+    "recommended_sample_size": "How many people it takes, in all variants together.",
+    "recommended_running_time_days": "How many days that takes.",
+}
+
+LISTING: Notes = {
+    "status": Note("Only those in this state; `complete` is another name of `stopped`.", "all"),
+    "archived": "List the archived ones instead.",
+    "feature_flag_id": "Only those of this flag.",
+    "event": "Only those whose metrics name this event.",
+    "events": 'Events of a metric, as a JSON list of `{"id": …}`.',
+    "actions": 'Actions of a metric, as a JSON list of `{"id": …}`.',
+    "created_by_id": "Only those of this user; several ids as a JSON list.",
+    "order": Note("The field to sort by, with `-` for descending.", "-created_at"),
+    "active": "Only flags that are switched on (`true`), or off (`false`).",
+    "evaluation_runtime": "Only flags for these SDKs.",
+    "has_evaluation_contexts": flags.FLAG["has_evaluation_contexts"],
+}
+
+STATS: Notes = {
+    "launched_last_30d": "Launched in the last 30 days.",
+    "launched_previous_30d": "Launched in the 30 days before.",
+    "percent_change": "The first against the second, in per cent.",
+    "active_experiments": "Running now.",
+    "completed_last_30d": "Ended in the last 30 days.",
+    "result": "Whether flag values are still lacking.",
+    "cohort": "The new cohort.",
+}

@@ -1,0 +1,218 @@
+"""What an editor of functions wants to know: what is wrong where, and what could be written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from hoglab import hog
+from hoglab.functions.configuration import Builder, Configuration, Sent
+from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.liquid import LiquidTemplate, LiquidTemplateError, has_markup
+from hoglab.functions.site_functions import SITE_TYPES
+from hoglab.functions.site_source import SiteSourceError, javascript_of
+from hoglab.hog.env import FILTER, FILTER_ROOTS
+from hoglab.hog.errors import HogCompileError
+from hoglab.hog.templates import map_texts
+
+if TYPE_CHECKING:
+    from hoglab.filters.hog import FilterContext
+    from hoglab.hog.env import Environment
+    from hoglab.hog.errors import Diagnostic
+
+Purpose = Literal["body", "template", "filter"]
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+
+GLOBALS: Mapping[str, tuple[str, str]] = {
+    "event": ("object", "The event: uuid, event, distinct_id, properties, timestamp, elements_chain, url."),
+    "person": ("object", "Who did it: id, name, url, properties."),
+    "groups": ("object", "The groups of the event by type: id, type, index, url, properties."),
+    "project": ("object", "The project: id, name, url."),
+    "source": ("object", "The function: name, url."),
+    "inputs": ("object", "The inputs of the function by key."),
+    "request": ("object", "The request: method, headers, query, body, stringBody, ip."),
+}
+"""The globals of programs and templates (spec: hog-runtime 1.1): their types, and what they are."""
+
+_EVERYWHERE = ("event", "project", "source", "inputs")
+_OF_TYPES: Mapping[str, tuple[str, ...]] = {
+    "transformation": ("event", "project", "inputs"),
+    "source_webhook": (*_EVERYWHERE, "request"),
+}
+
+
+def known_globals(function_type: str | None) -> tuple[str, ...]:
+    """The names that programs and templates of a type may read."""
+    return _OF_TYPES.get(function_type or "destination", (*_EVERYWHERE, "person", "groups"))
+
+
+# --- diagnostics
+
+
+def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) -> list[dict[str, Any]]:
+    """Everything that can be said about a configuration that is not saved yet.
+
+    Each finding has ``attr``, which names the field as errors of the API do, and what `hog.check` says about a text.
+    ``refused`` is true for the one that saving the configuration would be answered with.
+    """
+    refusal = _refusal(sent, current, context)
+    found = [] if refusal is None else [refusal]
+    for diagnostic in _texts(sent.body, current):
+        same = (
+            refusal is not None
+            and refusal["attr"] == diagnostic["attr"]
+            and diagnostic["severity"] == "error"
+        )
+        if same:  # the text itself says more than the refusal does
+            diagnostic["refused"] = True
+            found = [one for one in found if one is not refusal]
+        found.append(diagnostic)
+    return found
+
+
+def _refusal(sent: Sent, current: Configuration | None, context: FilterContext) -> dict[str, Any] | None:
+    try:
+        Builder(sent, current, context).build()
+    except InvalidFunctionError as error:
+        place: Mapping[str, Any] = (error.body or {}).get("extra") or {}
+        found = _placed(error.code, place.get("message") or error.detail, error.path)
+        return {**found, "line": place.get("line"), "column": place.get("column"), "refused": True}
+    return None
+
+
+def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[dict[str, Any]]:
+    """What the compiler says about each text of a configuration, in the order of the fields."""
+    kind = body.get("type") if current is None else current.type
+    if not isinstance(kind, str):
+        kind = None
+    source = body.get("hog") if "hog" in body else None if current is None else current.hog
+    if isinstance(source, str) and source.strip():
+        yield from _program(source.strip(), kind)
+    inputs = body.get("inputs") if "inputs" in body else None if current is None else current.inputs.plain
+    yield from _inputs(inputs, kind, ("inputs",))
+    masking = body.get("masking") if "masking" in body else None if current is None else current.masking
+    if isinstance(masking, Mapping) and isinstance(masking.get("hash"), str):
+        for one in hog.check(masking["hash"].strip(), MASKING_HASHES, kind="template"):
+            yield _shown(one, ("masking", "hash"))
+    mappings = body.get("mappings")
+    for index, mapping in enumerate(mappings if isinstance(mappings, list) else ()):
+        if isinstance(mapping, Mapping):
+            yield from _inputs(mapping.get("inputs"), kind, ("mappings", index, "inputs"))
+
+
+def _program(source: str, kind: str | None) -> Iterator[dict[str, Any]]:
+    if kind in SITE_TYPES:
+        try:
+            javascript_of(source)
+        except SiteSourceError as error:
+            yield _placed("syntax", error.message, ("hog",), error.line, error.column + 1)
+        return
+    for one in hog.check(source, body_environment(kind), known=known_globals(kind)):
+        yield _shown(one, ("hog",))
+
+
+def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+    for key, item in inputs.items() if isinstance(inputs, Mapping) else ():
+        if not isinstance(item, Mapping) or item.get("value") is None:
+            continue
+        check = _liquid if item.get("templating") == "liquid" else _template(template_environment(kind), kind)
+        found: list[dict[str, Any]] = []
+
+        def look(
+            text: str,
+            place: tuple[str | int, ...],
+            check: Callable[..., Iterator[dict[str, Any]]] = check,
+            at: tuple[str | int, ...] = (*path, key),
+            found: list[dict[str, Any]] = found,
+        ) -> None:
+            found.extend({**one, "path": list(place)} for one in check(text, at))
+
+        try:
+            map_texts(item["value"], look)
+        except HogCompileError as error:
+            found.append(_placed(error.code, error.message, (*path, key)))
+        yield from found
+
+
+def _template(environment: Environment, kind: str | None) -> Callable[..., Iterator[dict[str, Any]]]:
+    def check(text: str, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+        for one in hog.check(text, environment, kind="template", known=known_globals(kind)):
+            yield _shown(one, path)
+
+    return check
+
+
+def _liquid(text: str, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+    if has_markup(text):
+        try:
+            LiquidTemplate.parse(text)
+        except LiquidTemplateError as error:
+            yield _placed("liquid", str(error), path, error.line, 1)
+
+
+def _shown(one: Diagnostic, path: tuple[str | int, ...]) -> dict[str, Any]:
+    return {
+        **_placed(one.code, one.message, path, one.line, one.column),
+        "severity": one.severity,
+        "start": one.start,
+        "end": one.end,
+        "hint": one.hint,
+    }
+
+
+def _placed(
+    code: str,
+    message: str,
+    path: tuple[str | int, ...],
+    line: int | None = None,
+    column: int | None = None,
+) -> dict[str, Any]:
+    """A finding. ``path``, on the wire, leads to a text inside the value of an input."""
+    return {
+        "attr": "__".join(map(str, path)) or None,
+        "severity": "error",
+        "code": code,
+        "message": message,
+        "line": line,
+        "column": column,
+        "start": None,
+        "end": None,
+        "hint": None,
+        "refused": False,
+        "path": [],
+    }
+
+
+# --- completion
+
+
+def completions(function_type: str | None, purpose: Purpose) -> dict[str, Any]:
+    """The globals and functions that a text of a function may name."""
+    if purpose == "filter":
+        environment = FILTER
+        names = {name: GLOBALS.get(name, ("any", ""))[1] for name in sorted(FILTER_ROOTS)}
+        names["event"] = "The name of the event."
+        kinds = dict.fromkeys(names, "any") | {"event": "string", "properties": "object", "person": "object"}
+    else:
+        environment = (
+            body_environment(function_type) if purpose == "body" else template_environment(function_type)
+        )
+        names = {name: GLOBALS[name][1] for name in known_globals(function_type)}
+        kinds = {name: GLOBALS[name][0] for name in names}
+    return {
+        "globals": [{"name": name, "type": kinds[name], "description": text} for name, text in names.items()],
+        "functions": [
+            {
+                "name": name,
+                "signature": f"{name}({', '.join(map(str, one.params))})",
+                "returns": "|".join(one.returns),
+                "description": one.doc,
+                "category": one.category,
+                "is_async": one.is_async,
+                "examples": [f"{expression} = {value}" for expression, value in one.examples],
+            }
+            for name, one in sorted(environment.functions.items())
+            if not name.startswith("__")
+        ],
+    }

@@ -1,0 +1,79 @@
+"""What functions were: every change of what decides how one behaves, without secrets (spec: hog-functions-api 20.2)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, insert, select
+
+from hoglab.storage.database.tables import hog_function_revision
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from hoglab.functions.store import Row
+
+MAX_REVISIONS = 100
+"""How many of the newest are kept of a function."""
+
+_column = hog_function_revision.c
+
+
+def add(
+    connection: Connection,
+    function_id: str,
+    version: int,
+    content: Mapping[str, Any],
+    *,
+    user_id: int | None,
+    at: datetime,
+) -> None:
+    """Keep a version, unless it is kept already; the oldest one beyond `MAX_REVISIONS` goes."""
+    if get(connection, function_id, version) is not None:
+        return
+    values = {"function_id": function_id, "version": version, "content": dict(content)}
+    connection.execute(insert(hog_function_revision).values(**values, created_by_id=user_id, created_at=at))
+    connection.execute(
+        delete(hog_function_revision).where(
+            _column.function_id == function_id, _column.version <= version - MAX_REVISIONS
+        )
+    )
+
+
+def page(connection: Connection, function_id: str, limit: int, offset: int) -> tuple[list[Row], int]:
+    """Versions with their times and authors, newest first, and how many there are."""
+    mine = _column.function_id == function_id
+    query = select(_column.version, _column.created_at, _column.created_by_id).where(mine)
+    rows = connection.execute(query.order_by(_column.version.desc()).limit(limit).offset(offset)).mappings()
+    count = connection.scalar(select(func.count()).select_from(hog_function_revision).where(mine)) or 0
+    return [dict(row) for row in rows], count
+
+
+def get(connection: Connection, function_id: str, version: int) -> Row | None:
+    """One version with its ``content``, None when it is not kept."""
+    query = select(hog_function_revision).where(
+        _column.function_id == function_id, _column.version == version
+    )
+    found = connection.execute(query).mappings().first()
+    return None if found is None else dict(found)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fields that differ; of ``hog`` also the lines, as a unified diff."""
+    changes: list[dict[str, Any]] = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        change: dict[str, Any] = {"field": name, "before": old, "after": new, "diff": None}
+        if name == "hog":
+            lines = difflib.unified_diff(
+                str(old or "").splitlines(), str(new or "").splitlines(), "before", "after", lineterm=""
+            )
+            change["diff"] = "\n".join(lines)
+        changes.append(change)
+    return changes

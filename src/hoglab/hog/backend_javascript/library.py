@@ -1,0 +1,77 @@
+"""The JavaScript library: one module per function in the folder `library`, put together for a program.
+
+Every file is an ES module that exports the one function it is named after and imports what it needs from its
+neighbours, so that any JavaScript tool can read, check and run it. For a program, the modules it uses become plain
+function declarations without imports and exports (spec: hog-language 11.4).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from hoglab.hog.backend_javascript.names import function_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_IMPORT = re.compile(r"^import \{ (\w+) \} from '\./\1\.js'\n", re.MULTILINE)
+_FOLDER = files("hoglab.hog.backend_javascript") / "library"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One function of the JavaScript library: its declaration, and the names of the others it calls."""
+
+    name: str
+    uses: tuple[str, ...]
+    code: str
+
+
+@cache
+def unit_names() -> frozenset[str]:
+    """The names of all functions of the JavaScript library, as JavaScript has them."""
+    return frozenset(
+        entry.name.removesuffix(".js") for entry in _FOLDER.iterdir() if entry.name.endswith(".js")
+    )
+
+
+@cache
+def unit(name: str) -> Unit:
+    """The function of that name. Raises `KeyError` when there is none."""
+    if name not in unit_names():
+        raise KeyError(name)
+    text = (_FOLDER / f"{name}.js").read_text(encoding="utf-8")
+    code = text[text.index("export function") :].removeprefix("export ").strip()
+    return Unit(name, tuple(_IMPORT.findall(text)), code)
+
+
+def runs_in_browsers(function: str) -> bool:
+    """Whether the Hog function of that name exists in JavaScript."""
+    return function_name(function) in unit_names()
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """The functions with all that they call, each after those it calls; otherwise in the order of their names."""
+    found: dict[str, None] = {}
+    entered = set()
+
+    def visit(name: str) -> None:
+        if name in entered:
+            return
+        entered.add(name)
+        for used in sorted(unit(name).uses):
+            visit(used)
+        found[name] = None
+
+    for name in sorted(names):
+        visit(name)
+    return tuple(found)
+
+
+def library_code(names: Iterable[str]) -> str:
+    """The declarations of the functions and of all that they call, one below the other."""
+    return "\n".join(unit(name).code for name in in_order(names))

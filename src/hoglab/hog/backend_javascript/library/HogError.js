@@ -1,0 +1,5 @@
+import { __newHogError } from './__newHogError.js'
+
+export function HogError(type, message, payload) {
+    return __newHogError(type, message, payload)
+}

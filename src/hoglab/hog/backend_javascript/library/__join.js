@@ -1,0 +1,15 @@
+import { __isNull } from './__isNull.js'
+import { __toText } from './__toText.js'
+
+// The elements as text with a separator between them; null and arrays that hold themselves are empty.
+export function __join(items, separator, above) {
+    if (above.indexOf(items) >= 0) {
+        return ''
+    }
+    const inside = above.concat([items])
+    return items
+        .map((item) =>
+            Array.isArray(item) ? __join(item, ',', inside) : __isNull(item) ? '' : __toText(item)
+        )
+        .join(separator)
+}

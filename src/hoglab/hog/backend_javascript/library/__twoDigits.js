@@ -1,0 +1,3 @@
+export function __twoDigits(number) {
+    return (number < 10 ? '0' : '') + number
+}

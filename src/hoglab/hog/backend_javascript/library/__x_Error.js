@@ -1,0 +1,5 @@
+import { __newHogError } from './__newHogError.js'
+
+export function __x_Error(message, payload) {
+    return __newHogError('Error', message, payload)
+}

@@ -1,0 +1,5 @@
+import { has } from './has.js'
+
+export function __x_in(value, items) {
+    return has(items, value)
+}

@@ -1,0 +1,3 @@
+export function and(...values) {
+    return values.every((value) => !!value)
+}

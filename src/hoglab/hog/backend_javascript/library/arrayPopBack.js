@@ -1,0 +1,3 @@
+export function arrayPopBack(items) {
+    return Array.isArray(items) ? items.slice(0, -1) : []
+}

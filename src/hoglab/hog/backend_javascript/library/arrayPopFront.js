@@ -1,0 +1,3 @@
+export function arrayPopFront(items) {
+    return Array.isArray(items) ? items.slice(1) : []
+}

@@ -1,0 +1,3 @@
+export function arrayPushBack(items, value) {
+    return Array.isArray(items) ? [...items, value] : [value]
+}

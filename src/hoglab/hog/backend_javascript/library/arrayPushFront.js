@@ -1,0 +1,3 @@
+export function arrayPushFront(items, value) {
+    return Array.isArray(items) ? [value, ...items] : [value]
+}

@@ -1,0 +1,3 @@
+export function arrayReverse(items) {
+    return Array.isArray(items) ? items.slice().reverse() : []
+}

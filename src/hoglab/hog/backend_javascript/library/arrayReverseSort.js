@@ -1,0 +1,5 @@
+import { arraySort } from './arraySort.js'
+
+export function arrayReverseSort(items) {
+    return arraySort(items).reverse()
+}

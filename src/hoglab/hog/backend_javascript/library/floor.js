@@ -1,0 +1,5 @@
+import { __toNumber } from './__toNumber.js'
+
+export function floor(value) {
+    return Math.floor(__toNumber(value))
+}

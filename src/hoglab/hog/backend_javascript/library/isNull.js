@@ -1,0 +1,5 @@
+import { __isNull } from './__isNull.js'
+
+export function isNull(value) {
+    return __isNull(value)
+}

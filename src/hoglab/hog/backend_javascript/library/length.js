@@ -1,0 +1,3 @@
+export function length(value) {
+    return typeof value === 'string' || Array.isArray(value) ? value.length : null
+}

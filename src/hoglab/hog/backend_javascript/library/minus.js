@@ -1,0 +1,5 @@
+import { __toNumber } from './__toNumber.js'
+
+export function minus(left, right) {
+    return __toNumber(left) - __toNumber(right)
+}

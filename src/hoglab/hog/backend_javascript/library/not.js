@@ -1,0 +1,3 @@
+export function not(value) {
+    return !value
+}

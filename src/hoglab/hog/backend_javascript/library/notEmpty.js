@@ -1,0 +1,5 @@
+import { empty } from './empty.js'
+
+export function notEmpty(value) {
+    return !empty(value)
+}

@@ -1,0 +1,3 @@
+export function or(...values) {
+    return values.some((value) => !!value)
+}

@@ -1,0 +1,3 @@
+export function randomFloat() {
+    return Math.random()
+}

@@ -1,0 +1,3 @@
+export function startsWith(text, prefix) {
+    return typeof text === 'string' && typeof prefix === 'string' && text.startsWith(prefix)
+}

@@ -1,0 +1,5 @@
+import { __toHogInterval } from './__toHogInterval.js'
+
+export function toIntervalDay(amount) {
+    return __toHogInterval(amount, 'day')
+}

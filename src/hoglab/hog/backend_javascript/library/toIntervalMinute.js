@@ -1,0 +1,5 @@
+import { __toHogInterval } from './__toHogInterval.js'
+
+export function toIntervalMinute(amount) {
+    return __toHogInterval(amount, 'minute')
+}

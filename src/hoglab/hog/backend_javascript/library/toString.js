@@ -1,0 +1,5 @@
+import { __STLToString } from './__STLToString.js'
+
+export function toString(value) {
+    return __STLToString(value)
+}

@@ -1,0 +1,5 @@
+import { __STLToString } from './__STLToString.js'
+
+export function toUUID(value) {
+    return __STLToString(value)
+}

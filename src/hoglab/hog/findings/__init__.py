@@ -1,0 +1,57 @@
+"""What is doubtful about a text that compiles: findings for authors, each with its place, a code and often a hint.
+
+A finding is only made where it is sure: these modules would rather say nothing than be wrong. The codes:
+
+| code | severity | what |
+|---|---|---|
+| `unused-variable`, `unused-parameter`, `unused-function` | warning | never read; a leading underscore silences |
+| `shadows-function` | warning | a name hides a function of the library |
+| `unknown-name` | warning | a global that nobody provides, or the misspelt name of a variable |
+| `too-many-arguments` | warning | a call of an own function that must fail |
+| `not-callable`, `not-iterable`, `no-property` | warning | a value that surely is of the wrong kind |
+| `wrong-kind`, `not-a-number` | warning | an argument or operand that surely is of the wrong kind |
+| `unreachable` | warning | code behind a `return` or `throw` |
+| `unused-result`, `no-effect`, `dropped-value` | warning | a value that is thrown away |
+| `constant-condition`, `constant-comparison` | warning | always true, or always false |
+| `filter-not-boolean` | warning | a filter that never matches |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hoglab.hog import nodes as n
+from hoglab.hog.findings.flow import flow_findings
+from hoglab.hog.findings.names import name_findings
+from hoglab.hog.findings.values import filter_findings, value_findings
+from hoglab.hog.kinds import Kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hoglab.hog.errors import Diagnostic
+    from hoglab.hog.program import Program
+
+__all__ = ["findings"]
+
+
+def findings(
+    program: Program, *, known: Collection[str] | None = None, is_filter: bool = False
+) -> list[Diagnostic]:
+    """All that is doubtful about a compiled program, expression or template, in no particular order.
+
+    `known` are the globals that an execution will have, where that is known; `is_filter` says that the text is
+    an expression that decides about events.
+    """
+    tree, functions = program.tree, program.env.functions
+    if tree is None or program.names is None:
+        return []
+    names = replace(program.names, diagnostics=list(program.diagnostics))
+    kinds = Kinds(tree, names, functions)
+    name_findings(tree, names, functions, known)
+    flow_findings(tree, names, functions)
+    value_findings(tree, names, functions, kinds)
+    if is_filter and isinstance(tree, n.Expr):
+        filter_findings(tree, names, kinds)
+    return names.diagnostics[len(program.diagnostics) :]

@@ -1,0 +1,96 @@
+"""The way a program takes: code that is never reached, values that are thrown away, conditions without a choice."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hoglab.hog import nodes as n
+from hoglab.hog.analyse import Effects, Facts, analyse
+from hoglab.hog.kinds import always_returns
+from hoglab.hog.optimise import UNKNOWN, Folder
+from hoglab.hog.rt.printing import is_truthy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hoglab.hog.stdlib.registry import Function
+    from hoglab.hog.symbols import Resolution
+
+_CHOICES = {"if": 1, "multiIf": 2}
+
+
+def flow_findings(tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]) -> None:
+    """Reports unreachable code, results without use and conditions that are constant."""
+    facts: Facts = analyse(tree, names, functions)
+    _Flow(names, functions, Effects(names, facts, functions)).look(tree)
+
+
+class _Flow:
+    def __init__(self, names: Resolution, functions: Mapping[str, Function], effects: Effects) -> None:
+        self.names = names
+        self.functions = functions
+        self.effects = effects
+        self.folder = Folder()
+        self.told = {(one.start, one.end) for one in names.diagnostics}
+
+    def look(self, tree: n.Node) -> None:
+        for node in n.walk(tree):
+            if isinstance(node, (n.Program, n.Block)):
+                self.sequence(node.declarations)
+            elif isinstance(node, n.ExprStatement) and node.expr is not None:
+                self.dropped(node.expr)
+            elif isinstance(node, n.Lambda) and isinstance(node.body, n.Placeholder):
+                self.dropped_by_lambda(node.body.expr)
+            elif isinstance(node, n.IfStatement):
+                self.condition(node.expr)
+            elif isinstance(node, n.WhileStatement):
+                self.condition(node.expr, endless=True)
+            elif isinstance(node, n.Call) and node.name in _CHOICES and node not in self.names.uses:
+                for at in range(0, len(node.args) - 1, 2):
+                    self.condition(node.args[at])
+
+    def warn(self, code: str, message: str, node: n.Node, hint: str | None = None) -> None:
+        if (node.start, node.end) not in self.told:
+            self.told.add((node.start, node.end))
+            self.names.report("warning", code, message, node, hint)
+
+    def sequence(self, statements: Sequence[n.Statement]) -> None:
+        for before, after in pairwise(statements):
+            if always_returns(before):
+                self.warn("unreachable", "This is never reached: what stands before it always leaves", after)
+                return
+
+    def dropped(self, value: n.Expr) -> None:
+        """A statement whose value nobody sees."""
+        if not self.effects.pure(value):
+            return
+        if isinstance(value, n.Call) and value.name in self.functions and value not in self.names.uses:
+            name = value.name
+            target = value.args[0] if value.args else None
+            variable = ".".join(target.chain) if isinstance(target, n.Field) else "x"
+            self.warn(
+                "unused-result",
+                f"The result of `{name}(...)` is thrown away, and it does nothing else",
+                value,
+                f"functions change no values: write `{variable} := {name}(...)`",
+            )
+        else:
+            self.warn("no-effect", "This has no effect: its value is thrown away", value)
+
+    def dropped_by_lambda(self, value: n.Expr) -> None:
+        if self.effects.pure(value) and not isinstance(value, n.NamedArgument):
+            self.warn(
+                "dropped-value",
+                "The lambda returns null: braces hold statements, and the value is thrown away",
+                value,
+                "write `x -> value`, or `x -> { return value }`",
+            )
+
+    def condition(self, node: n.Expr, *, endless: bool = False) -> None:
+        value = self.folder.value(node)
+        if value is UNKNOWN:
+            return
+        true = is_truthy(value)
+        if not (endless and true):
+            self.warn("constant-condition", f"This condition is always {'true' if true else 'false'}", node)

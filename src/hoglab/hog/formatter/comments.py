@@ -1,0 +1,87 @@
+"""The comments and empty lines between tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hoglab.hog.lexer import Token
+
+# Between two tokens there is nothing but blanks and comments, so this need not know about strings.
+_COMMENT = re.compile(r"(?:--|//|#)[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """`place`: behind other code on its line, on a line of its own, or inside a line. `blank`: an empty line
+    stands before it."""
+
+    text: str
+    place: Literal["trailing", "own", "inline"]
+    blank: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What stands before a token: comments, and whether there is an empty line between the last one (or the token
+    before) and the token. `newline`: whether there is a line break at all."""
+
+    comments: tuple[Comment, ...] = ()
+    blank: bool = False
+    newline: bool = False
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a comment demands that the line ends here."""
+        return any(comment.place != "inline" for comment in self.comments)
+
+
+def gaps(source: str, tokens: Sequence[Token], dropped: set[int]) -> dict[int, Gap]:
+    """What stands before each token that is kept; the gaps around dropped tokens become one."""
+    found: dict[int, Gap] = {}
+    end = 0
+    for at, token in enumerate(tokens):
+        if at in dropped:
+            continue
+        if token.start > end or not at:
+            found[at] = _gap(source, end, token.start, first=not end, last=token.kind == "eof")
+        end = token.end
+    return found
+
+
+def _gap(source: str, start: int, end: int, *, first: bool, last: bool) -> Gap:
+    rows: list[tuple[int, list[str]]] = [(0, [])]  # line breaks before a line, and the comments in it
+    at = start
+    for match in _COMMENT.finditer(source, start, end):
+        newlines = _newlines(source, at, match.start())
+        if newlines:
+            rows.append((newlines, []))
+        rows[-1][1].append(_NEWLINE.sub("\n", match.group().rstrip()))
+        at = match.end()
+    newlines = _newlines(source, at, end)
+    if newlines or last:
+        rows.append((newlines, []))
+    comments = list(_placed(rows, first=first))
+    return Gap(tuple(comments), rows[-1][0] > 1, len(rows) > 1)
+
+
+def _placed(rows: list[tuple[int, list[str]]], *, first: bool) -> Iterator[Comment]:
+    """The comments of the lines between two tokens, which share the first line and the last one."""
+    for index, (newlines, texts) in enumerate(rows):
+        if not texts:
+            continue
+        if index + 1 == len(rows):
+            yield from (Comment(text, "inline", False) for text in texts)
+        elif index or first:
+            yield Comment(" ".join(texts), "own", newlines > 1 and not (first and not index))
+        else:
+            yield from (Comment(text, "trailing", False) for text in texts)
+
+
+def _newlines(source: str, start: int, end: int) -> int:
+    return len(_NEWLINE.findall(source, start, end))

@@ -1,0 +1,191 @@
+"""The concrete tree: which tokens make up which construct, as the parser itself saw them.
+
+The syntax tree does not say how a thing was written (`a ? b : c` or `if(a, b, c)`, brackets, quotes), and the
+formatter must keep that. So the parser is watched while it parses: every construct becomes a span of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog import nodes as n
+from hoglab.hog.lexer import tokenize
+from hoglab.hog.parser.precedence import SYMBOLS, WORDS
+from hoglab.hog.parser.statements import StatementParser
+from hoglab.hog.stack import ensure_stack
+
+if TYPE_CHECKING:
+    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.expressions import Arguments
+    from hoglab.hog.sql_nodes import SelectQuery
+
+OPENING = {"(": ")", "[": "]", "{": "}", "{{": "}}"}
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """The tokens `start`..`end` (exclusive) of one construct; `children` are the constructs inside, in order.
+
+    `kind` is `source`, `statement`, `expression` (with its operators), `operand`, `postfix`, `infix` (an
+    operator and what is right of it; `level` is its precedence), `lambda`, `body` (of a lambda, in braces) or `query`.
+    `node` is what the parser made of it.
+    """
+
+    kind: str
+    start: int
+    end: int = 0
+    level: int = 0
+    children: list[Span] = field(default_factory=list)
+    node: Any = None
+
+    def parts(self) -> list[int | Span]:
+        """The children and the tokens between them, in order."""
+        found: list[int | Span] = []
+        at = self.start
+        for child in self.children:
+            found.extend(range(at, child.start))
+            found.append(child)
+            at = child.end
+        found.extend(range(at, self.end))
+        return found
+
+
+@dataclass(slots=True)
+class Concrete:
+    """A parsed text. `lists` says of closing brackets what they close: `call`, `array`, `tuple`, `dict`,
+    `parameters` or `block`; other brackets hold one thing. `closing` finds them from opening ones."""
+
+    source: str
+    tokens: list[Token]
+    tree: n.Program | n.Expr
+    root: Span
+    lists: dict[int, str]
+    closing: dict[int, int]
+
+
+def read(source: str, *, template: bool = False) -> Concrete:
+    """Parses a program or template. Raises `HogSyntaxError`."""
+    ensure_stack()
+    tokens = tokenize(source, template=template)
+    watcher = _Watcher(source, tokens)
+    tree: n.Program | n.Expr = watcher.whole_template() if template else watcher.program()
+    root = watcher.open[0]
+    root.end = len(tokens) - 1
+    closing = _closing(tokens)
+    for opening in watcher.heads:
+        watcher.lists.pop(closing[opening], None)
+    return Concrete(source, tokens, tree, root, watcher.lists, closing)
+
+
+def _closing(tokens: list[Token]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.kind in OPENING:
+            opened.append(at)
+        elif opened and token.kind == OPENING[tokens[opened[-1]].kind]:
+            found[opened.pop()] = at
+    return found
+
+
+class _Watcher(StatementParser):
+    def __init__(self, source: str, tokens: list[Token]) -> None:
+        super().__init__(source, tokens)
+        self.open = [Span("source", 0)]
+        self.lists: dict[int, str] = {}
+        self.heads: list[int] = []  # brackets of conditions, which the parser reads as arguments
+
+    def watch(self, kind: str, parse: Callable[..., Any], *args: Any, level: int = 0) -> Any:
+        span = Span(kind, self.at, level=level)
+        self.open[-1].children.append(span)
+        self.open.append(span)
+        span.node = parse(*args)
+        self.open.pop()
+        span.end = self.at
+        return span.node
+
+    def close(self, kind: str) -> None:
+        """Notes what the bracket closes that was taken last."""
+        self.lists[self.at - 1] = kind
+
+    # --- statements
+
+    def statement(self) -> n.Statement:
+        start = self.at
+        found: n.Statement = self.watch("statement", super().statement)
+        if isinstance(found, n.Function):
+            at = start
+            while self.tokens[at].kind != ")":
+                at += 1
+            self.lists[at] = "parameters"
+        elif isinstance(found, n.IfStatement):
+            self.heads.append(start + 1)
+        return found
+
+    def let(self) -> n.VariableDeclaration:
+        found: n.VariableDeclaration = self.watch("statement", super().let)
+        return found
+
+    def block_rest(self, start: int, declarations: list[n.Statement]) -> n.Block:
+        found = super().block_rest(start, declarations)
+        self.close("block")
+        return found
+
+    # --- expressions
+
+    def expression(self, level: int = 1) -> n.Expr:
+        found: n.Expr = self.watch("expression", super().expression, level)
+        return found
+
+    def operand(self, level: int) -> n.Expr:
+        found: n.Expr = self.watch("expression", super().operand, level)
+        return found
+
+    def prefix(self) -> n.Expr:
+        found: n.Expr = self.watch("operand", super().prefix)
+        return found
+
+    def postfix(self, left: n.Expr) -> n.Expr:
+        found: n.Expr = self.watch("postfix", super().postfix, left)
+        return found
+
+    def symbol_operator(self, left: n.Expr, op: str, binding: int) -> n.Expr:
+        found: n.Expr = self.watch("infix", super().symbol_operator, left, op, binding, level=SYMBOLS[op])
+        return found
+
+    def word_operator(self, left: n.Expr, word: str, binding: int) -> n.Expr:
+        level = binding if word == "not" else WORDS[word]
+        found: n.Expr = self.watch("infix", super().word_operator, left, word, binding, level=level)
+        return found
+
+    def lambda_body(self, names: tuple[str, ...], body_at: int) -> n.Lambda:
+        start = self.at
+        found: n.Lambda = self.watch("lambda", super().lambda_body, names, body_at)
+        if self.tokens[start].kind == "(":
+            self.lists[body_at - 2] = "parameters"
+        return found
+
+    def select(self) -> SelectQuery:
+        found: SelectQuery = self.watch("query", super().select)
+        return found
+
+    def brace_body(self) -> n.Expr | n.Block:
+        found: n.Expr | n.Block = self.watch("body", super().brace_body)
+        return found
+
+    def arguments(self) -> Arguments:
+        found = super().arguments()
+        self.close("call")
+        return found
+
+    def items(self, closing: str, where: str) -> tuple[n.Expr, ...]:
+        found = super().items(closing, where)
+        self.close("array" if closing == "]" else "tuple")
+        return found
+
+    def dict_items(self, start: int, key: n.Expr) -> n.Dict:
+        found = super().dict_items(start, key)
+        self.close("dict")
+        return found

@@ -1,0 +1,126 @@
+"""A plain interpreter of the same nodes that the Python compiler translates.
+
+It knows no kinds, folds nothing, copies every global that it reads and evaluates every operand; what it shares with
+compiled programs is the runtime (`rt`) and the library. That makes it the oracle that compiled programs are tested
+against. It also runs the few texts whose shape Python's own compiler refuses: it keeps its own stack, so neither
+nesting nor recursion can be too deep for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog.analyse import Facts, analyse
+from hoglab.hog.backend_python.inputs import EXTEND_KEY, Leaf, Rendered, Shape
+from hoglab.hog.backend_python.support import extended
+from hoglab.hog.backend_python.unit import Lines
+from hoglab.hog.errors import note_place
+from hoglab.hog.interpreter.machine import Machine
+from hoglab.hog.rt.access import copied
+from hoglab.hog.rt.values import SCALARS, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hoglab.hog import nodes as n
+    from hoglab.hog.rt.context import Context
+    from hoglab.hog.stdlib.registry import Function
+    from hoglab.hog.symbols import Resolution
+
+__all__ = ["Interpreted", "interpret", "interpret_inputs"]
+
+Variables = dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """A text to be interpreted; stands where generated code (`backend_python.Generated`) stands otherwise.
+
+    Calls that the host performs are answered from the journal of the execution, which runs again from its start.
+    Nothing is left unaccounted (`tick_bytes`), and missing globals are named at once (`chains`).
+    """
+
+    run: Callable[[Variables, Context, Callable[..., Value]], Value]
+    facts: Facts
+    chains: Mapping[tuple[int, int], tuple[str, ...]]
+    tick_bytes: int = 0
+    bounded: bool = False
+
+    def link(self, extra: Mapping[str, Any]) -> Callable[..., Any]:
+        """The function `main(g, c, b, charge)`; see `backend_python.Generated.link`."""
+        render = extra["render"]
+
+        def main(g: Variables, c: Context, _b: Any, _charge: Any) -> Value:
+            return self.run(g, c, render)
+
+        return main
+
+
+def interpret(
+    tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function], *, call_depth: int = 1_000
+) -> Interpreted:
+    """A program, an expression or a template; see `backend_python.generate`."""
+
+    def run(variables: Variables, context: Context, _render: Callable[..., Value]) -> Value:
+        return run_on(Machine(names, functions, variables, context, call_depth), tree, names)
+
+    return Interpreted(run, analyse(tree, names, functions), {})
+
+
+def interpret_inputs(
+    inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function], *, call_depth: int = 1_000
+) -> Interpreted:
+    """All inputs of a hog function; see `backend_python.inputs.generate_inputs`."""
+
+    def run(variables: Variables, context: Context, render: Callable[..., Value]) -> Value:
+        resolved: Variables = {}
+        seen = {**variables, "inputs": resolved}
+
+        def value(key: str, shape: Shape) -> Value:
+            if isinstance(shape, Leaf):
+                machine = Machine(shape.names, functions, seen, context, call_depth)
+                return run_on(machine, shape.tree, shape.names, shape.base_line)
+            if isinstance(shape, Rendered):
+                return render(key, seen)
+            if isinstance(shape, list):
+                return [value(key, part) for part in shape]
+            if isinstance(shape, dict):
+                more = value(key, shape[EXTEND_KEY]) if EXTEND_KEY in shape else None
+                return extended(
+                    more, {name: value(key, part) for name, part in shape.items() if name != EXTEND_KEY}
+                )
+            return shape.value if shape.value.__class__ in SCALARS else copied(context, shape.value)
+
+        for key, shape in inputs:
+            resolved[key] = value(key, shape)
+        return resolved
+
+    return Interpreted(run, _facts(inputs, functions), {})
+
+
+def run_on(machine: Machine, tree: n.Program | n.Expr, names: Resolution, base_line: int = 0) -> Value:
+    """Interprets one text; whatever it raises carries the place where that happened."""
+    try:
+        return machine.run(tree)
+    except BaseException as error:
+        if machine.at is not None:
+            note_place(error, *Lines(names.source, base_line).place(machine.at.start))
+        raise
+
+
+def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function]) -> Facts:
+    """What is known about all templates together."""
+    facts = Facts()
+    pending = [shape for _, shape in inputs]
+    while pending:
+        shape = pending.pop()
+        if isinstance(shape, Leaf):
+            found = analyse(shape.tree, shape.names, functions)
+            facts.reads |= found.reads
+            facts.calls |= found.calls
+            if found.suspension != "never":
+                facts.suspension = "replay"
+        elif isinstance(shape, (dict, list)):
+            pending += shape.values() if isinstance(shape, dict) else shape
+    return facts

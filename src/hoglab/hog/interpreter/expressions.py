@@ -1,0 +1,340 @@
+"""Expressions: one visitor for each kind of node, evaluated in the order that the bytecode has them.
+
+spec: hog-language 6.3-6.7, 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog import nodes as n
+from hoglab.hog.analyse import is_operator_call
+from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt import coerce
+from hoglab.hog.rt.access import copied, get_property
+from hoglab.hog.rt.numbers import exact
+from hoglab.hog.rt.printing import concat_text, is_truthy
+from hoglab.hog.rt.values import (
+    CONTAINER_COST,
+    ENTRY_COST,
+    SCALARS,
+    VALUE_COST,
+    HogFunction,
+    HogTuple,
+    Value,
+    dict_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from hoglab.hog.interpreter.machine import Machine
+    from hoglab.hog.stdlib.registry import Function
+
+    Visit = Generator[Any, Any, Value]
+
+_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
+    "+": coerce.add,
+    "-": coerce.sub,
+    "*": coerce.mul,
+    "/": coerce.div,
+    "%": coerce.mod,
+}
+_COMPARISON: dict[str, Callable[[Value, Value], bool]] = {
+    "==": coerce.eq,
+    "!=": coerce.ne,
+    "<": coerce.lt,
+    "<=": coerce.le,
+    ">": coerce.gt,
+    ">=": coerce.ge,
+    "in": coerce.contains,
+    "like": coerce.like,
+    "ilike": coerce.ilike,
+    "=~": coerce.regex,
+    "=~*": coerce.iregex,
+}
+_NEGATED = {
+    "not in": "in",
+    "not like": "like",
+    "not ilike": "ilike",
+    "!~": "=~",
+    "!~*": "=~*",
+}
+
+
+def evaluated(nodes: Sequence[n.Expr]) -> Visit:
+    """The values of several nodes, in order."""
+    values: list[Value] = []
+    for node in nodes:
+        value = yield node
+        values.append(value)
+    return values
+
+
+# --- names and members
+
+
+def constant(_machine: Machine, node: n.Constant) -> Value:
+    return exact(node.value)
+
+
+def field(machine: Machine, node: n.Field) -> Value:
+    symbol = machine.names.uses.get(node)
+    if symbol is None:
+        return global_read(machine, node)
+    value = machine.cell(symbol)[0]
+    machine.at = node
+    for key in node.chain[1:]:
+        value = get_property(value, key)
+    return value
+
+
+def global_read(machine: Machine, node: n.Field) -> Value:
+    """A copy of what a path into the globals leads to; library functions are there for those who ask by name."""
+    machine.at = node
+    root = node.chain[0]
+    if root not in machine.globals:
+        function = machine.functions.get(root) if len(node.chain) == 1 else None
+        if function is None:
+            raise HogRuntimeError(f"Global variable not found: {'.'.join(node.chain)}")
+        return library_value(machine, function)
+    value = machine.globals[root]
+    for key in node.chain[1:]:
+        value = get_property(value, key)
+    return value if value.__class__ in SCALARS else copied(machine.context, value)
+
+
+def library_value(machine: Machine, function: Function) -> HogFunction:
+    """A library or host function as a value."""
+    context = machine.context
+    if not function.is_async:
+        return function.as_value(context)
+
+    def call(*args: Value) -> Value:
+        return context.answer(function.name, list(args))
+
+    return HogFunction(function.name, function.min_args, function.max_args, call, "async")
+
+
+def array_access(machine: Machine, node: n.ArrayAccess) -> Visit:
+    subject = yield node.array
+    key = yield node.property
+    machine.at = node
+    return get_property(subject, key)
+
+
+def tuple_access(machine: Machine, node: n.TupleAccess) -> Visit:
+    subject = yield node.tuple
+    machine.at = node
+    return get_property(subject, node.index)
+
+
+# --- operators
+
+
+def arithmetic(machine: Machine, node: n.ArithmeticOperation) -> Visit:
+    right = yield node.right
+    left = yield node.left
+    machine.at = node
+    return _ARITHMETIC[node.op](left, right)
+
+
+def comparison(machine: Machine, node: n.CompareOperation) -> Visit:
+    right = yield node.right
+    left = yield node.left
+    machine.at = node
+    positive = _NEGATED.get(node.op)
+    if positive is not None:
+        return not _COMPARISON[positive](left, right)
+    return _COMPARISON[node.op](left, right)
+
+
+def between(machine: Machine, node: n.BetweenExpr) -> Visit:
+    """False when anything is null, negated or not (spec: hog-language 6.3)."""
+    value = yield node.expr
+    low = yield node.low
+    high = yield node.high
+    machine.at = node
+    if value is None or low is None or high is None:
+        return False
+    if node.negated:
+        return coerce.lt(value, low) or coerce.gt(value, high)
+    return coerce.ge(value, low) and coerce.le(value, high)
+
+
+def conjunction(_machine: Machine, node: n.And) -> Visit:
+    values = yield evaluated(node.exprs)
+    return all(map(is_truthy, values))
+
+
+def disjunction(_machine: Machine, node: n.Or) -> Visit:
+    values = yield evaluated(node.exprs)
+    return any(map(is_truthy, values))
+
+
+def negation(_machine: Machine, node: n.Not) -> Visit:
+    value = yield node.expr
+    return not is_truthy(value)
+
+
+# --- containers and functions
+
+
+def array(machine: Machine, node: n.Array) -> Visit:
+    values = yield evaluated(node.exprs)
+    machine.at = node
+    machine.context.grow(CONTAINER_COST + VALUE_COST * len(values))
+    return values
+
+
+def tuple_(machine: Machine, node: n.Tuple) -> Visit:
+    values = yield evaluated(node.exprs)
+    machine.at = node
+    machine.context.grow(CONTAINER_COST + VALUE_COST * len(values))
+    return HogTuple(values)
+
+
+def dict_(machine: Machine, node: n.Dict) -> Visit:
+    made: dict[Any, Value] = {}
+    for key_node, value_node in node.items:
+        key = yield key_node
+        machine.at = key_node
+        key = dict_key(key)
+        made[key] = yield value_node
+    machine.at = node
+    machine.context.grow(CONTAINER_COST + 2 * ENTRY_COST * len(made))
+    return made
+
+
+def lambda_(machine: Machine, node: n.Lambda) -> Value:
+    machine.at = node
+    return machine.closure("lambda", node)
+
+
+# --- calls
+
+
+class Called:
+    """The call of a function value, to be visited like a node."""
+
+    __slots__ = ("args", "function")
+
+    def __init__(self, function: Value, args: list[Value]) -> None:
+        self.function = function
+        self.args = args
+
+
+def called(machine: Machine, call: Called) -> Any:
+    return machine.call(call.function, call.args)
+
+
+def call(machine: Machine, node: n.Call) -> Visit:
+    """A call by name. The second group of arguments, where there is one, is evaluated before the first."""
+    if node.params is None:
+        if is_operator_call(node) and not (node.name == "concat" and node in machine.names.uses):
+            return (yield _OPERATORS[node.name](machine, node))
+        return (yield named_call(machine, node, node.args))
+    args = yield evaluated(node.args)
+    function = yield named_call(machine, node, node.params)
+    machine.at = node
+    return (yield Called(function, args))
+
+
+def named_call(machine: Machine, node: n.Call, args: Sequence[n.Expr]) -> Visit:
+    """A call of a variable, of the library, or of the host (spec: hog-language 5.5, 6.6)."""
+    values = yield evaluated(args)
+    machine.at = node
+    symbol = machine.names.uses.get(node)
+    if symbol is not None:
+        return (yield Called(machine.cell(symbol)[0], values))
+    function = machine.functions.get(node.name)
+    if function is None:
+        raise HogRuntimeError(f"Unsupported function call: {node.name}")
+    problem = function.arity_error(len(values))
+    if problem is not None:
+        raise HogRuntimeError(problem)
+    if function.is_async:
+        return machine.context.answer(function.name, values)
+    return function.invoke(machine.context, values)
+
+
+def expr_call(machine: Machine, node: n.ExprCall) -> Visit:
+    args = yield evaluated(node.args)
+    function = yield node.expr
+    machine.at = node
+    return (yield Called(function, args))
+
+
+# --- calls that are operators (spec: hog-language 6.5)
+
+
+def not_(_machine: Machine, node: n.Call) -> Visit:
+    value = yield node.args[0]
+    return not is_truthy(value)
+
+
+def and_(_machine: Machine, node: n.Call) -> Visit:
+    values = yield evaluated(node.args)
+    return all(map(is_truthy, values))
+
+
+def or_(_machine: Machine, node: n.Call) -> Visit:
+    values = yield evaluated(node.args)
+    return any(map(is_truthy, values))
+
+
+def choice(_machine: Machine, node: n.Call) -> Visit:
+    """`if`, `multiIf`: conditions and values in turn, then the value for all other cases."""
+    args = node.args
+    for at in range(0, len(args) - 1, 2):
+        condition = yield args[at]
+        if is_truthy(condition):
+            return (yield args[at + 1])
+    return (yield args[-1]) if len(args) % 2 else None
+
+
+def if_null(_machine: Machine, node: n.Call) -> Visit:
+    value = yield node.args[0]
+    return value if value is not None else (yield node.args[1])
+
+
+def concat(machine: Machine, node: n.Call) -> Visit:
+    parts: list[str] = []
+    for arg in node.args:
+        value = yield arg
+        machine.at = node
+        parts.append(concat_text(value))
+    machine.context.grow(sum(map(len, parts)))
+    return "".join(parts)
+
+
+_OPERATORS: dict[str, Callable[[Machine, n.Call], Visit]] = {
+    "not": not_,
+    "and": and_,
+    "or": or_,
+    "if": choice,
+    "multiIf": choice,
+    "ifNull": if_null,
+    "concat": concat,
+}
+
+EXPRESSIONS: dict[type, Callable[[Machine, Any], Any]] = {
+    Called: called,
+    n.Constant: constant,
+    n.Field: field,
+    n.ArrayAccess: array_access,
+    n.TupleAccess: tuple_access,
+    n.ArithmeticOperation: arithmetic,
+    n.CompareOperation: comparison,
+    n.BetweenExpr: between,
+    n.And: conjunction,
+    n.Or: disjunction,
+    n.Not: negation,
+    n.Array: array,
+    n.Tuple: tuple_,
+    n.Dict: dict_,
+    n.Call: call,
+    n.ExprCall: expr_call,
+    n.Lambda: lambda_,
+}
+"""The visitor for each kind of expression: a value, or the generator that will give it."""

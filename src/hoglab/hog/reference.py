@@ -1,0 +1,212 @@
+"""The reference of the language as Markdown: written chapters, and what the code itself says.
+
+    python -m hoglab.hog.reference docs/templates/hog.md tests/oracles docs/hog.md
+
+Where the chapters have a comment such as `<!-- library -->`, the part of that name is put in.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hoglab.hog.env import ANY, DESTINATION, FILTER, LOG_TRANSFORMATION, TEMPLATE, TRANSFORMATION
+from hoglab.hog.findings import __doc__ as findings_doc
+from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS, Limits
+from hoglab.hog.rt.numbers import format_number
+from hoglab.hog.stdlib import LIBRARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hoglab.hog.env import Environment
+    from hoglab.hog.stdlib import Function
+
+CATEGORIES: Final = {
+    "logic": "Null, comparison and choice",
+    "conversion": "Conversion",
+    "numbers": "Numbers",
+    "strings": "Strings",
+    "arrays": "Arrays, tuples and objects",
+    "json": "JSON",
+    "dates": "Dates and times",
+    "crypto": "Hashes",
+    "network": "Addresses",
+    "program": "Printing, waiting, errors",
+}
+"""The chapters of the library, in order."""
+
+_LIMITS: Final = {
+    "time_s": "seconds of computing time; waiting does not count",
+    "memory_bytes": "bytes of live values",
+    "max_steps": "steps",
+    "call_depth": "calls inside calls",
+    "arguments": "arguments of one call",
+    "async_steps": "calls that the host performs",
+    "print_lines": "lines printed in one turn; further ones are dropped",
+    "print_chars": "characters of a printed line; longer ones are cut",
+}
+
+_ENVIRONMENTS: Final[dict[str, tuple[Environment, ...]]] = {
+    "`hoglab hog`": (ANY,),
+    "filters": (FILTER,),
+    "templates of inputs": (TEMPLATE,),
+    "destinations": (DESTINATION,),
+    "transformations": (TRANSFORMATION, LOG_TRANSFORMATION),
+}
+
+
+def functions() -> list[Function]:
+    """Every function once, by category and name."""
+    order = list(CATEGORIES)
+    return sorted(
+        {function.name: function for function in LIBRARY.values()}.values(),
+        key=lambda function: (order.index(function.category), function.name.lower()),
+    )
+
+
+def entry(function: Function) -> str:
+    """One function: its signature, what it does, and its examples."""
+    notes = [function.doc]
+    if function.aliases:
+        notes.append(f"Also called {', '.join(f'`{name}`' for name in function.aliases)}.")
+    width = max(len(source) for source, _ in function.examples)
+    examples = "\n".join(f"{source:{width}}  -- {printed}" for source, printed in function.examples)
+    return f"#### {function.name}\n\n`{function.signature}`\n\n{' '.join(notes)}\n\n```hog\n{examples}\n```\n"
+
+
+def library() -> str:
+    """All functions by category."""
+    names = ", ".join(f"[{title}](#{_anchor(title)})" for title in CATEGORIES.values())
+    introduction = (
+        "A signature names parameters and the kinds they are meant for; `?` marks those that may be left out, `...` "
+        "any number of further ones. An example is followed by the printed form of its value."
+    )
+    parts = [f"{len(functions())} functions: {names}.\n\n{introduction}\n"]
+    for category, title in CATEGORIES.items():
+        parts.append(f"### {title}\n")
+        parts += [entry(function) for function in functions() if function.category == category]
+    return "\n".join(parts).rstrip()
+
+
+def limits() -> str:
+    """The limits and their values in the places that set them."""
+    rows: list[Iterable[str]] = [
+        ("Limit", "By default", "Programs of functions", "Filters, inputs", "Masking hashes")
+    ]
+    presets = (Limits(), DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS)
+    for limit in fields(Limits):
+        values = [getattr(preset, limit.name) for preset in presets]
+        rows.append((f"`{limit.name}`: {_LIMITS[limit.name]}", *map(_grouped, values)))
+    return table(rows)
+
+
+def environments() -> str:
+    """What the texts of each purpose may use."""
+    rows: list[Iterable[str]] = [("Text", "Functions", "Globals")]
+    for purpose, environments in _ENVIRONMENTS.items():
+        missing = [f"`{name}`" for name in sorted(LIBRARY.keys() - environments[0].functions.keys())]
+        functions = f"all but {' and '.join(missing)}" if missing else "all"
+        roots = [_roots(environment) for environment in environments]
+        rows.append((purpose, functions, "; for logs ".join(roots)))
+    return table(rows)
+
+
+def _roots(environment: Environment) -> str:
+    if environment.roots is None:
+        return "any"
+    return ", ".join(f"`{name}`" for name in sorted(environment.roots))
+
+
+def differences(listed: Iterable[Mapping[str, Any]], left: str, right: str) -> str:
+    """The listed differences between the answers of two machines."""
+    parts = []
+    for difference in listed:
+        title: str = difference["title"]
+        parts.append(f"**{title[0].upper()}{title[1:]}.** {difference['reason']}\n")
+        rows: list[Iterable[str]] = [("Call", left, right)]
+        rows += [[text if text == "fails" else _code(text) for text in row] for row in difference["examples"]]
+        parts.append(table(rows) + "\n")
+    return "\n".join(parts).rstrip()
+
+
+def table(rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; the first row is its head."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    columns = lines[0].replace("\\|", "").count("|") - 1
+    return "\n".join([lines[0], "|" + "---|" * columns, *lines[1:]])
+
+
+def _code(text: str) -> str:
+    """A text as inline code, characters that cannot be seen escaped."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
+
+
+def _grouped(number: int | float) -> str:
+    return f"{number:,}" if number.__class__ is int else format_number(number)
+
+
+def _anchor(title: str) -> str:
+    """The address that GitHub and others give to a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _contents(chapters: str) -> str:
+    titles = re.findall(r"^## (.+)$", chapters, re.MULTILINE)
+    return "\n".join(f"- [{title}](#{_anchor(title)})" for title in titles)
+
+
+_TAG: Final = re.compile(r"^(D?[0-9.]+)(, and [0-9.]+)?:? ")
+"""Numbers of decisions before a reason."""
+
+
+def reasons(listed: Mapping[str, Mapping[str, str]], runner: str) -> str:
+    """The different reasons of a list by programs, as a list; those that refer to another one are left out."""
+    texts = (entry[runner] for entry in listed.values() if runner in entry)
+    found = dict.fromkeys(_TAG.sub("", text) for text in texts if not text.startswith("As "))
+    return "\n".join(f"- {text[0].upper()}{text[1:].removesuffix('.')}." for text in found)
+
+
+def listed_parts(folder: Path) -> dict[str, str]:
+    """What the lists of differences beside the oracle suites say."""
+    library, parser, runs = (
+        tomllib.loads((folder / name).read_text(encoding="utf-8"))
+        for name in ("library_differences.toml", "differences.toml", "run_differences.toml")
+    )
+    return {
+        "differences": differences(library["library"], "Official", "hoglab"),
+        "javascript": differences(library["javascript"], "Python", "JavaScript"),
+        "parser": reasons(parser, "reason"),
+        "runs": reasons(runs, "python"),
+        "shapes": reasons(
+            {name: entry for name, entry in runs.items() if "python" not in entry}, "javascript"
+        ),
+    }
+
+
+def reference(chapters: str, listed: Mapping[str, str]) -> str:
+    """The whole document; `listed` are the parts that `listed_parts` gives."""
+    parts = {
+        **listed,
+        "contents": _contents(chapters),
+        "limits": limits(),
+        "environments": environments(),
+        "findings": "\n".join(line for line in (findings_doc or "").splitlines() if line.startswith("|")),
+        "library": library(),
+    }
+    return re.sub(r"<!-- ([a-z]+) -->", lambda found: parts[found[1]], chapters)
+
+
+def main(template: str, oracles: str, target: str) -> None:
+    """Writes the document."""
+    chapters = Path(template).read_text(encoding="utf-8")
+    Path(target).write_text(reference(chapters, listed_parts(Path(oracles))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

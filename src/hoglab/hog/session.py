@@ -1,0 +1,139 @@
+"""Programs entered piece by piece: what one piece declares, the next ones can use and change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hoglab.hog import nodes as n
+from hoglab.hog.analyse import analyse
+from hoglab.hog.env import ANY, Environment
+from hoglab.hog.errors import Diagnostic, HogSyntaxError
+from hoglab.hog.interpreter import Interpreted, run_on
+from hoglab.hog.interpreter.machine import Machine
+from hoglab.hog.lower import lower
+from hoglab.hog.parser import parse_program
+from hoglab.hog.program import Program, check_globals
+from hoglab.hog.rt.values import Value, from_json
+from hoglab.hog.run import Execution, Result, Suspended
+from hoglab.hog.symbols import Resolution, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hoglab.hog.symbols import Symbol
+
+_OPEN_CODES = frozenset({"unmatched-brace", "unterminated-string", "unterminated-comment"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a piece gave: the value of its last statement if that is an expression (or of a `return`), and what was
+    found before it ran."""
+
+    result: Result
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class _Kept(Machine):
+    """A machine that says where something failed only if that is in the piece it runs."""
+
+    def run(self, tree: n.Program | n.Expr) -> Value:
+        try:
+            return super().run(tree)
+        except BaseException:
+            if self.at not in set(n.walk(tree)):
+                self.at = None
+            raise
+
+
+class Session:
+    """Runs pieces of one program, with globals that may be changed between them."""
+
+    def __init__(self, variables: Mapping[str, Any] | None = None, env: Environment = ANY) -> None:
+        self.env = env
+        self.globals: dict[str, Value] = {}
+        self.set_globals(variables or {})
+        self._names = Resolution("")
+        self._known: dict[str, Symbol] = {}
+        self._machine: _Kept | None = None
+
+    def set_globals(self, variables: Mapping[str, Any]) -> None:
+        """Replaces the globals; `variables` is plain JSON data."""
+        self.globals.clear()
+        self.globals.update({name: from_json(value) for name, value in variables.items()})
+
+    @property
+    def variables(self) -> dict[str, Value]:
+        """The variables and functions declared so far."""
+        if self._machine is None:
+            return {}
+        return {name: self._machine.cell(symbol)[0] for name, symbol in self._known.items()}
+
+    def run(self, source: str) -> Answer:
+        """Runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
+        warnings: list[Diagnostic] = []
+        tree = lower(_giving_its_last_value(parse_program(source, warnings)), source)
+        assert isinstance(tree, n.Program)  # noqa: S101 - lowering keeps what a text is
+        names = resolve(tree, source, self._known)
+        check_globals(names, self.env)
+        diagnostics = (*warnings, *names.diagnostics)
+        self._merge(names)
+
+        def run(variables: dict[str, Value], context: Any, _render: Any) -> Value:
+            return run_on(self._ready(variables, context), tree, names)
+
+        interpreted = Interpreted(run, analyse(tree, names, self.env.functions), {})
+        program = Program(source, "program", self.env, tree, names, diagnostics)
+        execution = Execution(replace(program, interpreted=True, _generated=interpreted), self.globals)
+        step = execution.start()
+        if isinstance(step, Suspended):
+            step = execution.fail(f"Unknown async function '{step.name}'")
+        self._keep(tree, names)
+        return Answer(step.result, diagnostics)
+
+    def _merge(self, names: Resolution) -> None:
+        """Functions of earlier pieces are still looked up by their nodes."""
+        self._names.uses.update(names.uses)
+        self._names.declares.update(names.declares)
+        self._names.scopes.update(names.scopes)
+        self._names.empty_reads.update(names.empty_reads)
+
+    def _ready(self, variables: dict[str, Value], context: Any) -> _Kept:
+        """The one machine of the session, as it was left but for what an error may have left half done."""
+        machine = _Kept(self._names, self.env.functions, variables, context, self.env.limits.call_depth)
+        if self._machine is None:
+            self._machine = machine
+        kept = self._machine
+        kept.globals, kept.context = machine.globals, context
+        context.budget.live_roots = kept.live
+        del kept.frames[1:]
+        kept.visits.clear()
+        kept.at = None
+        return kept
+
+    def _keep(self, tree: n.Program, names: Resolution) -> None:
+        """Takes over the variables that the piece came to declare."""
+        declared = self._machine.frames[0] if self._machine is not None else {}
+        for statement in tree.declarations:
+            if isinstance(statement, (n.VariableDeclaration, n.Function)):
+                (symbol,) = names.declares[statement]
+                if symbol in declared:
+                    self._known[symbol.name] = symbol
+
+
+def _giving_its_last_value(tree: n.Program) -> n.Program:
+    last = tree.declarations[-1] if tree.declarations else None
+    if not isinstance(last, n.ExprStatement) or last.expr is None:
+        return tree
+    returned = n.ReturnStatement(last.start, last.end, last.expr)
+    return replace(tree, declarations=(*tree.declarations[:-1], returned))
+
+
+def is_complete(source: str) -> bool:
+    """Whether a text can be run, or is wrong for another reason than that its end is missing."""
+    try:
+        parse_program(source)
+    except HogSyntaxError as error:
+        return error.code not in _OPEN_CODES and error.offset < len(source.rstrip())
+    return True

@@ -1,0 +1,42 @@
+"""What a misspelt name was probably meant to be."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SIMILARITY = 0.75
+"""How alike two names must be, from 0 to 1."""
+
+FOREIGN_FUNCTIONS = {
+    "len": "length", "size": "length", "count": "length", "str": "toString", "String": "toString",
+    "int": "toInt", "parseInt": "toInt", "float": "toFloat", "parseFloat": "toFloat", "Number": "toFloat",
+    "toNumber": "toFloat", "toUpperCase": "upper", "toLowerCase": "lower", "uppercase": "upper",
+    "lowercase": "lower", "split": "splitByString", "join": "arrayStringConcat", "map": "arrayMap",
+    "filter": "arrayFilter", "reduce": "arrayReduce", "sort": "arraySort", "push": "arrayPushBack",
+    "append": "arrayPushBack", "includes": "has", "contains": "has", "indexOf": "position",
+    "substr": "substring", "replace": "replaceAll", "encodeURIComponent": "encodeURLComponent",
+    "decodeURIComponent": "decodeURLComponent", "btoa": "base64Encode", "atob": "base64Decode",
+    "log": "print", "console": "print", "echo": "print", "uuid": "generateUUIDv4",
+}  # fmt: skip
+"""Names that other languages have for functions of the library."""
+
+
+def closest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that the name most likely stands for, if any is close enough."""
+    others = sorted(set(candidates) - {name})
+    for candidate in others:
+        if candidate.lower() == name.lower():
+            return candidate
+    found = get_close_matches(name, others, n=1, cutoff=SIMILARITY)
+    return found[0] if found else None
+
+
+def closest_function(name: str, functions: Iterable[str]) -> str | None:
+    """As `closest`, with the names that other languages have."""
+    known = set(functions)
+    foreign = FOREIGN_FUNCTIONS.get(name)
+    return foreign if foreign in known else closest(name, known)

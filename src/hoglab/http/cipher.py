@@ -1,0 +1,17 @@
+"""What rooms below the one that owns the secret keys need of them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Cipher(Protocol):
+    """Encrypts texts with keys that are not in the database."""
+
+    def encrypt_text(self, text: str) -> str:
+        """The text, sealed, as ASCII."""
+        ...
+
+    def decrypt_text(self, sealed: str) -> str:
+        """The text again. Raises an exception when no key fits."""
+        ...

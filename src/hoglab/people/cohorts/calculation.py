@@ -1,0 +1,235 @@
+"""Finding the members of dynamic cohorts in the background.
+
+What is to be done is in the database (``is_calculating``), so a restart goes on where the last process ended.
+Persons are read piece by piece outside of any transaction; the new membership then replaces the old one in a
+single transaction, so that nobody ever sees half of one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import structlog
+
+from hoglab.accounts import store as accounts
+from hoglab.filters.evaluate import EvaluationContext
+from hoglab.filters.model import PropertyFilter
+from hoglab.http.dates import utc_now
+from hoglab.people.cohorts import store
+from hoglab.people.cohorts.definition import read_trees, references
+from hoglab.people.cohorts.matching import CohortError, RowIds, Sources, membership_test
+
+if TYPE_CHECKING:
+    from hoglab.http.identity import Project
+    from hoglab.people.cohorts.store import CohortRow
+    from hoglab.storage.database import Database, Transaction
+
+REFRESH_AFTER = timedelta(hours=1)
+"""Members of dynamic cohorts are found anew when the last time is longer ago than this: persons change."""
+
+REFRESH_CHECK_S = 60.0
+"""How often the calculator looks for cohorts that are that old, and for those of another process."""
+
+RETRY_FIRST_S, RETRY_LONGEST_S = 60.0, 3_600.0
+"""How long a cohort that could not be calculated waits before the next attempt; doubles with each failure."""
+
+MAX_ERROR_LENGTH = 1_000
+
+Behaviour = Callable[["Project", PropertyFilter], Iterable[UUID]]
+"""The persons of a project who did what a behavioural rule says. May raise any exception."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CohortCalculator:
+    """A background service: `start` once, `stop` once. `calculate` may also be called by itself."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        behaviour: Behaviour | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._database = database
+        self._behaviour = behaviour
+        self._now = now
+        self._wake = threading.Event()
+        self._stopping = False
+        self._retry_at: dict[int, float] = {}
+        self._thread: threading.Thread | None = None
+        self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self._wake.set())
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="cohort-calculator", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End; a cohort that is being calculated is begun anew at the next start."""
+        self._unsubscribe()
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                self._refresh()
+                self.run()
+            except Exception:
+                _log.exception("cohorts_not_calculated")
+            self._wake.wait(REFRESH_CHECK_S)
+
+    def _refresh(self) -> None:
+        before = self._now() - REFRESH_AFTER
+        with self._database.read() as connection:
+            old = [
+                cohort_id
+                for cohort_id in store.outdated_cohorts(connection, before)
+                if self._retry_at.get(cohort_id, 0.0) <= time.monotonic()
+            ]
+        if old:
+            with self._database.write() as tx:
+                store.request_calculation(tx.connection, old)
+
+    def run(self) -> int:
+        """Calculate every cohort that is waiting, also those that wait because of others; how many."""
+        done = 0
+        while not self._stopping:
+            with self._database.read() as connection:
+                waiting = store.waiting_cohorts(connection)
+            if not waiting:
+                break
+            self.calculate(*waiting[0])
+            done += 1
+        return done
+
+    def calculate(self, project_id: int, cohort_id: int) -> None:
+        """Find the members of a dynamic cohort. What goes wrong is noted on the cohort, for its owner."""
+        with self._database.read() as connection:
+            row = store.cohort_by_id(connection, project_id, cohort_id)
+        if row is None or row.deleted or row.is_static:
+            return
+        started = time.monotonic()
+        try:
+            found = self._find(row)
+        except Exception as error:
+            self._fail(row, error)
+            return
+        if found is None:
+            return
+        self._retry_at.pop(cohort_id, None)
+        with self._database.write() as tx:
+            changed = store.replace_members(tx.connection, cohort_id, found)
+            self._finish(tx, row, changed=changed)
+        _log.info(
+            "cohort_calculated",
+            cohort_id=cohort_id,
+            count=len(found),
+            duration_ms=round((time.monotonic() - started) * 1_000),
+        )
+
+    def _find(self, row: CohortRow) -> RowIds | None:
+        """Row ids of the persons who belong to a cohort, ascending; None when the server is to stop."""
+        is_in = membership_test(row.id, self._sources(row.project_id))
+        found, after = array("q"), 0
+        while not self._stopping:
+            with self._database.read() as connection:
+                persons = store.candidates(connection, row.project_id, after)
+            if not persons:
+                return found
+            found.extend(person.row_id for person in persons if is_in(person))
+            after = persons[-1].row_id
+        return None
+
+    def _sources(self, project_id: int) -> Sources:
+        with self._database.read() as connection:
+            trees, faults = read_trees(store.definitions(connection, project_id).values())
+            project = next((one for one in accounts.projects(connection) if one.id == project_id), None)
+        if project is None:
+            raise CohortError("The project does not exist.")
+
+        def static(cohort_id: int) -> RowIds:
+            with self._database.read() as connection:
+                if not store.existing(connection, project_id, [cohort_id]):
+                    raise CohortError(f"Cohort {cohort_id} does not exist.")
+                return store.member_rows(connection, cohort_id)
+
+        def behaviour(leaf: PropertyFilter) -> RowIds:
+            if self._behaviour is None:
+                raise CohortError("Rules about behaviour cannot be calculated here.")
+            did = map(str, self._behaviour(project, leaf))
+            with self._database.read() as connection:
+                return array("q", sorted(store.rows_of_persons(connection, project_id, did)))
+
+        # One moment for the whole calculation, so that relative dates mean the same for everybody.
+        moment = self._now()
+        context = EvaluationContext(lambda: moment, _zone(project.timezone))
+        return Sources(context, trees, faults, static, behaviour)
+
+    def _finish(self, tx: Transaction, before: CohortRow, *, changed: bool) -> None:
+        """Note the new state; a definition that changed meanwhile leaves the cohort waiting."""
+        row = store.cohort_by_id(tx.connection, before.project_id, before.id)
+        if row is None:
+            return
+        version = before.pending_version or 1
+        again = (row.pending_version or 1) != version
+        store.update_cohort(
+            tx.connection,
+            row.id,
+            {
+                "count": store.count_members(tx.connection, row.id),
+                "version": version,
+                "pending_version": row.pending_version or version,
+                "is_calculating": again,
+                "last_calculation": self._now(),
+                "errors_calculating": 0,
+                "last_error_message": None,
+            },
+        )
+        if changed:
+            recalculate_dependents(tx, row.project_id, [row.id])
+        tx.changed("cohorts", row.project_id)
+
+    def _fail(self, row: CohortRow, error: Exception) -> None:
+        known = isinstance(error, CohortError)
+        _log.warning("cohort_not_calculated", cohort_id=row.id, error=str(error), exc_info=not known)
+        failures = row.errors_calculating + 1
+        wait_s = min(RETRY_FIRST_S * 2 ** min(failures - 1, 20), RETRY_LONGEST_S)
+        self._retry_at[row.id] = time.monotonic() + wait_s
+        message = str(error) if known else "The cohort could not be calculated; it will be tried again."
+        with self._database.write() as tx:
+            store.update_cohort(
+                tx.connection,
+                row.id,
+                {
+                    "is_calculating": False,
+                    "errors_calculating": failures,
+                    "last_error_message": message[:MAX_ERROR_LENGTH],
+                },
+            )
+            tx.changed("cohorts", row.project_id)
+
+
+def recalculate_dependents(tx: Transaction, project_id: int, changed: Collection[int]) -> None:
+    """Have the dynamic cohorts calculated again that name one of these in their definitions."""
+    trees, _ = read_trees(store.definitions(tx.connection, project_id).values())
+    affected = [cohort_id for cohort_id, tree in trees.items() if not references(tree).isdisjoint(changed)]
+    if affected:
+        store.request_calculation(tx.connection, affected)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")

@@ -1,0 +1,162 @@
+"""What a cohort is made of, and which definitions are accepted (spec: experiments-api 7.4, 8.1; sdk-wire 3.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from hoglab.filters.dates import MAX_RELATIVE_NUMBER
+from hoglab.filters.evaluate import OPERATORS
+from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_filters, parse_group
+from hoglab.http.dates import parse_moment
+from hoglab.http.errors import ApiError, validation_error
+
+MAX_DEPTH = 20
+"""How many cohorts may be nested in one another."""
+
+MAX_FILTERS_BYTES = 512 * 1024
+
+BEHAVIOURAL = "behavioral"
+"""The type of rules about events, as the wire spells it."""
+
+PERFORMED = "performed_event"
+"""The one kind of behaviour that is calculated: an event at some time since a moment."""
+
+_TIME_UNITS = frozenset({"day", "week", "month", "year"})
+_COHORT_OPERATORS = frozenset({"in", "not_in", "exact"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort."""
+
+    id: int
+    is_static: bool
+    tree: Any = None
+
+
+def cohort_reference(leaf: PropertyFilter) -> int | None:
+    """The id of the cohort that a filter names; None when its value is no id."""
+    value = leaf.value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    return None
+
+
+def references(tree: PropertyGroup) -> set[int]:
+    """The cohorts that a definition names."""
+    named = {cohort_reference(leaf) for leaf in tree.leaves() if leaf.is_cohort}
+    return {cohort_id for cohort_id in named if cohort_id is not None}
+
+
+def read_trees(cohorts: Iterable[Cohort]) -> tuple[dict[int, PropertyGroup], dict[int, str]]:
+    """The definitions of dynamic cohorts, and what is wrong with those that cannot be evaluated.
+
+    Faults are broken definitions, and cohorts in or above a cycle or a very long chain.
+    """
+    trees: dict[int, PropertyGroup] = {}
+    faults: dict[int, str] = {}
+    for cohort in cohorts:
+        if not cohort.is_static:
+            try:
+                trees[cohort.id] = parse_group(cohort.tree or {}, default_type="person")
+            except FilterError as error:
+                faults[cohort.id] = f"has a broken definition: {error}"
+    return trees, faults | _unordered(trees)
+
+
+def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
+    """Cohorts that cannot be resolved before others."""
+    waiting = {cohort_id: references(tree) & trees.keys() for cohort_id, tree in trees.items()}
+    for _ in range(MAX_DEPTH):
+        resolved = [cohort_id for cohort_id, left in waiting.items() if not left & waiting.keys()]
+        if not resolved:
+            break
+        for cohort_id in resolved:
+            del waiting[cohort_id]
+    return dict.fromkeys(waiting, "refers to itself or nests too deep")
+
+
+def check_filters(sent: Any) -> dict[str, Any]:
+    """The ``filters`` of a dynamic cohort. Raises 400 for the first rule that is broken."""
+    if not isinstance(sent, Mapping) or "properties" not in sent:
+        raise filters_error('must be an object with "properties"')
+    if len(orjson.dumps(sent)) > MAX_FILTERS_BYTES:
+        raise filters_error(f"exceed the limit of {MAX_FILTERS_BYTES} bytes")
+    try:
+        tree = parse_group(sent["properties"], "properties", default_type="person")
+    except FilterError as error:
+        raise filters_error(str(error)) from None
+    for leaf in tree.leaves():
+        _check_leaf(leaf)
+    return dict(sent)
+
+
+def check_references(cohort_id: int | None, filters: Mapping[str, Any], others: Mapping[int, Cohort]) -> None:
+    """Raises 400 when a definition names an unknown cohort, or comes back to the cohort itself.
+
+    ``others`` are the cohorts of the project; ``cohort_id`` is None for one that is being made.
+    """
+    tree = parse_group(filters["properties"], default_type="person")
+    for named in sorted(references(tree)):
+        if named not in others:
+            raise _unknown_cohort(named)
+    own_id = cohort_id if cohort_id is not None else -1
+    changed = {**others, own_id: Cohort(own_id, False, filters["properties"])}
+    if own_id in read_trees(changed.values())[1]:
+        raise filters_error("Cohorts must not refer to each other in a circle or nest too deep")
+
+
+def filters_error(detail: str) -> ApiError:
+    """400 for the ``filters`` of a cohort."""
+    return validation_error(detail, "filters")
+
+
+def _unknown_cohort(cohort_id: object) -> ApiError:
+    return validation_error(f"Cohort with id {cohort_id} does not exist", "filters", "cohort_does_not_exist")
+
+
+def _check_leaf(leaf: PropertyFilter) -> None:
+    if leaf.is_cohort:
+        if cohort_reference(leaf) is None:
+            raise _unknown_cohort(str(leaf.value)[:100])
+        if leaf.operator not in _COHORT_OPERATORS:
+            raise filters_error(f"Cohorts are compared with in or not_in, not {leaf.operator[:100]}")
+    elif leaf.type == BEHAVIOURAL:
+        _check_behaviour(leaf)
+    elif leaf.type in {"person", "person_metadata"}:
+        if not leaf.key:
+            raise filters_error("A filter needs the key of a property")
+        if leaf.operator not in OPERATORS:
+            raise filters_error(f"{leaf.operator[:100]} is not a known operator")
+    else:
+        raise filters_error(f"Filters of type {leaf.type[:100]} cannot define a cohort")
+
+
+def _check_behaviour(leaf: PropertyFilter) -> None:
+    extra = leaf.extra
+    if leaf.value != PERFORMED:
+        raise filters_error(f"Behaviour {str(leaf.value)[:100]} is not supported, only {PERFORMED}")
+    if extra.get("event_type") not in {"events", "actions"} or not leaf.key:
+        raise filters_error(
+            "A behavioural filter needs the key of an event, and event_type events or actions"
+        )
+    try:
+        parse_filters(extra.get("event_filters"), "event_filters")
+        if extra.get("explicit_datetime") is not None:
+            parse_moment(str(extra["explicit_datetime"]))
+    except ValueError as error:
+        raise filters_error(f"A behavioural filter is malformed: {error}") from None
+    interval, count = extra.get("time_interval"), extra.get("time_value")
+    if interval is not None and interval not in _TIME_UNITS:
+        raise filters_error("time_interval must be day, week, month or year")
+    digits = "" if count is None else str(count)
+    if count is not None and not (
+        digits.isdecimal() and len(digits) < 6 and int(digits) <= MAX_RELATIVE_NUMBER
+    ):
+        raise filters_error(f"time_value must be a whole number up to {MAX_RELATIVE_NUMBER}")

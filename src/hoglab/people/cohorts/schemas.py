@@ -1,0 +1,119 @@
+"""Cohorts on the wire (spec: experiments-api 7.4)."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from hoglab.http.fields import Bool, JsonAny, JsonList, Text, Uuid, WireModel
+from hoglab.http.notes import Note, Notes
+from hoglab.http.wire import UserOut
+from hoglab.people.cohorts.upload import MAX_PERSONS
+
+PersonIds = Annotated[list[str], JsonList(of=Uuid(), max_length=MAX_PERSONS)]
+DistinctIds = Annotated[list[str], JsonList(of=Text(trim=False), max_length=MAX_PERSONS)]
+
+
+NOTES: Notes = {
+    "name": Note("What people call it.", "Customers"),
+    "description": "Who is in it.",
+    "groups": Note("The old form of rules; always empty.", []),
+    "filters": Note(
+        "Rules of who is in it; null for a static cohort.",
+        {
+            "properties": {
+                "type": "OR",
+                "values": [{"type": "person", "key": "plan", "operator": "exact", "value": ["pro"]}],
+            }
+        },
+    ),
+    "query": "Cohorts by query are not supported; always null.",
+    "is_static": "Whether its members are named one by one, and do not follow from rules.",
+    "_create_static_person_ids": "Persons to begin with, by their uuids.",
+    "_create_static_distinct_ids": "Persons to begin with, by their distinct ids.",
+    "person_ids": Note("Persons by their uuids; unknown ones are left out.", []),
+    "distinct_ids": Note("Persons by their distinct ids; unknown ones are left out.", ["user-17"]),
+    "is_calculating": "Whether its members are being found now.",
+    "last_calculation": "When its members were last found.",
+    "errors_calculating": Note("How often in a row finding them failed.", 0),
+    "last_error_message": "Why it failed last.",
+    "count": "How many members it has; null until they are found.",
+    "cohort_type": "Always null here; there for clients that read it.",
+    "experiment_set": Note("The ids of the experiments that it was made for.", []),
+    "version": "Which version of its rules the members are from.",
+    "pending_version": "Which version is being calculated, or was last.",
+}
+
+
+class CohortPatch(WireModel):
+    """What may be changed of a cohort; nothing is required."""
+
+    notes = NOTES
+
+    name: Annotated[str, Text(max_length=400)] = ""
+    description: Annotated[str, Text(blank=True, max_length=1_000)] = ""
+    filters: Annotated[Any, JsonAny()] = None
+    groups: Annotated[list[Any], JsonList()] | None = None
+    query: Annotated[Any, JsonAny()] = None
+    is_static: Annotated[bool, Bool()] = False
+    deleted: Annotated[bool, Bool()] = False
+
+    @field_validator("groups")
+    @classmethod
+    def _none_are_none(cls, groups: list[Any] | None) -> list[Any]:
+        return groups or []
+
+
+class CohortIn(CohortPatch):
+    """A new cohort. A file of members comes as the part ``csv`` of a multipart form."""
+
+    name: Annotated[str, Text(max_length=400)]
+    create_static_person_ids: PersonIds | None = Field(None, alias="_create_static_person_ids")
+    create_static_distinct_ids: DistinctIds | None = Field(None, alias="_create_static_distinct_ids")
+
+
+class MembersIn(WireModel):
+    """Persons to add to a static cohort, or to take out of it."""
+
+    notes = NOTES
+
+    person_ids: PersonIds = Field(default_factory=list)
+    distinct_ids: DistinctIds = Field(default_factory=list)
+
+
+class CohortListQuery(WireModel):
+    """Filters of the list of cohorts. Values that make no sense are ignored."""
+
+    notes = NOTES
+
+    search: str | None = Field(None, description="A part of the name")
+    is_static: str | None = None
+    created_by_id: str | None = None
+    limit: str | None = None
+    offset: str | None = None
+
+
+class CohortOut(WireModel):
+    """A cohort in full."""
+
+    notes = NOTES
+
+    id: int
+    name: str | None
+    description: str
+    groups: list[Any]
+    deleted: bool
+    filters: dict[str, Any] | None
+    query: dict[str, Any] | None
+    is_calculating: bool
+    created_by: UserOut | None
+    created_at: datetime
+    last_calculation: datetime | None
+    errors_calculating: int
+    last_error_message: str | None
+    count: int | None
+    is_static: bool
+    cohort_type: None
+    experiment_set: list[int]
+    version: int | None
+    pending_version: int | None

@@ -1,0 +1,278 @@
+"""The queries of cohorts and their members."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, bindparam
+
+from hoglab.people.cohorts.definition import Cohort
+from hoglab.people.cohorts.matching import Candidate, RowIds
+from hoglab.people.store import chunks
+from hoglab.storage.database.tables import cohort, cohort_person, experiment, person, person_distinct_id
+
+PERSONS_PER_READ = 2_000
+"""Persons that are in memory together while a cohort is calculated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRow:
+    """One cohort: the columns of its table."""
+
+    id: int
+    project_id: int
+    name: str | None
+    description: str
+    filters: dict[str, Any] | None
+    query: dict[str, Any] | None
+    groups: list[Any]
+    is_static: bool
+    is_calculating: bool
+    deleted: bool
+    count: int | None
+    version: int | None
+    pending_version: int | None
+    errors_calculating: int
+    last_error_message: str | None
+    last_calculation: datetime | None
+    created_by_id: int | None
+    created_at: datetime
+
+
+_COLUMNS = tuple(cohort.c[each.name] for each in fields(CohortRow))
+
+
+# --- cohorts
+
+
+def cohort_by_id(connection: Connection, project_id: int, cohort_id: int) -> CohortRow | None:
+    """A cohort, deleted or not."""
+    row = connection.execute(
+        sa.select(*_COLUMNS).where(cohort.c.project_id == project_id, cohort.c.id == cohort_id)
+    ).one_or_none()
+    return None if row is None else CohortRow(*row)
+
+
+def list_cohorts(
+    connection: Connection,
+    project_id: int,
+    *,
+    search: str | None = None,
+    is_static: bool | None = None,
+    created_by_id: int | None = None,
+    limit: int,
+    offset: int,
+) -> tuple[list[CohortRow], int]:
+    """Cohorts that are not deleted, newest first, and how many there are. ``search``: a part of the name."""
+    matching = sa.select(*_COLUMNS).where(cohort.c.project_id == project_id, cohort.c.deleted.is_(False))
+    if search:
+        matching = matching.where(cohort.c.name.icontains(search, autoescape=True))
+    if is_static is not None:
+        matching = matching.where(cohort.c.is_static.is_(is_static))
+    if created_by_id is not None:
+        matching = matching.where(cohort.c.created_by_id == created_by_id)
+    count = connection.scalar(sa.select(sa.func.count()).select_from(matching.subquery())) or 0
+    rows = connection.execute(
+        matching.order_by(cohort.c.created_at.desc(), cohort.c.id.desc()).limit(limit).offset(offset)
+    )
+    return [CohortRow(*row) for row in rows], count
+
+
+def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
+    """Every cohort of a project that is not deleted, as evaluation needs it."""
+    statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters).where(
+        cohort.c.project_id == project_id, cohort.c.deleted.is_(False)
+    )
+    return {
+        cohort_id: Cohort(cohort_id, is_static, (filters or {}).get("properties"))
+        for cohort_id, is_static, filters in connection.execute(statement)
+    }
+
+
+def existing(connection: Connection, project_id: int, wanted: Collection[int]) -> set[int]:
+    """Which of some cohorts of a project exist and are not deleted."""
+    statement = sa.select(cohort.c.id).where(
+        cohort.c.project_id == project_id, cohort.c.deleted.is_(False), cohort.c.id.in_(list(wanted))
+    )
+    return set(connection.scalars(statement))
+
+
+def count_cohorts(connection: Connection, project_id: int) -> int:
+    """How many cohorts of a project are not deleted."""
+    statement = (
+        sa.select(sa.func.count())
+        .select_from(cohort)
+        .where(cohort.c.project_id == project_id, cohort.c.deleted.is_(False))
+    )
+    return connection.scalar(statement) or 0
+
+
+def exposure_experiments(connection: Connection, cohort_ids: Collection[int]) -> dict[int, list[int]]:
+    """Experiments that are not deleted and have one of these as their exposure cohort, by cohort id."""
+    found: dict[int, list[int]] = {}
+    statement = (
+        sa.select(experiment.c.exposure_cohort_id, experiment.c.id)
+        .where(experiment.c.exposure_cohort_id.in_(list(cohort_ids)), experiment.c.deleted.is_(False))
+        .order_by(experiment.c.id)
+    )
+    for cohort_id, experiment_id in connection.execute(statement):
+        found.setdefault(cohort_id, []).append(experiment_id)
+    return found
+
+
+def insert_cohort(connection: Connection, values: Mapping[str, Any]) -> CohortRow:
+    return CohortRow(*connection.execute(sa.insert(cohort).values(**values).returning(*_COLUMNS)).one())
+
+
+def update_cohort(connection: Connection, cohort_id: int, values: Mapping[str, Any]) -> CohortRow:
+    statement = sa.update(cohort).where(cohort.c.id == cohort_id).values(**values)
+    return CohortRow(*connection.execute(statement.returning(*_COLUMNS)).one())
+
+
+def request_calculation(connection: Connection, cohort_ids: Collection[int]) -> None:
+    """Note that the members of dynamic cohorts must be found anew."""
+    connection.execute(
+        sa.update(cohort)
+        .where(cohort.c.id.in_(list(cohort_ids)))
+        .values(is_calculating=True, pending_version=sa.func.coalesce(cohort.c.pending_version, 0) + 1)
+    )
+
+
+def waiting_cohorts(connection: Connection) -> list[tuple[int, int]]:
+    """(project, id) of the dynamic cohorts that are to be calculated, those with fewest errors first."""
+    statement = (
+        sa.select(cohort.c.project_id, cohort.c.id)
+        .where(cohort.c.is_calculating.is_(True), cohort.c.is_static.is_(False), cohort.c.deleted.is_(False))
+        .order_by(cohort.c.errors_calculating, cohort.c.id)
+    )
+    return [(project_id, cohort_id) for project_id, cohort_id in connection.execute(statement)]
+
+
+def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:
+    """Dynamic cohorts to calculate again: calculated last before a moment, never, or without success."""
+    statement = sa.select(cohort.c.id).where(
+        cohort.c.is_calculating.is_(False),
+        cohort.c.is_static.is_(False),
+        cohort.c.deleted.is_(False),
+        sa.or_(
+            cohort.c.last_calculation.is_(None),
+            cohort.c.last_calculation < before,
+            cohort.c.errors_calculating > 0,
+        ),
+    )
+    return list(connection.scalars(statement))
+
+
+# --- members
+
+
+def members_query(cohort_id: int) -> sa.Select[tuple[int]]:
+    """Row ids of the persons in a cohort, for use inside of other queries of the metadata database."""
+    return sa.select(cohort_person.c.person_id).where(cohort_person.c.cohort_id == cohort_id)
+
+
+def members(connection: Connection, cohort_id: int) -> Iterator[UUID]:
+    """The persons in a cohort, in the order of their rows; read piece by piece."""
+    rows = connection.execution_options(yield_per=PERSONS_PER_READ).scalars(
+        sa.select(person.c.uuid)
+        .join_from(cohort_person, person, person.c.id == cohort_person.c.person_id)
+        .where(cohort_person.c.cohort_id == cohort_id)
+        .order_by(cohort_person.c.person_id)
+    )
+    return map(UUID, rows)
+
+
+def member_rows(connection: Connection, cohort_id: int) -> RowIds:
+    """Row ids of the persons in a cohort, ascending."""
+    return array("q", connection.scalars(members_query(cohort_id).order_by(cohort_person.c.person_id)))
+
+
+def count_members(connection: Connection, cohort_id: int) -> int:
+    return connection.scalar(sa.select(sa.func.count()).select_from(members_query(cohort_id).subquery())) or 0
+
+
+def rows_of_persons(connection: Connection, project_id: int, uuids: Iterable[str]) -> Iterator[int]:
+    """Row ids of persons by uuid; unknown ones are left out."""
+    for some in chunks(uuids):
+        yield from connection.scalars(
+            sa.select(person.c.id).where(person.c.project_id == project_id, person.c.uuid.in_(some))
+        )
+
+
+def rows_of_distinct_ids(connection: Connection, project_id: int, names: Iterable[str]) -> Iterator[int]:
+    """Row ids of the persons behind distinct ids; unknown ones are left out."""
+    ids = person_distinct_id.c
+    for some in chunks(names):
+        yield from connection.scalars(
+            sa.select(ids.person_id).where(ids.project_id == project_id, ids.distinct_id.in_(some))
+        )
+
+
+_CANDIDATES = (
+    sa.select(person.c.id, person.c.properties, person.c.created_at)
+    .where(person.c.project_id == bindparam("project_id"), person.c.id > bindparam("after"))
+    .order_by(person.c.id)
+    .limit(PERSONS_PER_READ)
+)
+
+
+def candidates(connection: Connection, project_id: int, after: int) -> list[Candidate]:
+    """The next persons of a project by row id, at most `PERSONS_PER_READ`."""
+    rows = connection.execute(_CANDIDATES, {"project_id": project_id, "after": after})
+    return [Candidate(*row) for row in rows]
+
+
+# Persons may have been merged away since they were found, so that only those who are still there get in.
+_ADD = sa.insert(cohort_person).from_select(
+    ["cohort_id", "person_id"],
+    sa.select(bindparam("cohort", type_=sa.Integer), person.c.id).where(
+        person.c.id == bindparam("member", type_=sa.Integer)
+    ),
+)
+_REMOVE = sa.delete(cohort_person).where(
+    cohort_person.c.cohort_id == bindparam("cohort"), cohort_person.c.person_id == bindparam("member")
+)
+
+
+def add_members(connection: Connection, cohort_id: int, row_ids: Iterable[int]) -> None:
+    """Add persons who are not in the cohort yet."""
+    _run_many(connection, _ADD, cohort_id, row_ids)
+
+
+def remove_members(connection: Connection, cohort_id: int, row_ids: Iterable[int]) -> None:
+    _run_many(connection, _REMOVE, cohort_id, row_ids)
+
+
+def replace_members(connection: Connection, cohort_id: int, wanted: RowIds) -> bool:
+    """Make exactly these persons (ascending row ids) the members; whether that changed anything."""
+    gone, new = differences(member_rows(connection, cohort_id), wanted)
+    remove_members(connection, cohort_id, gone)
+    add_members(connection, cohort_id, new)
+    return bool(gone or new)
+
+
+def differences(before: RowIds, after: RowIds) -> tuple[RowIds, RowIds]:
+    """What two ascending lists do not have in common: only ``before`` has, only ``after`` has."""
+    gone, new = array("q"), array("q")
+    left = right = 0
+    while left < len(before) and right < len(after):
+        old, fresh = before[left], after[right]
+        if old < fresh:
+            gone.append(old)
+        elif fresh < old:
+            new.append(fresh)
+        left += old <= fresh
+        right += fresh <= old
+    return gone + before[left:], new + after[right:]
+
+
+def _run_many(connection: Connection, statement: Any, cohort_id: int, row_ids: Iterable[int]) -> None:
+    for some in chunks(row_ids, PERSONS_PER_READ):
+        rows: Sequence[dict[str, int]] = [{"cohort": cohort_id, "member": row_id} for row_id in some]
+        connection.execute(statement, rows)

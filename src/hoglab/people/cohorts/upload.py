@@ -1,0 +1,76 @@
+"""Lists of persons for static cohorts: JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from hoglab.http.errors import validation_error
+from hoglab.http.fields import parse_uuid
+
+MAX_PERSONS = 1_000_000
+"""Most persons that one request may name."""
+
+PERSON_COLUMNS = frozenset({"person_id", "person-id", "person id", "person_uuid", "uuid"})
+DISTINCT_ID_COLUMNS = frozenset({"distinct_id", "distinct-id", "distinct id", "distinctid"})
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Persons that a request names: by uuid, and by distinct id. Unknown ones are left out later."""
+
+    person_ids: list[str] = field(default_factory=list)
+    distinct_ids: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if len(self.person_ids) + len(self.distinct_ids) > MAX_PERSONS:
+            raise validation_error(f"At most {MAX_PERSONS:,} persons can be added with one request.")
+
+    @classmethod
+    def of(cls, person_ids: Iterable[UUID | str] = (), distinct_ids: Iterable[str] = ()) -> Members:
+        """Raises 400 for a person id that is no UUID."""
+        return cls([_uuid(each) for each in person_ids], list(distinct_ids))
+
+
+def _uuid(value: UUID | str) -> str:
+    known = str(value) if isinstance(value, UUID) else parse_uuid(value)
+    if known is None:
+        raise validation_error(f"{str(value)[:100]} is not the UUID of a person", "person_ids")
+    return known
+
+
+def read_csv(data: bytes) -> Members:
+    """The persons of an uploaded file: UTF-8, with a column ``distinct_id`` or ``person_id``.
+
+    A file of a single column needs no header: its values are distinct ids. Raises 400.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _csv_error("The file is not UTF-8 text.") from None
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise _csv_error(f"The file is not valid CSV: {error}.") from None
+    if not rows:
+        raise _csv_error("The file is empty.")
+    header = [cell.strip().lower() for cell in rows[0]]
+    for names, by_uuid in ((PERSON_COLUMNS, True), (DISTINCT_ID_COLUMNS, False)):
+        column = next((place for place, name in enumerate(header) if name in names), None)
+        if column is not None:
+            values = _column(rows[1:], column)
+            return Members.of(person_ids=values) if by_uuid else Members.of(distinct_ids=values)
+    if len(header) > 1:
+        raise _csv_error("The file has several columns, but none is called distinct_id or person_id.")
+    return Members.of(distinct_ids=_column(rows, 0))
+
+
+def _column(rows: Iterable[list[str]], place: int) -> list[str]:
+    return [row[place].strip() for row in rows if len(row) > place and row[place].strip()]
+
+
+def _csv_error(detail: str) -> Exception:
+    return validation_error(detail, "csv")

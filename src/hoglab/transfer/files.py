@@ -1,0 +1,170 @@
+"""The rows of a file, one after the other: JSON lines, CSV (both also gzip-compressed) and Parquet.
+
+Memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import zlib
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+import duckdb
+import orjson
+
+from hoglab.storage.event_store.export import file_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAX_ROW_BYTES = 20 * 1024 * 1024
+"""A longer line, or field of a CSV file, is refused."""
+
+PARQUET_ROWS = 2_000
+
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
+
+
+class FileError(Exception):
+    """The file cannot be read (further); the text is one line that names it."""
+
+
+class Row(NamedTuple):
+    """``line`` is where the row stands: a line of a text file, or the number of a row. Counted from 1.
+
+    ``value`` is None when the row cannot be read; ``problem`` then says why.
+    """
+
+    line: int
+    value: dict[str, Any] | None
+    problem: str = ""
+
+
+class RowFile:
+    """A file of rows. ``size`` and ``done`` are bytes, or rows of a Parquet file, for a progress bar."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `FileError` for files that are missing or of an unknown kind."""
+        self.path = path
+        self.done = 0
+        name = path.name.lower()
+        self._gzipped = name.endswith(".gz")
+        kind = name.removesuffix(".gz")
+        try:
+            self.size = path.stat().st_size
+            if kind.endswith(".parquet") and not self._gzipped:
+                self._read = self._parquet
+                self.size = self._parquet_rows()
+            elif kind.endswith(".csv"):
+                self._read = self._csv
+            elif kind.endswith(_JSON_LINES):
+                self._read = self._json_lines
+            else:
+                raise FileError(
+                    f"{path}: expected .jsonl, .ndjson, .json, .csv (or these with .gz) or .parquet"
+                )
+        except (OSError, duckdb.Error) as error:
+            raise self._unreadable(error) from error
+
+    def sha256(self) -> str:
+        """The hash of the content, in hex."""
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order. Raises `FileError` where the file cannot be read any further."""
+        try:
+            yield from self._read()
+        except (OSError, EOFError, zlib.error, duckdb.Error) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: BaseException) -> FileError:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return FileError(f"{self.path} cannot be read: {reason.strip().partition(chr(10))[0]}")
+
+    # --- text
+
+    def _lines(self, raw: BinaryIO) -> Iterator[bytes]:
+        """Lines with their ends; one that is too long comes without its end, cut off."""
+        file = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if self._gzipped else raw
+        while line := file.readline(MAX_ROW_BYTES):
+            yield line
+            while not line.endswith(b"\n") and (line := file.readline(MAX_ROW_BYTES)):
+                pass  # what is left of a line that is too long
+            self.done = raw.tell()
+
+    def _json_lines(self) -> Iterator[Row]:
+        with self.path.open("rb") as raw:
+            for number, line in enumerate(self._lines(raw), 1):
+                if number == 1 and line.lstrip()[:1] == b"[":
+                    raise FileError(f"{self.path} is one JSON array: write one object on each line")
+                if len(line) == MAX_ROW_BYTES:
+                    yield Row(number, None, f"the line is longer than {MAX_ROW_BYTES} bytes")
+                elif line.strip():
+                    yield _json_row(number, line)
+
+    def _csv(self) -> Iterator[Row]:
+        csv.field_size_limit(MAX_ROW_BYTES)
+        with self.path.open("rb") as raw:
+            binary = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if self._gzipped else raw
+            # What is not UTF-8 is kept, so that only its row is refused.
+            text = io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="")
+            reader = csv.reader(text)
+            header: list[str] | None = None
+            while True:
+                line = reader.line_num + 1
+                try:
+                    fields = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    yield Row(line, None, f"the row is not valid CSV: {error}")
+                    continue
+                self.done = raw.tell()
+                if header is None:
+                    header = fields
+                    if "event" not in header:
+                        raise FileError(f"{self.path} has no column `event`")
+                elif fields:
+                    yield _csv_row(line, header, fields)
+
+    # --- Parquet
+
+    def _parquet_rows(self) -> int:
+        with file_engine() as connection:
+            [(rows,)] = connection.execute(
+                "SELECT sum(num_rows)::BIGINT FROM parquet_file_metadata($1)", [str(self.path)]
+            ).fetchall()
+        return int(rows)
+
+    def _parquet(self) -> Iterator[Row]:
+        with file_engine(threads=1) as connection:
+            # The engine hands rows out while it reads, in their order.
+            found = connection.execute("SELECT to_json(t) FROM read_parquet($1) AS t", [str(self.path)])
+            while rows := found.fetchmany(PARQUET_ROWS):
+                for (text,) in rows:
+                    self.done += 1
+                    yield _json_row(self.done, text)
+
+
+def _json_row(line: int, text: bytes | str) -> Row:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return Row(line, None, f"the row is not valid JSON: {error}")
+    if not isinstance(value, dict):
+        return Row(line, None, "the row is not a JSON object")
+    return Row(line, value)
+
+
+def _csv_row(line: int, header: list[str], fields: list[str]) -> Row:
+    if len(fields) != len(header):
+        return Row(line, None, f"the row has {len(fields)} fields instead of {len(header)}")
+    return Row(line, dict(zip(header, fields, strict=True)))

@@ -1,0 +1,191 @@
+"""The health of experiments: each danger is named, and a healthy one has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.analysis.events import Event
+from tests.analysis.lab import NOW, PURCHASES, Lab, bought, exposed
+
+from hoglab.accounts import activity
+from hoglab.storage.database.tables import feature_flag
+
+START = NOW - timedelta(days=2)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()
+
+
+def crowd(variants: dict[str, int], at: datetime = START + timedelta(hours=1)) -> list[Event]:
+    return [
+        exposed(f"{variant}-{number}", variant, at)
+        for variant, count in variants.items()
+        for number in range(count)
+    ]
+
+
+def running(lab: Lab, **fields: Any) -> dict[str, Any]:
+    return lab.experiment(**{"start_date": START.isoformat(), "metrics": [PURCHASES], **fields})
+
+
+def health(lab: Lab, experiment: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = lab.ok("GET", f"/experiments/{experiment['id']}/health/")
+    return found
+
+
+def finding(lab: Lab, experiment: dict[str, Any], code: str) -> dict[str, Any]:
+    found = {one["code"]: one for one in health(lab, experiment)["findings"]}
+    assert code in found, found
+    one: dict[str, Any] = found[code]
+    assert one["message"].endswith(".")
+    assert one["advice"].endswith(".")
+    return one
+
+
+def set_filters(lab: Lab, experiment: dict[str, Any], at: datetime, **changes: Any) -> None:
+    """Edit the flag the way its own service does: the row and the entry of the log."""
+    flag = experiment["feature_flag"]
+    after = {**flag["filters"], **changes}
+    with lab.database.write() as tx:
+        tx.execute(update(feature_flag).where(feature_flag.c.id == flag["id"]).values(filters=after))
+        change = activity.change("FeatureFlag", "filters", flag["filters"], after)
+        detail = {"name": flag["key"], "changes": [change]}
+        activity.record(tx, 1, 1, "updated", "FeatureFlag", flag["id"], detail, now=at)
+
+
+def test_a_healthy_experiment_has_no_findings(lab: Lab) -> None:
+    experiment = running(lab)
+    lab.send([*crowd({"control": 100, "test": 100}), bought("test-1", START + timedelta(hours=2), 5)])
+    assert health(lab, experiment) == {
+        "experiment_id": experiment["id"],
+        "status": "healthy",
+        "checked_at": "2026-03-10T12:00:00Z",
+        "findings": [],
+    }
+
+
+def test_a_draft_is_only_told_that_it_has_not_started(lab: Lab) -> None:
+    answer = health(lab, lab.experiment())
+    assert [one["code"] for one in answer["findings"]] == ["not_started"]
+    assert answer["status"] == "healthy"
+
+
+def test_no_exposures(lab: Lab) -> None:
+    experiment = running(lab)
+    assert health(lab, experiment)["status"] == "critical"
+    assert "$feature_flag_called" in finding(lab, experiment, "no_exposures")["message"]
+
+
+def test_a_young_experiment_is_given_time(lab: Lab) -> None:
+    experiment = running(lab, start_date=(NOW - timedelta(minutes=59)).isoformat())
+    assert health(lab, experiment)["findings"] == []
+    lab.now += timedelta(minutes=2)
+    assert [one["code"] for one in health(lab, experiment)["findings"]] == [
+        "no_exposures",
+        "metric_without_events",
+    ]
+
+
+def test_a_variant_nobody_sees(lab: Lab) -> None:
+    experiment = running(lab)
+    lab.send(crowd({"control": 20}))
+    assert finding(lab, experiment, "variant_without_exposures")["details"] == {"variants": ["test"]}
+
+
+def test_sample_ratio_mismatch(lab: Lab) -> None:
+    experiment = running(lab)
+    lab.send(crowd({"control": 300, "test": 200}))
+    found = finding(lab, experiment, "sample_ratio_mismatch")
+    assert found["severity"] == "critical"
+    assert found["details"]["exposures"] == {"control": 300, "test": 200}
+    assert found["details"]["p_value"] < 0.001
+
+
+def test_people_with_several_variants(lab: Lab) -> None:
+    shares = [{"key": "control", "split_percent": 90}, {"key": "test", "split_percent": 10}]
+    experiment = running(lab, parameters={"feature_flag_variants": shares})
+    lab.send(
+        [
+            *crowd({"control": 900, "test": 100}),
+            *(exposed(f"control-{n}", "test", START + timedelta(hours=2)) for n in range(30)),
+        ]
+    )
+    assert finding(lab, experiment, "multiple_variants")["details"] == {"people": 30}
+
+
+def test_the_flag_is_off(lab: Lab) -> None:
+    experiment = running(lab)
+    lab.ok("POST", f"/experiments/{experiment['id']}/pause/")
+    assert finding(lab, experiment, "flag_inactive")["severity"] == "critical"
+
+
+def test_the_flag_reaches_nobody(lab: Lab) -> None:
+    experiment = running(lab)
+    set_filters(lab, experiment, START, groups=[{"properties": [], "rollout_percentage": 0}])
+    finding(lab, experiment, "flag_reaches_nobody")
+
+
+def test_the_flag_was_edited_mid_run(lab: Lab) -> None:
+    experiment = running(lab)
+    shares = [{"key": "control", "rollout_percentage": 20}, {"key": "test", "rollout_percentage": 80}]
+    set_filters(lab, experiment, NOW - timedelta(hours=3), multivariate={"variants": shares})
+    found = finding(lab, experiment, "flag_edited")
+    assert found["details"]["changes"] == [
+        {"at": "2026-03-10T09:00:00Z", "by": "owner@localhost", "fields": ["multivariate"]}
+    ]
+
+
+def test_edits_that_move_nobody_do_not_count(lab: Lab) -> None:
+    experiment = running(lab)
+    variants = experiment["feature_flag"]["filters"]["multivariate"]["variants"]
+    renamed = [{**variant, "name": "Other name"} for variant in variants]
+    set_filters(lab, experiment, NOW, multivariate={"variants": renamed})
+    moved = [{**variant, "rollout_percentage": 50} for variant in variants]
+    set_filters(lab, experiment, START - timedelta(hours=1), multivariate={"variants": moved[::-1]})
+    codes = [one["code"] for one in health(lab, experiment)["findings"]]
+    assert "flag_edited" not in codes
+
+
+def test_a_metric_whose_event_never_came(lab: Lab) -> None:
+    experiment = running(lab)
+    lab.send(crowd({"control": 100, "test": 100}))
+    found = finding(lab, experiment, "metric_without_events")
+    assert found["details"] == {"metric_uuid": experiment["metrics"][0]["uuid"], "events": ["purchase"]}
+
+
+def test_no_metrics(lab: Lab) -> None:
+    finding(lab, running(lab, metrics=[]), "no_metrics")
+
+
+def test_holdouts_of_experiment_and_flag_differ(lab: Lab) -> None:
+    experiment = running(lab)
+    set_filters(lab, experiment, START, holdout={"id": 7, "exclusion_percentage": 10})
+    found = finding(lab, experiment, "holdout_conflict")
+    assert found["details"] == {"experiment_holdout_id": None, "flag_holdout_id": 7}
+
+
+def test_two_running_experiments_on_one_flag(lab: Lab) -> None:
+    experiment = running(lab)
+    other = running(lab, name="Other")
+    found = finding(lab, experiment, "flag_shared")
+    assert found["details"] == {"experiment_ids": [other["id"]]}
+    lab.ok("POST", f"/experiments/{other['id']}/end/")
+    assert "flag_shared" not in [one["code"] for one in health(lab, experiment)["findings"]]
+
+
+def test_worst_findings_come_first(lab: Lab) -> None:
+    severities = [one["severity"] for one in health(lab, running(lab, metrics=[]))["findings"]]
+    assert severities == ["critical", "warning"]
+
+
+def test_unknown_experiments_are_not_found(lab: Lab) -> None:
+    assert lab.call("GET", "/experiments/999/health/").status_code == 404

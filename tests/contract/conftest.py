@@ -1,0 +1,167 @@
+"""The whole application in this process, and for each test a project of its own in it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hoglab.app import Hoglab
+from hoglab.settings import Settings
+from hoglab.storage.database import Database
+
+OWNER_KEY = "phx_" + "k" * 43
+TOKEN = "phc_" + "t" * 43
+ABSOLUTE = ("/api", "/batch", "/flags")
+PATIENCE_S, POLL_S = 30.0, 0.02
+
+
+@dataclass(frozen=True)
+class Api:
+    """A client of one project. Paths are relative to the project unless they begin with one of `ABSOLUTE`."""
+
+    data: Path
+    client: httpx.AsyncClient
+    runner: asyncio.Runner
+    project_id: int
+    key: str | None = OWNER_KEY
+
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        """The answer, whatever it is. ``body`` is sent as JSON; ``content`` and ``data`` as they are."""
+        headers = dict(options.pop("headers", {}))
+        if self.key is not None:
+            headers.setdefault("Authorization", f"Bearer {self.key}")
+        if body is not None:
+            options["json"] = body
+        url = path if path.startswith(ABSOLUTE) else f"/api/projects/{self.project_id}{path}"
+        return self.runner.run(self.client.request(method, url, headers=headers, **options))
+
+    def ok(self, method: str, path: str, body: Any = None, *, status: int = 200, **options: Any) -> Any:
+        """The body of an answer that must be a success."""
+        answer = self.call(method, path, body, **options)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def refused(
+        self, method: str, path: str, body: Any = None, *, status: int = 400, **options: Any
+    ) -> dict[str, Any]:
+        """The error of an answer that must be one."""
+        answer = self.call(method, path, body, **options)
+        assert answer.status_code == status, answer.text
+        error: dict[str, Any] = answer.json()
+        assert list(error) == ["type", "code", "detail", "attr"], error
+        return error
+
+    def with_key(self, key: str | None) -> Api:
+        return replace(self, key=key)
+
+    def new_key(self, *scopes: str, **limits: Any) -> str:
+        """A further key of the owner."""
+        body = {"label": "test", "scopes": list(scopes), **limits}
+        made: str = self.ok("POST", "/api/personal_api_keys/", body, status=201)["value"]
+        return made
+
+    def token(self) -> str:
+        """What SDKs of the project send."""
+        found: str = self.ok("GET", f"/api/projects/{self.project_id}/")["api_token"]
+        return found
+
+    def capture(self, *events: dict[str, Any]) -> None:
+        """Send events as an SDK does, and wait until they can be read back. Moments default to now."""
+        body = {"api_key": self.token(), "batch": list(events)}
+        before = self._stored()
+        self.ok("POST", "/batch/", body)
+        self.until(lambda: self._stored() >= before + len(events))
+
+    def _stored(self) -> int:
+        return len(self.ok("GET", "/events/?limit=1000")["results"])
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """The first result of ``condition`` that is true; what the background does takes a moment."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := condition()):
+            assert time.monotonic() < deadline, "waited for too long"
+            time.sleep(POLL_S)
+        return found
+
+    def variant(self, key: str, distinct_id: str) -> Any:
+        """What a flag gives to a person now."""
+        body = {"token": self.token(), "distinct_id": distinct_id}
+        flags = self.ok("POST", "/flags/?v=2", body)["flags"]
+        return flags[key]["variant"] or flags[key]["enabled"]
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        """The metadata, for what no endpoint can arrange."""
+        database = Database.open(self.data / "hoglab.db")
+        yield database
+        database.dispose()
+
+    def experiment(self, key: str = "button", **fields: Any) -> dict[str, Any]:
+        """A new experiment."""
+        body = {"name": "Button", "feature_flag_key": key, **fields}
+        made: dict[str, Any] = self.ok("POST", "/experiments/", body, status=201)
+        return made
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """One application; ``api`` makes a client for a new project of it."""
+
+    hoglab: Hoglab
+    data: Path
+    client: httpx.AsyncClient
+    runner: asyncio.Runner
+
+    def api(self) -> Api:
+        first = Api(self.data, self.client, self.runner, 1)
+        made = first.ok("POST", "/api/organizations/@current/projects/", {"name": "Contract"}, status=201)
+        return replace(first, project_id=made["id"])
+
+
+@pytest.fixture(scope="session")
+def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Laboratory]]:
+    """Open an application with settings of its own."""
+    opened: list[Laboratory] = []
+    with asyncio.Runner() as runner:
+
+        def open_with(**settings: Any) -> Laboratory:
+            data = tmp_path_factory.mktemp("contract") / "data"
+            hoglab = Hoglab.open(
+                Settings(
+                    data=data,
+                    bootstrap_api_key=OWNER_KEY,
+                    bootstrap_project_token=TOKEN,
+                    access_log=False,
+                    **settings,
+                )
+            )
+            hoglab.start()
+            transport = httpx.ASGITransport(hoglab.http, raise_app_exceptions=False)
+            client = httpx.AsyncClient(transport=transport, base_url="http://hoglab.test")
+            opened.append(Laboratory(hoglab, data, client, runner))
+            return opened[-1]
+
+        yield open_with
+        for each in opened:
+            runner.run(each.client.aclose())
+            each.hoglab.stop()
+
+
+@pytest.fixture(scope="session")
+def laboratory(open_laboratory: Callable[..., Laboratory]) -> Laboratory:
+    """The application that most tests share."""
+    return open_laboratory()
+
+
+@pytest.fixture
+def api(laboratory: Laboratory) -> Api:
+    """A client of a new project."""
+    return laboratory.api()

@@ -1,0 +1,55 @@
+"""Outgoing requests over TLS: whom the runtime talks to, and what it makes of those that it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+import aiohttp
+import pytest
+from tests.functions.templates.receiver import Authority, Hosts
+
+from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchRequest, FetchResponse
+
+GUARD = AddressGuard.create(["127.0.0.0/8"])
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    hosts = Hosts()
+    yield hosts
+    hosts.close()
+
+
+def fetched(url: str) -> FetchResponse | FetchFailure:
+    async def go() -> FetchResponse | FetchFailure:
+        fetcher = Fetcher(GUARD)
+        try:
+            return await fetcher.fetch(FetchRequest(url))
+        finally:
+            await fetcher.close()
+
+    return asyncio.run(go())
+
+
+def test_a_trusted_host_is_talked_to(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts.lead_here(monkeypatch)
+    hosts.answer_with([{"status": 200, "body": "hello"}])
+    answer = fetched("https://api.example.com/")
+    assert isinstance(answer, FetchResponse)
+    assert answer.body == "hello"
+
+
+def test_a_certificate_that_nobody_trusts_is_a_failure_that_may_pass(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no bad URL: certificates expire and get renewed, so that the request is tried again."""
+    hosts.lead_here(monkeypatch)
+    other = Authority().context_of_clients()
+    monkeypatch.setattr(aiohttp, "TCPConnector", partial(aiohttp.TCPConnector, ssl=other))
+    answer = fetched("https://api.example.com/")
+    assert answer == FetchFailure("network", "CertificateError", "The TLS connection could not be verified")
+    assert answer.retriable
+    assert hosts.requests == []

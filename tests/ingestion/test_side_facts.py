@@ -1,0 +1,179 @@
+"""What ingestion adds beside events: places of addresses, calls of flags, warnings over the API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from tests.ingestion.mmdb import database as mmdb
+from tests.ingestion.test_reading import ApiClient
+
+from hoglab.http.app import build_app
+from hoglab.ingestion.flag_calls import FlagCalls
+from hoglab.ingestion.geoip import GeoIp, GeoIpError
+from hoglab.ingestion.warnings import warnings_router
+from hoglab.storage.database.tables import feature_flag
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+PLACE = {
+    "city": {"names": {"en": "Linköping", "de": "Linköping"}, "confidence": 70},
+    "continent": {"code": "EU", "names": {"en": "Europe"}},
+    "country": {"iso_code": "SE", "names": {"en": "Sweden"}},
+    "location": {
+        "accuracy_radius": 76,
+        "latitude": 58.4167,
+        "longitude": 15.6167,
+        "time_zone": "Europe/Stockholm",
+    },
+    "postal": {"code": "58002"},
+    "subdivisions": [{"iso_code": "E", "names": {"en": "Östergötland County"}}],
+}
+KNOWN = {
+    "city_name": "Linköping",
+    "city_confidence": 70,
+    "subdivision_1_name": "Östergötland County",
+    "subdivision_1_code": "E",
+    "country_name": "Sweden",
+    "country_code": "SE",
+    "continent_name": "Europe",
+    "continent_code": "EU",
+    "postal_code": "58002",
+    "latitude": 58.4167,
+    "longitude": 15.6167,
+    "accuracy_radius": 76,
+    "time_zone": "Europe/Stockholm",
+}
+
+
+# --- places
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "city.mmdb"
+    path.write_bytes(mmdb("89.160.20.0/24", PLACE))
+    return {"geoip": GeoIp(path)}
+
+
+def test_events_and_persons_get_the_place_of_the_address(house: Any) -> None:
+    house.send(
+        {"event": "a", "distinct_id": "u", "properties": {"$ip": "89.160.20.112", "$set": {"k": 1}}},
+        {"event": "b", "distinct_id": "v", "properties": {"$ip": "89.160.20.112", "$geoip_disable": True}},
+        {"event": "c", "distinct_id": "w", "properties": {"$ip": "10.0.0.1"}},
+        {"event": "d", "distinct_id": "x", "properties": {"$ip": "no address"}},
+    )
+    house.run()
+    stored = dict(house.rows("event, properties::JSON"))
+    import json
+
+    first = json.loads(stored["a"])
+    assert {name: value for name, value in first.items() if name.startswith("$geoip_")} == {
+        f"$geoip_{name}": value for name, value in KNOWN.items()
+    }
+    assert all("$geoip_country_code" not in stored[name] for name in "bcd")
+    person = house.people.person_for(1, "u").properties
+    assert person["k"] == 1
+    assert person["$geoip_city_name"] == person["$initial_geoip_city_name"] == "Linköping"
+    assert len(person) == 1 + 2 * len(KNOWN)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database"])
+def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "broken.mmdb"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(GeoIpError, match=r"broken\.mmdb"):
+        GeoIp(path)
+
+
+# --- calls of flags
+
+
+def called_at(house: Any, key: str) -> datetime | None:
+    with house.database.read() as connection:
+        found: datetime | None = connection.execute(
+            sa.select(feature_flag.c.last_called_at).where(feature_flag.c.key == key)
+        ).scalar_one()
+    return found
+
+
+def call(key: Any, at: datetime) -> dict[str, Any]:
+    return {
+        "event": "$feature_flag_called",
+        "distinct_id": "u",
+        "timestamp": at.isoformat(),
+        "properties": {"$feature_flag": key},
+    }
+
+
+def test_flags_know_when_they_were_called(house: Any) -> None:
+    with house.database.write() as tx:
+        for key in ("one", "two"):
+            tx.execute(
+                sa.insert(feature_flag),
+                {
+                    "project_id": 1,
+                    "key": key,
+                    "filters": {},
+                    "tags": [],
+                    "evaluation_contexts": [],
+                    "created_at": NOW,
+                    "updated_at": NOW,
+                },
+            )
+    house.parts["flag_calls"] = FlagCalls(house.database)
+    house.restart()
+    first = NOW - timedelta(hours=1)
+    house.send(call("one", first), call("one", first - timedelta(days=1)), call("gone", NOW), call(7, NOW))
+    house.run()
+    assert (called_at(house, "one"), called_at(house, "two")) == (first, None)
+    house.send(call("one", first + timedelta(seconds=59)))  # within the minute: not written
+    house.run()
+    assert called_at(house, "one") == first
+    house.send(call("one", first + timedelta(seconds=61)), call("two", NOW + timedelta(hours=2)))
+    house.run()
+    assert called_at(house, "one") == first + timedelta(seconds=61)
+    assert called_at(house, "two") == NOW  # no call lies in the future
+
+
+# --- warnings
+
+
+def test_warnings_can_be_read(house: Any) -> None:
+    house.send(
+        {
+            "event": "$identify",
+            "distinct_id": "guest",
+            "uuid": str(UUID(int=1)),
+            "properties": {"$anon_distinct_id": "a"},
+        },
+        {
+            "event": "$identify",
+            "distinct_id": "u",
+            "uuid": str(UUID(int=2)),
+            "properties": {"$process_person_profile": False},
+        },
+        {"event": "big", "distinct_id": "u", "uuid": str(UUID(int=3)), "properties": {"a": "x" * 1_000_001}},
+    )
+    house.run()
+    app = build_app([warnings_router(house.database)], {}, house.accounts)
+    client = ApiClient(app)
+    path = "/api/projects/1/ingestion_warnings/"
+    page = client.get(path).json()
+    assert page["count"] == 3
+    assert {each["type"]: each["event_uuid"] for each in page["results"]} == {
+        "cannot_merge_with_illegal_distinct_id": str(UUID(int=1)),
+        "invalid_event_when_process_person_profile_is_false": str(UUID(int=2)),
+        "message_size_too_large": str(UUID(int=3)),
+    }
+    assert all(each["details"] and each["timestamp"] for each in page["results"])
+    [one] = client.get(f"{path}?type=message_size_too_large").json()["results"]
+    assert one["details"]["bytes"] > 1_000_000
+    assert client.get(f"{path}?event_uuid={UUID(int=2)}").json()["count"] == 1
+    assert client.get(f"{path}?limit=1").json()["next"].endswith("limit=1&offset=1")
+    assert client.get(path, headers={}).status_code == 401
+    app.close()

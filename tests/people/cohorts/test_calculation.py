@@ -1,0 +1,128 @@
+"""Large cohorts: fast, in bounded memory, and whole even when the process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hoglab.people.cohorts import store
+from hoglab.storage.database import Database
+
+PERSONS = 10_000
+EVEN = {"properties": {"type": "AND", "values": [{"key": "even", "type": "person", "value": "yes"}]}}
+ALL = {"properties": {"type": "AND", "values": []}}
+
+
+def fill(database: Database, last: int, first: int = 1) -> None:
+    """Persons of whom every second one is even."""
+    with database.write() as tx:
+        tx.connection.exec_driver_sql(
+            "INSERT INTO person (uuid, project_id, properties, created_at) "
+            "WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+            "SELECT printf('00000000-0000-0000-0000-%012d', i), 1, "
+            "json_object('even', CASE i % 2 WHEN 0 THEN 'yes' ELSE 'no' END, 'padding', printf('%300d', i)), "
+            "1767225600000000 FROM n",
+            (first, last),
+        )
+
+
+def create(server, filters) -> int:
+    answer = server.client.post("/api/projects/1/cohorts/", json={"name": "Large", "filters": filters})
+    return answer.json()["id"]
+
+
+def rows(database: Database, cohort_id: int) -> list[int]:
+    with database.read() as connection:
+        return list(store.member_rows(connection, cohort_id))
+
+
+def test_ten_thousand_persons(server):
+    fill(server.database, PERSONS)
+    cohort_id = create(server, EVEN)
+    started = time.perf_counter()
+    server.calculator.run()
+    assert time.perf_counter() - started < 5, "half a second on a quiet machine"
+    assert rows(server.database, cohort_id) == list(range(2, PERSONS + 1, 2))
+    with server.database.read() as connection:
+        row = store.cohort_by_id(connection, 1, cohort_id)
+    assert (row.count, row.is_calculating) == (PERSONS // 2, False)
+
+
+def test_memory_does_not_follow_the_number_of_persons(server):
+    even = create(server, EVEN)
+
+    def peak() -> int:
+        tracemalloc.start()
+        server.calculator.calculate(1, even)
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return highest
+
+    fill(server.database, PERSONS // 2)
+    with_few = peak()
+    fill(server.database, PERSONS * 2, first=PERSONS // 2 + 1)
+    assert peak() < 1.5 * with_few
+    assert len(rows(server.database, even)) == PERSONS
+
+
+@pytest.mark.faults
+def test_a_kill_leaves_the_old_members_or_the_new_ones(server, tmp_path: Path):
+    fill(server.database, PERSONS)
+    cohort_id = create(server, EVEN)
+    server.calculator.run()
+    even, everybody = list(range(2, PERSONS + 1, 2)), list(range(1, PERSONS + 1))
+    for attempt in range(3):
+        child = subprocess.Popen(
+            [sys.executable, __file__, str(tmp_path / "hoglab.db"), str(cohort_id)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.05 + 0.1 * attempt)  # the moment of the kill is the point of the test
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait(10)
+        child.stdout.close()
+        found = rows(server.database, cohort_id)
+        assert found in (even, everybody), f"{len(found)} members"
+    server.database.refresh_changes()
+    server.client.patch(f"/api/projects/1/cohorts/{cohort_id}/", json={"filters": EVEN})
+    server.calculator.run()
+    assert rows(server.database, cohort_id) == even
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
+def test_differences(before, after):
+    gone, new = store.differences(array("q", sorted(before)), array("q", sorted(after)))
+    assert list(gone) == sorted(before - after)
+    assert list(new) == sorted(after - before)
+
+
+def flip_for_ever(path: str, cohort_id: int) -> None:
+    """Change a cohort to and fro between two definitions, calculating each."""
+    from hoglab.people.cohorts import CohortCalculator
+
+    database = Database.open(Path(path))
+    calculator = CohortCalculator(database)
+    print("ready", flush=True)
+    while True:
+        for filters in (ALL, EVEN):
+            with database.write() as tx:
+                store.update_cohort(tx.connection, cohort_id, {"filters": filters})
+                store.request_calculation(tx.connection, [cohort_id])
+            calculator.run()
+
+
+if __name__ == "__main__":
+    flip_for_ever(sys.argv[1], int(sys.argv[2]))
