@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from cryptography.fernet import Fernet
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.service import AccountService
@@ -23,7 +27,7 @@ from hoglab.http.app import HoglabApp, build_app
 from hoglab.http.call import Call
 from hoglab.http.idempotency import KEPT_FOR, MAX_ANSWER_BYTES, MAX_KEY_CHARACTERS, Idempotency
 from hoglab.http.routing import ANY_KEY, ResourceRouter
-from hoglab.storage.database import Database, tables
+from hoglab.storage.database import Database, sqlite, tables
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -36,6 +40,14 @@ class Shop:
     entered: threading.Event = field(default_factory=threading.Event)
     gate: threading.Event = field(default_factory=threading.Event)
     crash: str = ""
+    before: Callable[[], object] = lambda: None
+    after: Callable[[], object] = lambda: None
+    """What happens just before a sale is stored, and just after."""
+
+    def price(self, call: Call) -> dict[str, Any]:
+        """Changes nothing."""
+        self.after()
+        return {"price": 5}
 
     def sell(self, call: Call) -> dict[str, Any]:
         wish = call.body
@@ -44,6 +56,7 @@ class Shop:
             assert self.gate.wait(10)
         if self.crash == "before":
             raise KeyboardInterrupt
+        self.before()
         with self.database.write() as tx:
             row = {
                 "id": wish["ticket"],
@@ -57,6 +70,7 @@ class Shop:
             tx.execute(tables.activity_log.insert(), row)
             if wish.get("refuse"):
                 raise errors.validation_error("Sold out.")
+        self.after()
         if self.crash == "after":
             raise KeyboardInterrupt
         return {"ticket": wish["ticket"], "secret": "s3cret", "padding": "x" * wish.get("padding", 0)}
@@ -101,6 +115,7 @@ def start(
         routes = ResourceRouter("/tickets", tag="tickets")
         routes.add("POST", "/", shop.sell, scope=ANY_KEY, status=201)
         routes.add("POST", "/dear", shop.sell, scope=ANY_KEY, status=201)
+        routes.add("POST", "/price", shop.price, scope=ANY_KEY)
         clock = [START]
         idempotency = Idempotency(database, box)
         apps.append(build_app([routes], {}, accounts, idempotency=idempotency, now=lambda: clock[0]))
@@ -179,6 +194,32 @@ def test_while_the_first_request_runs_the_second_is_told_to_wait(server: Server,
     assert shop.sold() == ["a"]
 
 
+def test_while_the_first_request_runs_another_one_under_its_key_is_refused(
+    server: Server, shop: Shop
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(server.post, {"ticket": "a", "wait": True})
+        assert shop.entered.wait(10)
+        second = server.post({"ticket": "b"})
+        shop.gate.set()
+        assert first.result().status_code == 201
+    assert (second.status_code, second.json()["code"]) == (422, "idempotency_key_reused")
+    assert shop.sold() == ["a"]
+
+
+def test_the_answer_is_given_to_several_at_once(server: Server, shop: Shop, database: Database) -> None:
+    first = server.post({"ticket": "a"})
+    with ThreadPoolExecutor(2) as pool:
+        with database.write():  # keeps the one that comes first waiting inside
+            both = [pool.submit(server.post, {"ticket": "a"}) for _ in range(2)]
+            done, _ = wait(both, timeout=10, return_when=FIRST_COMPLETED)
+            assert [answer.result().content for answer in done] == [first.content]
+        answers = [answer.result() for answer in both]
+    assert [answer.content for answer in answers] == [first.content] * 2
+    assert all("idempotency-replayed" in answer.headers for answer in answers)
+    assert shop.sold() == ["a"]
+
+
 def test_a_key_is_forgotten_after_a_day(server: Server, shop: Shop) -> None:
     server.post({"ticket": "a"})
     server.clock[0] = START + KEPT_FOR - timedelta(seconds=1)
@@ -208,6 +249,86 @@ def test_a_long_answer_is_not_kept_and_its_request_not_repeated(server: Server, 
     body = {"ticket": "a", "padding": MAX_ANSWER_BYTES}
     assert server.post(body).status_code == 201
     answer = server.post(body)
+    assert (answer.status_code, answer.json()["code"]) == (409, "idempotent_answer_lost")
+    assert shop.sold() == ["a"]
+
+
+class TestLockedDatabase:
+    """Another program keeps the database locked for longer than we wait, at different moments of a request."""
+
+    @pytest.fixture
+    def database(self, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+        monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.01)
+        database = Database.open(shutil.copy(migrated, tmp_path / "hoglab.db"))
+        yield database
+        database.dispose()
+
+    @pytest.fixture
+    def program(self, database: Database, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(
+            tmp_path / "hoglab.db", isolation_level=None, timeout=0, check_same_thread=False
+        )
+        yield connection
+        connection.close()
+
+    def test_before_the_key_is_reserved(
+        self, server: Server, shop: Shop, program: sqlite3.Connection
+    ) -> None:
+        program.execute("BEGIN IMMEDIATE")
+        assert server.post({"ticket": "a"}).status_code == 503
+        program.execute("ROLLBACK")
+
+        assert server.post({"ticket": "a"}).status_code == 201
+        assert shop.sold() == ["a"]
+
+    def test_before_anything_is_changed(
+        self, server: Server, shop: Shop, program: sqlite3.Connection
+    ) -> None:
+        shop.before = lambda: program.execute("BEGIN IMMEDIATE")
+        with capture_logs() as logs:
+            assert server.post({"ticket": "a"}).status_code == 503
+        assert "idempotency_key_not_released" in [entry["event"] for entry in logs]
+        program.execute("ROLLBACK")
+        shop.before = lambda: None
+
+        assert server.post({"ticket": "b"}).status_code == 201
+        assert "idempotency-replayed" in server.post({"ticket": "b"}).headers
+        assert shop.sold() == ["b"]
+
+    def test_before_the_answer_is_kept(self, server: Server, shop: Shop, program: sqlite3.Connection) -> None:
+        shop.after = lambda: program.execute("BEGIN IMMEDIATE")
+        with capture_logs() as logs:
+            first = server.post({"ticket": "a"})
+        assert (first.status_code, first.json()["ticket"]) == (201, "a")
+        assert "idempotent_answer_not_kept" in [entry["event"] for entry in logs]
+        program.execute("ROLLBACK")
+
+        again = server.post({"ticket": "a"})
+        assert (again.status_code, again.json()["code"]) == (409, "idempotent_answer_lost")
+        other = server.post({"ticket": "b"})
+        assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+        assert shop.sold() == ["a"]
+
+    def test_before_the_answer_is_kept_of_a_request_that_changed_nothing(
+        self, server: Server, shop: Shop, program: sqlite3.Connection
+    ) -> None:
+        shop.after = lambda: program.execute("BEGIN IMMEDIATE")
+        assert server.post({}, path="tickets/price").json() == {"price": 5}
+        program.execute("ROLLBACK")
+        shop.after = lambda: None
+
+        again = server.post({}, path="tickets/price")
+        assert (again.status_code, again.json()) == (200, {"price": 5})
+        assert "idempotency-replayed" not in again.headers
+        assert "idempotency-replayed" in server.post({}, path="tickets/price").headers
+
+
+def test_a_request_that_failed_after_a_change_is_not_repeated(server: Server, shop: Shop) -> None:
+    shop.crash = "after"
+    with pytest.raises(KeyboardInterrupt):
+        server.post({"ticket": "a"})
+    shop.crash = ""
+    answer = server.post({"ticket": "a"})
     assert (answer.status_code, answer.json()["code"]) == (409, "idempotent_answer_lost")
     assert shop.sold() == ["a"]
 

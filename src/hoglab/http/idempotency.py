@@ -5,15 +5,16 @@ ones get the same answer (with ``Idempotency-Replayed: true``) for `KEPT_FOR`. R
 "The Idempotency-Key HTTP Header Field": 422 for another request under the same key, 409 while the first one runs.
 
 Answers of success are kept, encrypted, because they may hold new secrets. A request that was refused changed nothing,
-so its key is free again. The row of a key is marked in the transaction of the request's first change: after a crash
-it is known whether the request may run again.
+so its key is free again. The row of a key is marked in the transaction of the request's first change. One process
+owns the database and knows which requests it is carrying out; a row without an answer that is of none of these was
+cut off, by the end of its process or because the database could not be written, and its mark says whether the request
+may run again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,10 @@ class _Claim:
     now: datetime
 
     @property
+    def name(self) -> tuple[int, str]:
+        return self.user_id, self.key
+
+    @property
     def row(self) -> ColumnElement[bool]:
         return and_(_row.user_id == self.user_id, _row.key == self.key)
 
@@ -75,9 +80,9 @@ class Idempotency:
     def __init__(self, database: Database, cipher: Cipher) -> None:
         self._database = database
         self._cipher = cipher
-        self._instance = secrets.token_hex(16)
         self._pruned_at: datetime | None = None
-        self._lock = threading.Lock()
+        self._running: dict[tuple[int, str], str] = {}  # fingerprints of the requests being carried out
+        self._lock = threading.Lock()  # of the two above
 
     def answer(self, call: Call, raw_body: bytes, handle: Callable[[], Response]) -> Response:
         """The answer to a request that carries the header: that of ``handle``, or the one given before.
@@ -87,9 +92,42 @@ class Idempotency:
         """
         claim = _Claim(call.principal.user.id, _checked_key(call), _fingerprint(call, raw_body), call.now)
         self._prune(claim.now)
-        earlier = self._take(claim)
-        if earlier is not None:
-            return earlier
+        running = self._begin(claim)
+        if running is not None:
+            _check_same(claim, running)
+            return self._beside(claim)
+        try:
+            earlier = self._take(claim)
+            return self._first(claim, handle) if earlier is None else earlier
+        finally:
+            self._end(claim)
+
+    def _begin(self, claim: _Claim) -> str | None:
+        """Be the one to deal with a key; the fingerprint of another request when that one is at it."""
+        with self._lock:
+            running = self._running.get(claim.name)
+            if running is None:
+                self._running[claim.name] = claim.fingerprint
+            return running
+
+    def _end(self, claim: _Claim) -> None:
+        with self._lock:
+            del self._running[claim.name]
+
+    def _beside(self, claim: _Claim) -> Response:
+        """The answer while another thread deals with the key: it may be repeating a kept one, too."""
+        with self._database.read() as connection:
+            found = connection.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
+        if found is None or found["status"] is None or _is_forgotten(found, claim.now):
+            raise errors.conflict(
+                f"The first request with this {HEADER} is still being carried out.",
+                "idempotency_key_in_use",
+                {"Retry-After": str(RETRY_AFTER_S)},
+            )
+        return self._replay(claim, found)
+
+    def _first(self, claim: _Claim, handle: Callable[[], Response]) -> Response:
+        """Carry a request out, and keep its answer when it is a success."""
         try:
             with self._database.accompanied(lambda transaction: _mark_applied(transaction, claim)):
                 response = handle()
@@ -106,7 +144,6 @@ class Idempotency:
         """Reserve the key; the answer to give instead when it is spent."""
         values = {
             "fingerprint": claim.fingerprint,
-            "instance": self._instance,
             "applied": False,
             "status": None,
             "body": None,
@@ -114,7 +151,7 @@ class Idempotency:
         }
         with self._database.write() as transaction:
             found = transaction.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
-            if found is None or found["created_at"] <= claim.now - KEPT_FOR or self._was_cut_off(found):
+            if found is None or _is_forgotten(found, claim.now) or _was_cut_off(found):
                 statement = insert(idempotency_key).values(user_id=claim.user_id, key=claim.key, **values)
                 transaction.execute(
                     statement.on_conflict_do_update(index_elements=["user_id", "key"], set_=values)
@@ -122,21 +159,8 @@ class Idempotency:
                 return None
         return self._replay(claim, found)
 
-    def _was_cut_off(self, found: Any) -> bool:
-        """Whether the first request ended with its process before it changed anything."""
-        return found["status"] is None and not found["applied"] and found["instance"] != self._instance
-
     def _replay(self, claim: _Claim, found: Any) -> Response:
-        if found["fingerprint"] != claim.fingerprint:
-            raise errors.unprocessable(
-                f"This {HEADER} was used for another request.", "idempotency_key_reused", HEADER
-            )
-        if found["status"] is None and found["instance"] == self._instance:
-            raise errors.conflict(
-                f"The first request with this {HEADER} is still being carried out.",
-                "idempotency_key_in_use",
-                {"Retry-After": str(RETRY_AFTER_S)},
-            )
+        _check_same(claim, found["fingerprint"])
         if found["body"] is None:
             raise errors.conflict(
                 f"The first request with this {HEADER} took effect, but its answer was not kept.",
@@ -146,6 +170,7 @@ class Idempotency:
         return Response(kept["body"], found["status"], {**kept["headers"], REPLAYED: "true"})
 
     def _keep(self, claim: _Claim, response: Response) -> None:
+        """Remember the answer. What has happened is told even when that fails."""
         body = bytes(response.body)
         kept = None
         if len(body) <= MAX_ANSWER_BYTES:
@@ -153,12 +178,12 @@ class Idempotency:
             kept = self._cipher.encrypt_text(
                 orjson.dumps({"headers": headers, "body": body.decode()}).decode()
             )
-        with self._database.write() as transaction:
-            transaction.execute(
-                update(idempotency_key)
-                .where(claim.row)
-                .values(applied=True, status=response.status_code, body=kept)
-            )
+        statement = update(idempotency_key).where(claim.row)
+        try:
+            with self._database.write() as transaction:
+                transaction.execute(statement.values(applied=True, status=response.status_code, body=kept))
+        except DatabaseError as error:
+            _log.warning("idempotent_answer_not_kept", error=str(error))
 
     def _release(self, claim: _Claim) -> None:
         """Forget a key whose request changed nothing."""
@@ -166,7 +191,7 @@ class Idempotency:
             with self._database.write() as transaction:
                 transaction.execute(delete(idempotency_key).where(claim.row, ~_row.applied))
         except DatabaseError as error:
-            # It stays reserved until this process ends; the failure of the request itself matters more.
+            # Its row counts as cut off from now on; the failure of the request itself matters more.
             _log.warning("idempotency_key_not_released", error=str(error))
 
     def _prune(self, now: datetime) -> None:
@@ -176,6 +201,23 @@ class Idempotency:
             self._pruned_at = now
         with self._database.write() as transaction:
             transaction.execute(delete(idempotency_key).where(_row.created_at <= now - KEPT_FOR))
+
+
+def _is_forgotten(found: Any, now: datetime) -> bool:
+    return bool(found["created_at"] <= now - KEPT_FOR)
+
+
+def _was_cut_off(found: Any) -> bool:
+    """Whether a request that nobody carries out any more ended before it changed anything."""
+    return found["status"] is None and not found["applied"]
+
+
+def _check_same(claim: _Claim, fingerprint: str) -> None:
+    """Raises 422 when the key came with another request before."""
+    if fingerprint != claim.fingerprint:
+        raise errors.unprocessable(
+            f"This {HEADER} was used for another request.", "idempotency_key_reused", HEADER
+        )
 
 
 def _mark_applied(transaction: Transaction, claim: _Claim) -> None:

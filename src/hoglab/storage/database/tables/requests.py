@@ -13,7 +13,6 @@ idempotency_key = Table(
     Column("user_id", Integer, ForeignKey("user.id"), primary_key=True),
     Column("key", String(255), primary_key=True),
     Column("fingerprint", String(64), nullable=False),  # of method, address and body
-    Column("instance", String(32), nullable=False),  # the process that took the request
     Column("applied", Boolean, nullable=False),  # written in the transaction of the first change
     Column("status", Integer),  # null until it is answered
     Column("body", Text),  # encrypted: answers may hold new keys
