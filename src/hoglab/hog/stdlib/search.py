@@ -186,7 +186,7 @@ def _multi_search(text: Value, wanted: Value) -> int:
         return 0
     source = js_string(text).lower()
     if len(wanted) > LONG:
-        charge(len(wanted) >> 2)
+        charge(len(wanted))
     for needle in wanted:
         if len(source) > LONG:
             charge(len(source) >> 6)
