@@ -11,6 +11,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, stored, wait_for
 
 from hoglab.delivery.masking import Masked, allowed, decide
@@ -151,6 +152,7 @@ def test_a_filter_that_fails_is_logged_and_stops_nobody_else(house: House) -> No
     assert text.startswith(f"Error filtering event {event.row.uuid}: ")
 
 
+@rule("F8.5")
 def test_each_matching_mapping_is_a_run_with_its_own_inputs(house: House) -> None:
     def mapping(name: str, event: str | None, **inputs: str) -> dict[str, Any]:
         schema = [{"key": key, "type": "string"} for key in inputs]
@@ -281,6 +283,7 @@ def hits(count: int, **facts: Any) -> list[IngestedEvent]:
     return [stored(**facts) for _ in range(count)]
 
 
+@rule("F7.3")
 def test_without_a_threshold_only_the_first_of_a_window_runs(house: House) -> None:
     function = house.create(masking=TTL)
     house.dispatch(*hits(2, distinct_id="a"), *hits(1, distinct_id="b"))
@@ -289,6 +292,7 @@ def test_without_a_threshold_only_the_first_of_a_window_runs(house: House) -> No
     assert house.metrics(function) == {"triggered": 2, "masked": 4}
 
 
+@rule("F7.3")
 def test_with_a_threshold_one_more_runs_after_so_many(house: House) -> None:
     function = house.create(masking=THREE)
     ran = []

@@ -11,6 +11,7 @@ import httpx
 import orjson
 import pytest
 from aiohttp import web
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored
 
 from hoglab.accounts.bootstrap import FirstStart
@@ -94,6 +95,7 @@ def api(house: House, prepared: tuple[Any, FirstStart]) -> Iterator[Api]:
 # --- test runs
 
 
+@rule("F14.1", "F14.3")
 def test_a_test_run_with_a_mocked_request(api: Api) -> None:
     answer = api.try_out({"configuration": DESTINATION, "globals": {"event": EVENT}})
     assert (answer["result"], answer["status"], answer["errors"]) == (None, "success", [])
@@ -110,6 +112,7 @@ def test_a_test_run_with_a_mocked_request(api: Api) -> None:
     assert api.house.queue.backlog() == 0
 
 
+@rule("F14.3")
 def test_a_test_run_may_send_its_request(api: Api, receiver: Receiver) -> None:
     configuration = {**DESTINATION, "inputs": {"url": {"value": f"{receiver.url}/x?a={{event.event}}"}}}
     body = {"configuration": configuration, "globals": {"event": EVENT}, "mock_async_functions": False}
@@ -119,6 +122,7 @@ def test_a_test_run_may_send_its_request(api: Api, receiver: Receiver) -> None:
     assert [hit.path for hit in receiver.hits] == ["/x?a=$pageview"]
 
 
+@rule("F10.6")
 def test_a_test_run_of_a_stored_function_keeps_its_secrets_and_hides_them(api: Api) -> None:
     function = api.house.create("print(inputs.key, event.event)", secrets={"key": "s3cr3t"})
     configuration = {**function, "inputs": {"key": {"secret": True}}}
@@ -126,6 +130,7 @@ def test_a_test_run_of_a_stored_function_keeps_its_secrets_and_hides_them(api: A
     assert answer["logs"][0]["message"] == "***REDACTED***, $pageview"
 
 
+@rule("F14.4")
 def test_a_test_run_that_the_filters_turn_away_is_skipped(api: Api) -> None:
     filters = {"events": [{"id": "purchase", "type": "events"}]}
     body = {"configuration": {**DESTINATION, "filters": filters}, "globals": {"event": EVENT}}
@@ -136,6 +141,7 @@ def test_a_test_run_that_the_filters_turn_away_is_skipped(api: Api) -> None:
     ]
 
 
+@rule("F14.6")
 def test_a_test_run_from_an_event_row(api: Api) -> None:
     row = {
         "uuid": EVENT["uuid"],
@@ -155,6 +161,7 @@ def test_a_test_run_from_an_event_row(api: Api) -> None:
     )
 
 
+@rule("F14.5")
 def test_a_test_run_of_a_transformation_gives_the_event(api: Api) -> None:
     def run(code: str, **more: Any) -> Any:
         configuration = {"type": "transformation", "name": "t", "hog": code, **more}
@@ -174,6 +181,7 @@ def test_a_test_run_of_a_transformation_gives_the_event(api: Api) -> None:
     assert run("return event", filters=filters)["status"] == "skipped"
 
 
+@rule("F14.7")
 def test_errors_of_a_run_are_its_answer(api: Api) -> None:
     answer = api.try_out(
         {"configuration": {**DESTINATION, "hog": "throw Error('x')"}, "globals": {"event": EVENT}}
@@ -184,6 +192,7 @@ def test_errors_of_a_run_are_its_answer(api: Api) -> None:
     assert answer["errors"] == ["Exceeded maximum number of async steps: 5"]
 
 
+@rule("F14.8", "F14.2")
 def test_bad_test_runs_are_refused(api: Api) -> None:
     good = {"configuration": DESTINATION, "globals": {"event": EVENT}}
     missing = api.refused({"globals": {"event": EVENT}})
@@ -211,6 +220,7 @@ def test_bad_test_runs_are_refused(api: Api) -> None:
 # --- logs
 
 
+@rule("F16.2")
 def test_logs_are_newest_first_and_can_be_narrowed(api: Api) -> None:
     house = api.house
     function = house.create()
@@ -259,6 +269,7 @@ def test_logs_are_newest_first_and_can_be_narrowed(api: Api) -> None:
     assert messages(limit=2, offset=1) == ["Failed 100%"]
 
 
+@rule("F16.1")
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [("limit", "0", "min_value"), ("limit", "501", "max_value"), ("after", "yesterday", "invalid_input")],
@@ -273,6 +284,7 @@ def test_bad_log_queries_are_refused(api: Api, name: str, value: str, code: str)
 # --- metrics
 
 
+@rule("F17.2", "F17.3")
 def test_metrics_over_time_and_in_sum(api: Api) -> None:
     house = api.house
     function = house.create()
@@ -311,6 +323,7 @@ def test_a_function_without_metrics_has_none(api: Api) -> None:
     assert len(answer["labels"]) == 8
 
 
+@rule("F17.3")
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
@@ -339,6 +352,7 @@ def test_unknown_functions_are_not_found(api: Api, tail: str) -> None:
 # --- states
 
 
+@rule("F12.3")
 def test_the_state_of_a_function_can_be_set_by_hand(api: Api, receiver: Receiver) -> None:
     function = api.house.create("fetch(inputs.url)", values={"url": receiver.url})
     path = f"/{function['id']}/status/"
@@ -372,6 +386,7 @@ def add_persons(house: House, *emails: str) -> None:
                 )
 
 
+@rule("F15.2")
 def test_a_broadcast_runs_once_for_every_person_that_the_filters_match(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,6 +408,7 @@ def test_a_broadcast_runs_once_for_every_person_that_the_filters_match(
     assert api.house.metrics(function) == {"triggered": 4, "succeeded": 4}
 
 
+@rule("F15.1")
 def test_what_cannot_be_broadcast_is_refused(api: Api) -> None:
     off = api.house.create(enabled=False)
     answer = api.call("POST", f"/{off['id']}/broadcast/", {})
@@ -412,6 +428,7 @@ def forget_finished(house: House) -> None:
         tx.connection.exec_driver_sql("DELETE FROM invocation WHERE finished_at IS NOT NULL")
 
 
+@rule("F20.2")
 def test_failed_invocations_are_run_again_with_the_present_configuration(
     api: Api, receiver: Receiver
 ) -> None:
@@ -447,6 +464,7 @@ def test_failed_invocations_are_run_again_with_the_present_configuration(
     assert {result["status"] for result in house.results()} == {"succeeded"}
 
 
+@rule("F20.2")
 def test_bad_reruns_are_refused(api: Api) -> None:
     function = api.house.create()
     path = f"/{function['id']}/rerun/"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.addresses import AddressGuard
@@ -287,6 +288,7 @@ def test_long_lines_are_cut(house: House) -> None:
     assert line == "é" * 9_985 + "... (truncated)"
 
 
+@rule("F16.3")
 def test_lines_of_a_run_are_in_order_and_printed_once(house: House, receiver: Receiver) -> None:
     receiver.answer = lambda _request, number: web.Response(status=503 if number == 1 else 200)
     function = house.create(

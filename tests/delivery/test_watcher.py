@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored
 
 from hoglab.delivery.state import Timing
@@ -42,6 +43,7 @@ def watcher(database: Database, clock: Clock) -> Watcher:
     return Watcher(database, now=clock)
 
 
+@rule("F12.2")
 @pytest.mark.parametrize(
     ("kind", "milliseconds", "cost"),
     [
@@ -55,6 +57,7 @@ def test_what_runs_cost(kind: str, milliseconds: float, cost: int) -> None:
     assert cost_of([Timing(kind, milliseconds), Timing("hog", 300)]) == cost + 50
 
 
+@rule("F12.2")
 def test_ten_slow_calls_a_second_degrade_then_disable(watcher: Watcher, clock: Clock) -> None:
     """Each costs 40, so the bucket loses 390 a second."""
     states: dict[int, float] = {}
@@ -110,6 +113,7 @@ def test_a_disabled_function_stays_disabled_until_it_is_saved(watcher: Watcher, 
     assert changes == [("f", 1, 3)]
 
 
+@rule("F4.17")
 def test_saving_changes_no_other_state(watcher: Watcher) -> None:
     watcher.function_saved("f")
     assert watcher.statuses(["f"]) == {}
@@ -153,6 +157,7 @@ def test_degraded_functions_go_to_the_overflow_queue_and_still_run(house: House,
     assert len(receiver.hits) == 1
 
 
+@rule("F4.17")
 def test_saving_a_function_that_was_stopped_lets_it_run_again(house: House, receiver: Receiver) -> None:
     function = house.create("fetch(inputs.url)", values={"url": receiver.url})
     house.delivery.watcher.observe({function["id"]: 20_000})

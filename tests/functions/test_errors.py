@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions.code import MAX_CODE_BYTES
@@ -165,6 +166,7 @@ CATALOGUE: list[tuple[dict[str, Any], str | None, str, str]] = [
 ]
 
 
+@rule("F23.1", "F4.24")
 @pytest.mark.parametrize(("body", "attr", "code", "detail"), CATALOGUE, ids=lambda part: str(part)[:40])
 def test_the_catalogue(api: Api, body: dict[str, Any], attr: str | None, code: str, detail: str) -> None:
     error = api.refused(**body)
@@ -173,6 +175,7 @@ def test_the_catalogue(api: Api, body: dict[str, Any], attr: str | None, code: s
     assert api.get("/hog_functions/").json()["count"] == 0
 
 
+@rule("F4.2")
 def test_code_is_required(api: Api) -> None:
     answer = api.post("/hog_functions/", {"name": "x"})
     assert answer.json() == {
@@ -183,6 +186,7 @@ def test_code_is_required(api: Api) -> None:
     }
 
 
+@rule("F9.2")
 def test_a_mistake_in_code_has_its_place(api: Api) -> None:
     error = api.refused(hog="let a := 1\nreturn a +")
     assert error["extra"]["line"] == 2
@@ -200,6 +204,7 @@ def test_a_type_never_changes(api: Api) -> None:
     assert error["detail"] == "Cannot modify the type of an existing function"
 
 
+@rule("F2.5")
 def test_a_null_type_is_a_destination(api: Api) -> None:
     made = api.create(type=None)
     assert made["type"] is None
@@ -224,6 +229,7 @@ ORDERED: list[tuple[str, Any, str]] = [
 ]
 
 
+@rule("F23.2")
 def test_the_first_error_in_order_is_reported(api: Api) -> None:
     """Field after field is put right, and each time the next one is named."""
     body: dict[str, Any] = {name: value for name, value, _ in reversed(ORDERED)}
@@ -233,6 +239,7 @@ def test_the_first_error_in_order_is_reported(api: Api) -> None:
     api.create(**body)
 
 
+@rule("F23.2")
 def test_errors_inside_inputs_come_before_those_of_later_fields(api: Api) -> None:
     body = {"inputs_schema": [URL], "filters": [], "masking": {}, "hog": "let"}
     assert api.refused(**body)["attr"] == "inputs__url"
@@ -245,6 +252,7 @@ def test_errors_inside_inputs_come_before_those_of_later_fields(api: Api) -> Non
     assert api.refused(**body)["attr"] == "hog"
 
 
+@rule("F1.6")
 def test_malformed_bodies(api: Api) -> None:
     answer = api.request(
         "POST", "/hog_functions/", content=b"{", headers={"Content-Type": "application/json"}
@@ -264,6 +272,7 @@ def test_not_found(api: Api) -> None:
     assert api.request("DELETE", "/hog_functions/not-a-uuid/").status_code == 405
 
 
+@rule("F1.7")
 def test_form_bodies(api: Api) -> None:
     form = {
         "name": " Form ",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.accounts.service import AccountService
@@ -24,6 +25,7 @@ def test_no_filters(api: Api, filters: Any) -> None:
     assert api.create(filters=filters)["filters"] == {"source": "events", "bytecode": ALWAYS}
 
 
+@rule("F6.3", "F1.11")
 def test_everything_known_is_echoed_and_the_rest_dropped(api: Api) -> None:
     filters = {
         "source": "events",
@@ -36,6 +38,7 @@ def test_everything_known_is_echoed_and_the_rest_dropped(api: Api) -> None:
     assert kept(api, sent) == filters
 
 
+@rule("F6.4")
 def test_sources_drop_what_they_do_not_know(api: Api) -> None:
     everything: dict[str, Any] = {
         "events": [{"id": "a"}],
@@ -55,6 +58,7 @@ def test_sources_drop_what_they_do_not_know(api: Api) -> None:
     assert table["data_warehouse"] == [{"table_name": "t"}]
 
 
+@rule("F6.5")
 def test_a_view_must_be_chosen_before_enabling(api: Api) -> None:
     filters = {"source": "data-warehouse-view", "data_warehouse": [{"table_name": "Select a table"}]}
     error = api.refused(filters=filters, enabled=True)
@@ -62,11 +66,13 @@ def test_a_view_must_be_chosen_before_enabling(api: Api) -> None:
     assert kept(api, filters)["data_warehouse"] == []
 
 
+@rule("F6.6")
 def test_sources_of_internal_destinations(api: Api) -> None:
     assert kept(api, {}, type="internal_destination") == {"source": "internal-events"}
     assert kept(api, {"source": "events"}, type="internal_destination") == {"source": "events"}
 
 
+@rule("F6.7")
 def test_test_accounts_come_first(api: Api, accounts: AccountService) -> None:
     accounts.update_project(
         1,
@@ -112,6 +118,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@rule("F6.8")
 @pytest.mark.parametrize(("leaf", "message"), BROKEN)
 def test_filters_that_do_not_compile(api: Api, leaf: dict[str, Any], message: str) -> None:
     filters = {"properties": [leaf]}
@@ -126,6 +133,7 @@ def test_filters_that_do_not_compile(api: Api, leaf: dict[str, Any], message: st
     assert mended["filters"] == {"source": "events", "bytecode": ALWAYS}
 
 
+@rule("F4.11", "F6.8")
 def test_a_function_whose_filters_broke_can_be_disabled_and_deleted(
     api: Api, accounts: AccountService
 ) -> None:
@@ -140,6 +148,7 @@ def test_a_function_whose_filters_broke_can_be_disabled_and_deleted(
     assert api.change(made, deleted=True, enabled=True)["deleted"] is True
 
 
+@rule("F8.4")
 def test_mappings_take_over_the_events(api: Api) -> None:
     filters = {
         "events": [{"id": "a"}],
@@ -156,6 +165,7 @@ def test_mappings_take_over_the_events(api: Api) -> None:
     assert "events" not in emptied["filters"]
 
 
+@rule("F8.2")
 def test_broken_filters_of_a_mapping(api: Api) -> None:
     mapping = {"filters": {"properties": [{"key": "(", "type": "hogql"}]}}
     error = api.refused(mappings=[mapping], enabled=True)
@@ -164,6 +174,7 @@ def test_broken_filters_of_a_mapping(api: Api) -> None:
     assert stored["mappings"][0]["filters"]["bytecode"] is None
 
 
+@rule("F8.3")
 def test_mappings_show_what_was_given(api: Api) -> None:
     mappings = [{}, {"name": "a"}, {"disabled": True, "inputs_schema": []}, {"filters": {}}]
     assert api.create(mappings=mappings)["mappings"] == [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions.environments import TEMPLATES
@@ -89,6 +90,7 @@ def with_input(kind: str, value: Any, **entry: Any) -> dict[str, Any]:
     return {"inputs_schema": [{"key": "a", "type": kind, **entry}], "inputs": {"a": {"value": value}}}
 
 
+@rule("F5.5", "F24.5")
 @pytest.mark.parametrize(("kind", "value"), ACCEPTED)
 def test_values_are_kept_exactly(api: Api, kind: str, value: Any) -> None:
     shown = api.create(**with_input(kind, value))["inputs"]["a"]
@@ -97,12 +99,14 @@ def test_values_are_kept_exactly(api: Api, kind: str, value: Any) -> None:
     assert shown["order"] == 0
 
 
+@rule("F5.5")
 @pytest.mark.parametrize(("kind", "value", "detail"), REFUSED)
 def test_values_of_the_wrong_kind(api: Api, kind: str, value: Any, detail: str) -> None:
     error = api.refused(**with_input(kind, value))
     assert (error["attr"], error["detail"]) == ("inputs__a", detail)
 
 
+@rule("F5.6")
 @pytest.mark.parametrize("kind", ["string", "number", "dictionary", "integration", "email", "boolean"])
 @pytest.mark.parametrize("value", ["", 0, False, {}, []])
 def test_empty_values_are_stored_unchecked(api: Api, kind: str, value: Any) -> None:
@@ -111,11 +115,13 @@ def test_empty_values_are_stored_unchecked(api: Api, kind: str, value: Any) -> N
     assert type(made["inputs"]["a"]["value"]) is type(value)
 
 
+@rule("F5.6")
 @pytest.mark.parametrize("value", [0, False, {}, []])
 def test_what_satisfies_required(api: Api, value: Any) -> None:
     api.create(**with_input("json", value, required=True))
 
 
+@rule("F5.6")
 @pytest.mark.parametrize("inputs", [{}, {"a": {}}, {"a": {"value": ""}}, {"a": {"value": None}}])
 def test_what_does_not_satisfy_required(api: Api, inputs: dict[str, Any]) -> None:
     schema = [{"key": "a", "type": "string", "required": True}]
@@ -123,6 +129,7 @@ def test_what_does_not_satisfy_required(api: Api, inputs: dict[str, Any]) -> Non
     assert (error["attr"], error["detail"]) == ("inputs__a", "This field is required.")
 
 
+@rule("F5.7")
 def test_defaults_fill_in_required_inputs_only(api: Api) -> None:
     schema = [
         {"key": "a", "type": "string", "required": True, "default": "{event.event}"},
@@ -136,6 +143,7 @@ def test_defaults_fill_in_required_inputs_only(api: Api) -> None:
     assert made["inputs"]["c"]["value"] == "z"
 
 
+@rule("F5.9")
 def test_compiled_forms(api: Api) -> None:
     value = {
         "url": "https://x.io",
@@ -167,6 +175,7 @@ def test_the_design_of_a_mail_is_no_template(api: Api) -> None:
     assert sorted(made["bytecode"]) == ["from", "subject", "text", "to"]
 
 
+@rule("F5.8")
 @pytest.mark.parametrize(
     ("schema", "sent", "shown", "compiled"),
     [
@@ -190,6 +199,7 @@ def test_templating(
     assert ("bytecode" in made) is compiled
 
 
+@rule("F5.3")
 def test_liquid_is_stored_as_it_is(api: Api) -> None:
     """Not even looked at: what is wrong with it is told when it is rendered."""
     item = {"value": {"b": "{{ event.event", "c": ["{% if %}"]}, "templating": "liquid"}
@@ -236,6 +246,7 @@ TEMPLATE_ERRORS: list[tuple[str, str, str]] = [
 ]
 
 
+@rule("F5.12", "F5.13", "F9.3")
 @pytest.mark.parametrize(("kind", "value", "detail"), TEMPLATE_ERRORS)
 def test_template_errors(api: Api, kind: str, value: str, detail: str) -> None:
     error = api.refused(type=kind, **with_input("string", value))
@@ -243,6 +254,7 @@ def test_template_errors(api: Api, kind: str, value: str, detail: str) -> None:
     assert error["detail"].startswith(detail)
 
 
+@rule("F5.13")
 def test_transformations_may_name_what_they_have(api: Api) -> None:
     value = (
         "{project.id} {event.event} {inputs.b} {lower(event.event)} {arrayMap(x -> lower(x), [event.event])}"
@@ -254,6 +266,7 @@ def test_transformations_may_name_what_they_have(api: Api) -> None:
     )
 
 
+@rule("F5.14")
 def test_records_of_tables_are_event_properties(api: Api) -> None:
     filters = {"source": "data-warehouse-table", "data_warehouse": [{"table_name": "t"}]}
     made = api.create(filters=filters, **with_input("string", "{record.plan} {upper(record.name)}"))
@@ -263,6 +276,7 @@ def test_records_of_tables_are_event_properties(api: Api) -> None:
     ]  # fmt: skip
 
 
+@rule("F5.4", "F1.11")
 def test_schema_entries_keep_what_was_sent(api: Api) -> None:
     entry = {
         "key": "a",
@@ -283,6 +297,7 @@ def test_schema_entries_keep_what_was_sent(api: Api) -> None:
     assert made["inputs_schema"] == [{**entry, "required": False, "secret": False, "hidden": False}]
 
 
+@rule("F5.15")
 def test_of_two_entries_with_one_key_the_last_counts(api: Api) -> None:
     schema = [{"key": "a", "type": "number"}, {"key": "a", "type": "string"}]
     made = api.create(inputs_schema=schema, inputs={"a": {"value": "x"}})
@@ -309,6 +324,7 @@ def test_a_change_of_kind_that_python_takes_for_equal_is_stored(api: Api) -> Non
     assert api.get(f"/hog_functions/{made['id']}/").json()["inputs"]["a"]["value"]["flag"] is True
 
 
+@rule("F4.13")
 def test_removed_keys_lose_their_values(api: Api) -> None:
     schema = [{"key": "a", "type": "string"}, {"key": "b", "type": "string"}]
     made = api.create(inputs_schema=schema, inputs={"a": {"value": "1"}, "b": {"value": "2"}})
@@ -318,6 +334,7 @@ def test_removed_keys_lose_their_values(api: Api) -> None:
     assert again["inputs"]["b"] is None
 
 
+@rule("F4.14")
 def test_schema_attributes_that_editors_drop_are_filled_back_in(api: Api) -> None:
     entry = {"key": "a", "type": "integration", "integration": "slack", "requiredScopes": "s", "label": "A"}
     made = api.create(inputs_schema=[entry], mappings=[{"name": "m", "inputs_schema": [entry]}])

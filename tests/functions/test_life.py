@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.accounts.activity import entries
@@ -74,6 +75,7 @@ def clocked(
     return make_api(FunctionService(database, box, states, now=Clock()))
 
 
+@rule("F1.1")
 def test_aliases_and_slashes(api: Api) -> None:
     made = api.create(name="x")
     for prefix in ("/api/projects/1", "/api/projects/@current", "/api/environments/1"):
@@ -90,6 +92,7 @@ def test_aliases_and_slashes(api: Api) -> None:
             assert api.get(f"{prefix}/hog_functions{slash}").json()["count"] == 1
 
 
+@rule("F1.2", "F24.5")
 def test_strings_are_trimmed_but_not_inside_values(api: Api) -> None:
     made = api.create(
         name=" n ",
@@ -106,6 +109,7 @@ def test_strings_are_trimmed_but_not_inside_values(api: Api) -> None:
     assert made["filters"]["events"] == [{"id": " e ", "name": " n "}]
 
 
+@rule("F4.12", "F3.9", "F3.7")
 def test_only_what_is_sent_changes(clocked: Api) -> None:
     made = clocked.create(
         name="n",
@@ -124,6 +128,7 @@ def test_only_what_is_sent_changes(clocked: Api) -> None:
     assert clocked.change(made, description="")["description"] == ""
 
 
+@rule("F3.9")
 def test_versions_count_changes_of_behaviour_only(api: Api) -> None:
     made = api.create(name="n", inputs_schema=[{"key": "t", "type": "string", "secret": True}])
     assert made["version"] == 1
@@ -135,6 +140,7 @@ def test_versions_count_changes_of_behaviour_only(api: Api) -> None:
     assert api.change(made, inputs={"t": {"secret": True}})["version"] == 4
 
 
+@rule("F9.6", "F9.1")
 def test_code_is_compiled_again_when_it_is_sent(api: Api) -> None:
     made = api.create(hog="return 1")
     assert made["bytecode"] == ["_H", 1, 33, 1, 38]
@@ -142,6 +148,7 @@ def test_code_is_compiled_again_when_it_is_sent(api: Api) -> None:
     assert api.change(made, hog="return 2")["bytecode"] == ["_H", 1, 33, 2, 38]
 
 
+@rule("F4.5", "F4.22")
 def test_stale_changes_are_refused(clocked: Api) -> None:
     made = clocked.create(name="n")
     path = f"/hog_functions/{made['id']}/"
@@ -159,6 +166,7 @@ def test_stale_changes_are_refused(clocked: Api) -> None:
     clocked.create(name="c", base_updated_at="2020-01-01")
 
 
+@rule("F4.18")
 def test_deleting_keeps_enabled_and_restoring_may_bring_other_changes(api: Api) -> None:
     made = api.create(enabled=True)
     assert api.change(made, deleted=True)["enabled"] is True
@@ -170,6 +178,7 @@ def test_deleting_keeps_enabled_and_restoring_may_bring_other_changes(api: Api) 
     assert (restored["name"], restored["deleted"]) == ("back", False)
 
 
+@rule("F4.8", "F4.9", "F13.3")
 def test_transformations_are_ordered(api: Api) -> None:
     def make(**body: Any) -> dict[str, Any]:
         return api.create(type="transformation", hog="return event", **body)
@@ -189,6 +198,7 @@ def test_transformations_are_ordered(api: Api) -> None:
     assert [one["execution_order"] for one in listed] == [3, 8, 9, None]
 
 
+@rule("F4.19")
 def test_only_so_many_transformations_may_be_enabled(
     make_api: Callable[[FunctionService], Api], database: Database, box: SecretBox
 ) -> None:
@@ -217,6 +227,7 @@ def test_only_so_many_transformations_may_be_enabled(
         api.create(enabled=True)
 
 
+@rule("F19.2")
 def test_rearranging_refuses_what_it_cannot_do(api: Api) -> None:
     first, second = (api.create(type="transformation", hog="return event") for _ in range(2))
     other = api.create()
@@ -237,6 +248,7 @@ def test_rearranging_refuses_what_it_cannot_do(api: Api) -> None:
     assert api.get(f"/hog_functions/{second['id']}/").json()["execution_order"] == 2
 
 
+@rule("F19.3")
 def test_rearranging_touches_only_what_moves(clocked: Api, database: Database) -> None:
     first, second = (
         clocked.create(type="transformation", name=name, hog="return event") for name in ("a", "b")
@@ -255,6 +267,7 @@ def test_rearranging_touches_only_what_moves(clocked: Api, database: Database) -
     assert sum(entry["activity"] == "updated" for entry in log) == 1
 
 
+@rule("F12.1")
 def test_status(clocked: Api, states: States) -> None:
     made = clocked.create(enabled=True)
     assert made["status"] == {"state": 1, "tokens": 10000}
@@ -267,6 +280,7 @@ def test_status(clocked: Api, states: States) -> None:
     assert states.saved == [made["id"]] * 2
 
 
+@rule("F4.10")
 def test_functions_of_hidden_templates_can_only_be_disabled(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +298,7 @@ def test_functions_of_hidden_templates_can_only_be_disabled(
     assert api.change(made, template_id="template-internal")["template_id"] == "template-webhook"
 
 
+@rule("F4.7", "F4.16")
 def test_templates_fill_in_what_is_missing(api: Api) -> None:
     made = api.create(
         template_id="template-webhook",
@@ -300,6 +315,7 @@ def test_templates_fill_in_what_is_missing(api: Api) -> None:
     assert api.change(made, description="")["description"] == ""
 
 
+@rule("F2.6")
 def test_a_transformation_may_come_from_a_destination_template(api: Api) -> None:
     made = api.create(
         type="internal_destination",
@@ -321,6 +337,7 @@ def test_list_items_have_the_promised_fields(api: Api) -> None:
     assert {**item} == {name: whole[name] for name in LIST_FIELDS}
 
 
+@rule("F13.4", "F13.3")
 def test_list_filters(clocked: Api, accounts: AccountService) -> None:
     a = clocked.create(name="a", enabled=True)
     b = clocked.create(name="b", type="transformation", hog="return event")
@@ -349,6 +366,7 @@ def test_list_filters(clocked: Api, accounts: AccountService) -> None:
     assert names("") == ["b", "c"]
 
 
+@rule("F13.6", "F13.5")
 @pytest.mark.parametrize(
     ("query", "attr", "code"),
     [
@@ -367,6 +385,7 @@ def test_list_parameters_that_are_refused(api: Api, query: str, attr: str, code:
     assert (answer.json()["attr"], answer.json()["code"]) == (attr, code)
 
 
+@rule("F13.2")
 def test_pages(api: Api) -> None:
     made = [api.create(name=f"n{number}")["name"] for number in range(5)]
     seen = []
@@ -381,6 +400,7 @@ def test_pages(api: Api) -> None:
     assert len(api.get("/hog_functions/?limit=0").json()["results"]) == 5
 
 
+@rule("F13.5")
 def test_search(api: Api) -> None:
     for name, description in (
         ("Slack", ""),
@@ -407,6 +427,7 @@ def test_search(api: Api) -> None:
     assert "search_match_type" not in plain["results"][0]
 
 
+@rule("F13.6")
 def test_lists_by_what_filters_hold(api: Api) -> None:
     api.create(
         name="a", filters={"events": [{"id": "$pageview", "properties": [{"key": "k", "value": [1, 2]}]}]}
@@ -464,6 +485,7 @@ def _organization(accounts: AccountService) -> str:
     return project.organization_id
 
 
+@rule("F22.2")
 def test_history(api: Api, database: Database) -> None:
     schema = [{"key": "t", "type": "string", "secret": True}, {"key": "u", "type": "string"}]
     made = api.create(type="internal_destination", name="n", inputs_schema=schema)
@@ -502,6 +524,7 @@ def test_history(api: Api, database: Database) -> None:
     assert "_H" not in str(log)
 
 
+@rule("F18.2")
 def test_icons(api: Api) -> None:
     assert api.get("/hog_functions/icons/").json() == []
     assert api.get("/hog_functions/icons/?query=slack").json() == [
@@ -525,6 +548,7 @@ def test_icons(api: Api) -> None:
             assert api.get(template.icon_url).status_code == 200
 
 
+@rule("F20.3")
 def test_other_operations(api: Api) -> None:
     assert api.get("/hog_functions/masked_secrets/").json() == []
     for body, status, error in (

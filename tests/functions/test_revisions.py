@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import revisions, store
@@ -89,6 +90,7 @@ def test_the_way_back(api: Api, made: dict[str, Any], database: Database, box: S
     assert box.unseal(row["encrypted_inputs"]).inputs["token"]["value"] == "n3w"
 
 
+@rule("F20.4")
 @pytest.mark.parametrize("version", ["9", "0", "x", "99999999999999999999"])
 def test_versions_that_are_not_there(api: Api, made: dict[str, Any], version: str) -> None:
     base = f"/hog_functions/{made['id']}/revisions/{version}/"

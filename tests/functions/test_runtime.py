@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, update
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.accounts.service import AccountService
@@ -99,6 +100,7 @@ def test_functions_by_kind(api: Api, registry: FunctionRegistry) -> None:
     )
 
 
+@rule("F4.21")
 def test_changes_are_seen_at_once_and_the_rest_is_kept(api: Api, registry: FunctionRegistry) -> None:
     first = api.create(name="a", enabled=True)
     second = api.create(name="b", enabled=True)
@@ -190,6 +192,7 @@ def test_many_threads_ask_at_once(api: Api, registry: FunctionRegistry) -> None:
 # --- compiled functions
 
 
+@rule("F5.16")
 def test_inputs_of_the_worked_example(api: Api, registry: FunctionRegistry) -> None:
     """The inputs of spec hog-runtime 4.8."""
     made = api.create(
@@ -239,6 +242,7 @@ def test_inputs_of_the_worked_example(api: Api, registry: FunctionRegistry) -> N
     assert "inputs" not in GLOBALS
 
 
+@rule("F5.16")
 def test_inputs_see_those_before_them(api: Api, registry: FunctionRegistry) -> None:
     made = api.create(
         enabled=True,
@@ -267,6 +271,7 @@ def test_inputs_that_fail_name_the_input(api: Api, registry: FunctionRegistry) -
     assert failure.value.path == ("a", "deep", 0)
 
 
+@rule("F8.5")
 def test_mappings_override_inputs(api: Api, registry: FunctionRegistry) -> None:
     made = api.create(
         enabled=True,
@@ -387,6 +392,7 @@ def test_longer_secrets_go_first() -> None:
 # --- keeping stored filters up to date
 
 
+@rule("F6.9")
 def test_stored_filters_follow_what_they_speak_about(
     api: Api, database: Database, accounts: AccountService
 ) -> None:
@@ -413,6 +419,7 @@ def test_stored_filters_follow_what_they_speak_about(
     assert broken["enabled"] is True
 
 
+@rule("F6.9")
 def test_it_happens_by_itself(api: Api, database: Database) -> None:
     action_id = add_action(database, [{"event": "a"}])
     made = api.create(enabled=True, filters={"actions": [{"id": action_id}]})

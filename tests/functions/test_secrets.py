@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import store
@@ -36,6 +37,7 @@ def made(api: Api) -> dict[str, Any]:
     return api.create(inputs_schema=SCHEMA, inputs={"token": {"value": "s3cr3t"}, "url": {"value": "u"}})
 
 
+@rule("F10.2")
 @pytest.mark.parametrize(
     ("item", "value"),
     [
@@ -74,6 +76,7 @@ def test_a_secret_that_is_not_sent_is_kept(
         assert stored(database, box, made) == "s3cr3t"
 
 
+@rule("F10.2")
 def test_the_mask_is_never_stored(api: Api, made: dict[str, Any]) -> None:
     error = api.change_refused(made, inputs={"token": {"value": MASK}})
     assert (error["attr"], error["detail"]) == (
@@ -95,6 +98,7 @@ def test_a_required_secret_cannot_be_cleared(
     assert api.refused(inputs_schema=required)["attr"] == "inputs__token"
 
 
+@rule("F10.3")
 def test_removing_the_key_removes_the_secret(
     api: Api, database: Database, box: SecretBox, made: dict[str, Any]
 ) -> None:
@@ -103,6 +107,7 @@ def test_removing_the_key_removes_the_secret(
     assert "token" not in api.change(made, inputs_schema=SCHEMA)["inputs"]
 
 
+@rule("F10.4")
 def test_becoming_secret_moves_the_value(
     api: Api, database: Database, box: SecretBox, made: dict[str, Any]
 ) -> None:
@@ -116,6 +121,7 @@ def test_becoming_secret_moves_the_value(
     assert box.unseal(row["encrypted_inputs"]).inputs["url"]["value"] == "u"
 
 
+@rule("F10.4")
 def test_ceasing_to_be_secret_reveals_nothing(
     api: Api, database: Database, box: SecretBox, made: dict[str, Any]
 ) -> None:
@@ -124,6 +130,7 @@ def test_ceasing_to_be_secret_reveals_nothing(
     assert stored(database, box, made) is None
 
 
+@rule("F8.6")
 def test_secrets_of_mappings(api: Api, database: Database, box: SecretBox) -> None:
     def mapping(name: str | None, item: dict[str, Any] | None) -> dict[str, Any]:
         body: dict[str, Any] = {"inputs_schema": SCHEMA}
@@ -155,6 +162,7 @@ def test_secrets_of_mappings(api: Api, database: Database, box: SecretBox) -> No
     assert api.change(made, name="kept")["mappings"] == changed["mappings"]
 
 
+@rule("F10.7")
 def test_lists_and_history_hold_no_secret(api: Api, made: dict[str, Any]) -> None:
     for path in ("/hog_functions/", "/hog_functions/?full=true", f"/hog_functions/{made['id']}/"):
         assert "s3cr3t" not in api.get(path).text
@@ -163,6 +171,7 @@ def test_lists_and_history_hold_no_secret(api: Api, made: dict[str, Any]) -> Non
 # --- the box
 
 
+@rule("F10.5")
 def test_what_is_sealed_is_unreadable_and_comes_back() -> None:
     box = SecretBox([Fernet.generate_key().decode()])
     secrets = Secrets({"a": {"value": "s3cr3t", "order": 0}}, {"m": {"b": {"value": 1}}})
@@ -177,6 +186,7 @@ def test_what_is_sealed_is_unreadable_and_comes_back() -> None:
         box.unseal(sealed[:-2] + b"xx")
 
 
+@rule("F10.5")
 def test_keys_rotate() -> None:
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     sealed = SecretBox([old]).seal(Secrets({"a": {"value": 1}}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import store
@@ -22,6 +23,7 @@ def site_app(api: Api, **body: Any) -> dict[str, Any]:
     return api.create(**{"type": "site_app", "name": "App", "hog": SOURCE, "enabled": True, **body})
 
 
+@rule("F5.10", "F9.5")
 def test_what_is_compiled(api: Api) -> None:
     made = site_app(
         api,
@@ -54,6 +56,7 @@ def test_what_is_compiled(api: Api) -> None:
     assert "s3cr3t" not in made["transpiled"]
 
 
+@rule("F4.15")
 def test_every_change_is_transpiled(api: Api) -> None:
     made = site_app(api, inputs_schema=[{"key": "a", "type": "string"}], inputs={"a": {"value": "one"}})
     assert '"one"' in made["transpiled"]
@@ -86,6 +89,7 @@ def test_mappings_of_site_destinations(api: Api) -> None:
     assert '"fallback"' in made["transpiled"]
 
 
+@rule("F9.5")
 @pytest.mark.parametrize(
     ("body", "attr", "detail"),
     [

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import templates
@@ -15,6 +16,7 @@ DESTINATIONS = [one for one in catalogue().values() if one.type == "destination"
 TRANSFORMATIONS = [one for one in catalogue().values() if one.type == "transformation"]
 
 
+@rule("F11.1", "F11.2", "F11.4")
 def test_listing(api: Api) -> None:
     listed = api.get("/hog_function_templates/").json()
     names = [one["name"] for one in listed["results"]]
@@ -51,6 +53,7 @@ def test_listing(api: Api) -> None:
     assert page["previous"].endswith("?limit=2")
 
 
+@rule("F11.4")
 def test_much_used_templates_come_first(api: Api) -> None:
     url = {"url": {"value": "https://x.io"}}
     api.create(template_id="template-webhook", enabled=True, inputs=url)
@@ -58,12 +61,14 @@ def test_much_used_templates_come_first(api: Api) -> None:
     assert api.get("/hog_function_templates/").json()["results"][0]["id"] == "template-webhook"
 
 
+@rule("F11.3")
 def test_reading_one(api: Api) -> None:
     found = api.get("/hog_function_templates/template-webhook/")
     assert found.json() == catalogue()["template-webhook"].wire()
     assert api.get("/hog_function_templates/nothing/").status_code == 404
 
 
+@rule("F11.3", "F11.5")
 def test_the_public_view(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     known = catalogue()
     webhook = known["template-webhook"]

@@ -1,15 +1,18 @@
 """What the public Terraform provider relies on, replayed (spec: hog-functions-api 24).
 
-`Resource` does what the provider does: it sends the configured attributes, decodes the answer strictly, strips
-``bytecode`` and ``order``, keeps only what the configuration wrote, and calls any difference a drift.
+`Resource` does what the provider does: it sends the configured attributes and nothing else, to the paths it knows,
+decodes the answer strictly, strips ``bytecode`` and ``order``, keeps only what the configuration wrote, and calls any
+difference a drift.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 ATTRIBUTES = (
@@ -31,6 +34,9 @@ JSON_ATTRIBUTES = ("inputs", "filters", "masking", "mappings", "inputs_schema")
 DERIVED = {"bytecode", "order"}
 
 
+STRINGS = ("type", "name", "description", "hog", "icon_url", "created_at", "updated_at")
+
+
 def stripped(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: stripped(part) for key, part in value.items() if key not in DERIVED}
@@ -46,10 +52,15 @@ def written(value: Any, config: Any) -> Any:
     return value
 
 
+def as_text(value: Any) -> str:
+    """JSON, in which 1, 1.0 and true are different things; the order of keys counts for nothing."""
+    return json.dumps(value, sort_keys=True)
+
+
 def decode(function: Any) -> None:
     """Strict types, as a compiled program reads them."""
     assert isinstance(function["id"], str)
-    for name in ("type", "name", "description", "hog", "icon_url", "created_at", "updated_at"):
+    for name in STRINGS:
         assert function[name] is None or isinstance(function[name], str)
     assert isinstance(function["enabled"], bool)
     assert all(isinstance(entry, dict) for entry in function["inputs_schema"])
@@ -78,6 +89,7 @@ class Resource:
         self.sensitive: dict[str, Any] = config.pop("sensitive_inputs", {})
         answer = self.api.post("/hog_functions/", self._request())
         assert answer.status_code == 201, answer.text
+        assert answer.headers["content-type"].startswith("application/json")
         self.id: str = answer.json()["id"]
         self._check(answer.json())
 
@@ -124,11 +136,14 @@ class Resource:
                 if name == "inputs_schema":
                     by_key = {entry["key"]: entry for entry in seen}
                     seen = [by_key[entry["key"]] for entry in config]
-                assert written(seen, config) == config, name
+                assert as_text(written(seen, config)) == as_text(config), name
         for key in self.sensitive:
-            assert key in function["inputs"]
+            secret = any(one["key"] == key and one["secret"] for one in function["inputs_schema"])
+            seen = function["inputs"][key]
+            assert seen == {"secret": True} if secret else seen["value"] == self.sensitive[key]["value"]
         for name in ("name", "description", "icon_url"):
-            assert (function[name] or None) == (self.config.get(name) or None) or "template_id" in self.config
+            if name in self.config or "template_id" not in self.config:
+                assert (function[name] or None) == (self.config.get(name) or None), name
         for name in ("type", "enabled", "execution_order"):
             if name in self.config:
                 assert function[name] == self.config[name]
@@ -161,6 +176,7 @@ WEBHOOK: dict[str, Any] = {
 }
 
 
+@rule("F24.1", "F24.2")
 def test_create_rename_disable_destroy(api: Api) -> None:
     resource = Resource(api, **copy.deepcopy(WEBHOOK))
     resource.apply(name="Renamed")
@@ -170,6 +186,7 @@ def test_create_rename_disable_destroy(api: Api) -> None:
     resource.destroy()
 
 
+@rule("F24.3")
 def test_filters_with_two_events(api: Api) -> None:
     filters = {
         "events": [
@@ -188,6 +205,7 @@ def test_filters_with_two_events(api: Api) -> None:
     resource.apply(filters={"events": filters["events"][:1]})
 
 
+@rule("F24.1")
 def test_import_reads_everything_from_the_answer(api: Api) -> None:
     resource = Resource(api, **copy.deepcopy(WEBHOOK))
     read = resource.plan()
@@ -198,11 +216,13 @@ def test_import_reads_everything_from_the_answer(api: Api) -> None:
     assert {**answer.json(), "updated_at": None} == {**read, "updated_at": None}
 
 
+@rule("F24.6")
 def test_code_of_one_s_own_with_a_template(api: Api) -> None:
     resource = Resource(api, **{**copy.deepcopy(WEBHOOK), "hog": "print('mine')\n\n"})
     resource.apply(hog="let r := fetch(inputs.url)\nreturn r\n")
 
 
+@rule("F24.4", "F24.7")
 def test_sensitive_inputs(api: Api) -> None:
     schema = [
         {"key": "url", "type": "string", "required": True},
@@ -226,6 +246,7 @@ def test_sensitive_inputs(api: Api) -> None:
     resource.destroy()
 
 
+@rule("F24.7")
 def test_sensitive_inputs_alone_and_in_the_clear(api: Api) -> None:
     """What the schema does not call secret comes back in the clear; the provider ignores it."""
     config = {name: value for name, value in copy.deepcopy(WEBHOOK).items() if name != "inputs"}
@@ -272,3 +293,75 @@ def test_alert_destinations(api: Api, source: str) -> None:
     resource = Resource(api, **{**copy.deepcopy(WEBHOOK), "type": "internal_destination", "filters": filters})
     resource.apply(name="x")
     resource.destroy()
+
+
+@rule("F24.8", "F24.3")
+def test_keys_named_order(api: Api) -> None:
+    """The provider strips them everywhere; what it sends without them must mean the same."""
+    inputs = {
+        "url": {"value": "https://example.com"},
+        "body": {"value": {"order": 7, "bytecode": "b", "list": [{"order": 1}]}},
+    }
+    resource = Resource(api, **{**copy.deepcopy(WEBHOOK), "inputs": inputs})
+    assert resource.plan()["inputs"]["body"]["value"] == inputs["body"]["value"]
+    events = [{"id": name, "type": "events", "order": 1 - at} for at, name in enumerate("ab")]
+    kept = resource.apply(filters={"source": "events", "events": events})["filters"]
+    assert kept["events"] == events
+    bare = resource.apply(filters=stripped({"source": "events", "events": events}))["filters"]
+    assert bare["bytecode"] == kept["bytecode"]
+
+
+@rule("F24.2", "F24.5")
+@pytest.mark.parametrize(
+    "value", [False, 0, "", [], {}, 1.0, 1e21, 2**53, "1", " padded ", "\n", "{event.event}"]
+)
+def test_any_value_comes_back(api: Api, value: Any) -> None:
+    schema = [{"key": "any", "type": "json"}]
+    inputs = {"any": {"value": value, "templating": "hog"}}
+    resource = Resource(
+        api, type="destination", name="n", hog="print(1)", inputs_schema=schema, inputs=inputs
+    )
+    resource.apply(name="m")
+
+
+@rule("F24.4")
+def test_a_schema_in_place_of_the_template_s(api: Api) -> None:
+    """``method`` is a choice in the template and a text here; descriptions, labels and defaults are kept."""
+    schema = [
+        {"key": "url", "type": "string", "label": "Hook", "required": True, "description": "where to"},
+        {"key": "method", "type": "string", "default": "POST", "hidden": True},
+        {"key": "apiKey", "type": "string", "secret": True, "required": True, "templating": False},
+    ]
+    resource = Resource(
+        api,
+        **{
+            **copy.deepcopy(WEBHOOK),
+            "inputs_schema": schema,
+            "inputs": {"url": {"value": "https://example.com"}, "method": {"value": "PUT"}},
+            "sensitive_inputs": {"apiKey": {"value": "k1"}},
+        },
+    )
+    resource.apply(inputs_schema=list(reversed(schema)))
+    resource.apply(inputs={"url": {"value": "https://example.com/other"}, "method": {"value": "GET"}})
+    assert "k1" not in json.dumps(resource.plan())
+    resource.destroy()
+
+
+@rule("F24.1")
+def test_a_create_that_is_sent_again_makes_what_it_says(api: Api) -> None:
+    """The provider sends a POST again after 429 and 5xx: then there are two functions, and never half of one."""
+    for _ in range(2):
+        Resource(api, **copy.deepcopy(WEBHOOK))
+    listed = api.get("/hog_functions/?full=true").json()
+    assert listed["count"] == 2
+    for one in listed["results"]:
+        decode(one)
+
+
+@rule("F24.1")
+def test_reading_and_destroying_what_is_gone(api: Api) -> None:
+    """404 means gone, which the provider tolerates; anything else would be an error."""
+    gone = "/hog_functions/0199a3d4-1f2e-7000-9c55-7d3a51c0ffee/"
+    environment = Api(api.app, api.key, api.runner, "/api/environments/1")
+    assert environment.get(gone).status_code == 404
+    assert environment.patch(gone, {"deleted": True}).status_code == 404

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import structlog
 from uuid_utils import uuid7
 
 from hoglab.accounts import activity
@@ -17,7 +18,7 @@ from hoglab.functions.editing import diagnose
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.search import Hit, find, holds_any
-from hoglab.functions.status import AllHealthy, FunctionStates, status_of
+from hoglab.functions.status import UNKNOWN, AllHealthy, FunctionStates, Status, status_of
 from hoglab.functions.stored import (
     full_form,
     live_config,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database, Transaction
 
 SCOPE = "HogFunction"
+
+_logger = structlog.get_logger("hoglab.functions")
 
 DEFAULT_CAPS: Mapping[str, int] = {"transformation": 20, "transformation_log": 5}
 """How many functions of a type may be enabled in one project."""
@@ -154,7 +157,7 @@ class FunctionService:
     def _full(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
         configurations = {row["id"]: read_configuration(row, self._box) for row in rows}
         authors = accounts.users(connection, (row["created_by_id"] for row in rows))
-        known = self.states.statuses([row["id"] for row in rows])
+        known = self._known_states(rows)
         return [
             full_form(
                 row,
@@ -167,7 +170,7 @@ class FunctionService:
 
     def _summaries(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
         authors = accounts.users(connection, (row["created_by_id"] for row in rows))
-        known = self.states.statuses([row["id"] for row in rows])
+        known = self._known_states(rows)
         return [
             summary(
                 row,
@@ -176,6 +179,15 @@ class FunctionService:
             )
             for row in rows
         ]
+
+    def _known_states(self, rows: Sequence[Row]) -> Mapping[str, Status]:
+        """What the runtime says about functions, at once; unknown for all where it cannot say."""
+        ids = [row["id"] for row in rows]
+        try:
+            return self.states.statuses(ids)
+        except Exception:
+            _logger.exception("function_states_unknown")
+            return dict.fromkeys(ids, UNKNOWN)
 
     # --- checking ---
 
@@ -377,7 +389,10 @@ class FunctionService:
 
     def _after_save(self, row: Row) -> dict[str, Any]:
         if row["enabled"] and not row["deleted"]:
-            self.states.function_saved(row["id"])
+            try:
+                self.states.function_saved(row["id"])
+            except Exception:  # the function is stored: a client that saw an error would make it again
+                _logger.exception("function_state_not_reset", function_id=row["id"])
         with self._database.read() as connection:
             return self._full(connection, [row])[0]
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
+PROOFS = tuple(FOLDER.parents[1] / room for room in ("contract", "functions", "delivery"))
+"""Where tests may prove rules: the contract's own, and the suites that go into the depth of hog functions."""
 
 
 def rule(*numbers: str) -> pytest.MarkDecorator:
@@ -41,7 +43,7 @@ def rules() -> dict[str, str]:
 def proven() -> set[str]:
     """The rules that some test names, from the sources: whichever tests are selected, the answer is the same."""
     found: set[str] = set()
-    for path in FOLDER.parent.rglob("test_*.py"):
+    for path in (path for folder in PROOFS for path in folder.rglob("test_*.py")):
         found.update(_named_in(ast.parse(path.read_text(encoding="utf-8"))))
     return found
 
