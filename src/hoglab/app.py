@@ -28,6 +28,7 @@ from hoglab.delivery import routes as delivery_routes
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
+from hoglab.delivery.webhook_routes import webhook_routes
 from hoglab.experiments.eligible import eligible_flags
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
@@ -263,6 +264,10 @@ class Hoglab:
                 sdk_routes=sdk_routes(
                     evaluator, sdk_files=settings.sdk_files, site_apps=SiteFunctions(database)
                 ),
+                public_routes=[
+                    *webhook_routes(delivery.webhooks),
+                    *template_routes.public_routes(database),
+                ],
                 extra_paths={**capture_paths(), **flag_paths()},
                 readiness=lambda: _unready(storage, ingestion, delivery),
                 idempotency=Idempotency(database, storage.secrets),

@@ -7,7 +7,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,6 +154,8 @@ class House:
     options: dict[str, Any] = field(default_factory=dict)
     offset: int = 0
     key: str = KEY
+    capture: Callable[[int, dict[str, Any]], Awaitable[None]] | None = None
+    """Takes what functions capture, in place of `captured`."""
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
@@ -185,7 +187,10 @@ class House:
         self.functions = FunctionService(self.database, self.box, self.delivery.states)
 
     async def _capture(self, project_id: int, event: dict[str, Any]) -> None:
-        self.captured.append((project_id, event))
+        if self.capture is not None:
+            await self.capture(project_id, event)
+        else:
+            self.captured.append((project_id, event))
 
     def close(self) -> None:
         assert self.delivery.stop(10)

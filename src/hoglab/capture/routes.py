@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import Counter
 
-from hoglab.capture.client_ip import forwarded_ip
 from hoglab.capture.decoding import read_query
 from hoglab.capture.refusal import Refusal, too_large
 from hoglab.capture.service import PathRules, Request
 from hoglab.http.body import read_body
+from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
 
 if TYPE_CHECKING:
@@ -104,15 +104,6 @@ class EventEndpoint:
         timeout_s = self._capture.limits.body_timeout_s
         body = await read_whole(scope, receive, self._rules.body_limit, timeout_s)
         return Request(body, query, content_type, content_encoding, client_ip(scope))
-
-
-def client_ip(scope: Scope) -> str | None:
-    """The address of the client, behind proxies too (spec: sdk-wire 1.8)."""
-    forwarded = next((value for name, value in scope["headers"] if name == b"x-forwarded-for"), None)
-    ip = forwarded_ip(forwarded) if forwarded else None
-    if ip is None and scope.get("client"):
-        ip = scope["client"][0]
-    return ip
 
 
 class DiscardEndpoint:

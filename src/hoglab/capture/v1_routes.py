@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.capture.refusal import Refusal
-from hoglab.capture.routes import CLOSING, EVENTS, JSON_TYPE, OK, answer, client_ip, read_whole
+from hoglab.capture.routes import CLOSING, EVENTS, JSON_TYPE, OK, answer, read_whole
 from hoglab.capture.v1 import RETRY_AFTER_S, V1Refusal, read_head, too_large
+from hoglab.http.client_ip import client_ip
 
 if TYPE_CHECKING:
     from hoglab.capture.routes import Receive, Scope, Send

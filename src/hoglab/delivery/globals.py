@@ -76,10 +76,9 @@ class Site:
         return {"id": project.id, "name": project.name, "url": self.project_url(project.id)}
 
     def source(self, function: CompiledFunction) -> dict[str, Any]:
-        return {
-            "name": function.label,
-            "url": f"{self.project_url(function.project_id)}/functions/{function.id}/configuration/",
-        }
+        url = f"{self.project_url(function.project_id)}/functions/{function.id}"
+        page = "" if function.type == "source_webhook" else "/configuration/"
+        return {"name": function.label, "url": url + page}
 
     def event_url(self, project_id: int, uuid: str, timestamp: str) -> str:
         return f"{self.project_url(project_id)}/events/{encoded(uuid)}/{encoded(timestamp)}"

@@ -15,6 +15,7 @@
     functions = FunctionService(database, secrets, delivery.states)
     ingestion = Ingestion(..., dispatcher=delivery.dispatcher)
     routers = [..., router(delivery, functions, database)]
+    public = webhook_routes(delivery.webhooks)
 
 ``capture(project_id, event)`` is awaited on the worker's own event loop and returns when the event is in the
 event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``, ``timestamp``,
@@ -37,6 +38,7 @@ from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.state import Timing
 from hoglab.delivery.turn import Workshop
 from hoglab.delivery.watcher import Watcher, cost_of
+from hoglab.delivery.webhooks import WebhookLimits, Webhooks
 from hoglab.delivery.worker import Capture, Worker, WorkerLimits
 from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
@@ -71,6 +73,7 @@ class Delivery:
         retries: RetryPolicy | None = None,
         worker_limits: WorkerLimits | None = None,
         fetch_limits: FetchLimits | None = None,
+        webhook_limits: WebhookLimits | None = None,
         auto_disable: bool = True,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -107,6 +110,15 @@ class Delivery:
             fetch_limits=fetch_limits,
         )
 
+        self.webhooks = Webhooks(
+            queue,
+            shop,
+            self.watcher,
+            capture=capture,
+            has_room=self.dispatcher.has_room,
+            limits=webhook_limits,
+        )
+
     @property
     def states(self) -> FunctionStates:
         """What the API shows as ``status`` and tells when a function was saved."""
@@ -118,6 +130,7 @@ class Delivery:
 
     def stop(self, timeout_s: float) -> bool:
         """Finish or put back what is being worked on; whether that was done in time."""
+        self.webhooks.close()
         return self.worker.stop(timeout_s)
 
     def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:

@@ -41,6 +41,7 @@ class State(msgspec.Struct, omit_defaults=True):
     journal: dict[str, Any] | None = None
     source: str | None = None
     sealed_inputs: str | None = None  # encrypted: they may hold secrets
+    sealed_request: str | None = None  # of a webhook, likewise: its headers may
 
 
 _DECODER = msgspec.json.Decoder(State)

@@ -103,9 +103,23 @@ class Turn:
     def begin(self) -> Perform | Settled:
         """Run the program up to its request, or to its end."""
         try:
-            return self._begin()
+            return self._begin(may_perform=True)
         except Exception as error:
             return self._broken(error)
+
+    def inline(self) -> Settled:
+        """Run the program to its end or up to its first call, which is left to a worker."""
+        try:
+            step = self._begin(may_perform=False)
+        except Exception as error:
+            return self._broken(error)
+        assert isinstance(step, Settled)  # noqa: S101 - it may perform nothing
+        return step
+
+    @property
+    def program_run(self) -> ProgramRun | None:
+        """The program at work; None when it could not begin."""
+        return self._run
 
     def answered(self, answer: Answer, duration_ms: float) -> Perform | Settled:
         """Go on with what became of the request."""
@@ -126,7 +140,7 @@ class Turn:
 
     # --- beginning
 
-    def _begin(self) -> Perform | Settled:
+    def _begin(self, *, may_perform: bool) -> Perform | Settled:
         claimed, shop = self.claimed, self._shop
         try:
             state = self._state = decode_state(claimed.state)
@@ -139,8 +153,8 @@ class Turn:
             self._note("info", "The function is disabled or deleted, so this run of it was cancelled.")
             return self._settle("cancelled", "cancelled")
         self._function = function
-        globals_ = self._globals(function, functions.project)
         try:
+            globals_ = self._globals(function, functions.project)
             run = self._run = self._program_run(function, globals_, state)
         except (HogRuntimeError, HogLimit, HogThrow, SecretsError) as error:
             message = f"Error building inputs: {_message(error)}"
@@ -149,7 +163,7 @@ class Turn:
         except HogSourceError as error:
             self._note("error", f"The code of the function cannot be compiled: {error.message}")
             return self._settle("failed", "failed", error=error.message)
-        return self._next(run.start(), may_perform=True)
+        return self._next(run.start(), may_perform=may_perform)
 
     def _globals(self, function: CompiledFunction, project: KnownProject) -> dict[str, Any]:
         assert self._state is not None  # noqa: S101 - decoded before
@@ -159,6 +173,9 @@ class Turn:
             globals_["person"] = self._shop.event_globals.late_person(project, distinct_id)
         globals_["source"] = self._shop.site.source(function)
         globals_.setdefault("groups", {})
+        if self._state.sealed_request is not None:
+            request = orjson.loads(self._shop.box.decrypt_text(self._state.sealed_request))
+            globals_["request"] = from_json(request)
         return globals_
 
     def _program_run(self, function: CompiledFunction, globals_: dict[str, Any], state: State) -> ProgramRun:
@@ -174,7 +191,7 @@ class Turn:
             compile_program(source, RUNNING),
             {**globals_, "inputs": inputs},
             run_id=self.claimed.id,
-            redact=function.redactor(inputs, mapping),
+            redact=function.redactor(inputs, mapping, globals_.get("request")),
             now=self._shop.now,
             journal=state.journal,
             timings=state.timings,

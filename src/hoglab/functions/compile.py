@@ -114,10 +114,15 @@ class CompiledFunction:
         built: dict[str, Any] = evaluate(self.inputs if mapping is None else mapping.inputs, variables)
         return built
 
-    def redactor(self, inputs: Mapping[str, Any], mapping: CompiledMapping | None = None) -> Redact:
-        """Replaces the secrets among built inputs in texts for people."""
+    def redactor(
+        self,
+        inputs: Mapping[str, Any],
+        mapping: CompiledMapping | None = None,
+        request: Mapping[str, Any] | None = None,
+    ) -> Redact:
+        """Replaces the secrets among built inputs, and those of a webhook's request, in texts for people."""
         schema = self.inputs_schema if mapping is None else [*self.inputs_schema, *mapping.inputs_schema]
-        return redactor(schema, inputs)
+        return redactor(schema, inputs, request)
 
     @property
     def non_failure_status_codes(self) -> Sequence[int | str]:

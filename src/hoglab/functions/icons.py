@@ -74,6 +74,7 @@ ICONS: Mapping[str, Icon] = {
         Icon("mixpanel.com", "Mixpanel", "M", "#6d28d9"),
         Icon("amplitude.com", "Amplitude", "A", "#1e3a8a"),
         Icon("rudderstack.com", "RudderStack", "R", "#4c1d95"),
+        Icon("stripe.com", "Stripe", "S", "#6d28d9"),
         Icon("n8n.io", "n8n", "N", "#db2777"),
     )
 }

@@ -39,9 +39,24 @@ _PREFIX = re.compile(r"^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 Redact = Callable[[str], str]
 
 
-def redactor(schema: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> Redact:
-    """A function that replaces the secrets among resolved inputs wherever they stand in a text."""
+def redactor(
+    schema: Sequence[Mapping[str, Any]],
+    inputs: Mapping[str, Any],
+    request: Mapping[str, Any] | None = None,
+) -> Redact:
+    """A function that replaces the secrets among resolved inputs wherever they stand in a text.
+
+    Of the ``request`` of a webhook, what its headers and its query say under the names of credentials is one too.
+    """
     secrets = set(_secrets(schema, inputs))
+    if request is not None:
+        secrets.update(
+            form
+            for part in (request["headers"], request["query"])
+            for name, value in part.items()
+            if _SECRET_KEY.search(name) or name in _HEADERS
+            for form in _forms(value)
+        )
     if not secrets:
         return _unchanged
     pattern = re.compile("|".join(re.escape(secret) for secret in sorted(secrets, key=len, reverse=True)))

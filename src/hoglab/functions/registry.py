@@ -60,6 +60,9 @@ class FunctionRegistry:
         self._geoip = geoip
         self._loaded: dict[int, tuple[tuple[int, ...], ProjectFunctions | None]] = {}
         self._compiled: dict[int, tuple[FilterContext, dict[str, tuple[object, CompiledFunction]]]] = {}
+        self._projects: dict[
+            str, int
+        ] = {}  # of functions that were asked for by id; a function stays where it is
         self._lock = threading.Lock()
 
     def for_project(self, project_id: int) -> ProjectFunctions | None:
@@ -78,6 +81,19 @@ class FunctionRegistry:
                 known = (versions, self._load(project_id))
                 self._loaded[project_id] = known
         return known[1]
+
+    def find(self, function_id: str) -> tuple[Project, CompiledFunction] | None:
+        """An enabled function by its id alone, with its project; None when there is none."""
+        project_id = self._projects.get(function_id)
+        if project_id is None:
+            with self._database.read() as connection:
+                project_id = store.project_of(connection, function_id)
+            if project_id is None:
+                return None
+            self._projects[function_id] = project_id
+        functions = self.for_project(project_id)
+        found = None if functions is None else functions.by_id.get(function_id)
+        return None if functions is None or found is None else (functions.project, found)
 
     def _versions(self, project_id: int) -> tuple[int, ...]:
         version = self._database.changes.version

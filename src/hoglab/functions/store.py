@@ -73,6 +73,12 @@ def get(connection: Connection, project_id: int, function_id: str) -> Row | None
     return found[0] if found else None
 
 
+def project_of(connection: Connection, function_id: str) -> int | None:
+    """The project that a function belongs to."""
+    found: int | None = connection.scalar(select(_column.project_id).where(_column.id == function_id))
+    return found
+
+
 def page(
     connection: Connection, project_id: int, selection: Selection, *, limit: int, offset: int, full: bool
 ) -> list[Row]:

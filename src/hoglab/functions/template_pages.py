@@ -22,6 +22,7 @@ KINDS: Final = {
     "transformation": "Transformations",
     "site_destination": "Destinations in the browser",
     "site_app": "Apps for your pages",
+    "source_webhook": "Incoming webhooks",
 }
 """The types of templates, in the order of the index."""
 

@@ -12,6 +12,12 @@ A template's folder holds ``test.yaml``, a list of cases::
       printed_lines: how many lines go to the log, 0 if not given
 
 Of ``requests``, ``error`` and ``result`` a case has those that it is about; a case without ``error`` must not fail.
+
+The cases of a webhook have, in place of ``globals`` and those three, what is sent to it and what comes of that::
+
+      request: {method: POST, query: a=1, headers: {…}, body: a text}
+      answer: {status: 200, body: …}
+      captured: {event: …, distinct_id: …, properties: {…}}  # nothing is captured if not given
 """
 
 from __future__ import annotations
@@ -43,6 +49,7 @@ PERSON = {
 }
 
 KEYS = {"name", "inputs", "globals", "responses", "requests", "error", "result", "printed_lines"}
+WEBHOOK_KEYS = {"name", "inputs", "request", "answer", "captured", "printed_lines"}
 
 
 @dataclass(frozen=True)
@@ -121,4 +128,7 @@ def cases_of(template: Template) -> list[Case]:
 
 
 PROGRAMS = [template for template in catalogue().values() if template.code_language == "hog"]
-CASES = [case for template in PROGRAMS for case in cases_of(template)]
+CASES = [case for template in PROGRAMS for case in cases_of(template) if template.type != "source_webhook"]
+WEBHOOK_CASES = [
+    case for template in PROGRAMS for case in cases_of(template) if template.type == "source_webhook"
+]

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from tests.functions.conftest import Api
-from tests.functions.templates.cases import CASES, PROGRAMS, cases_of
+from tests.functions.templates.cases import CASES, PROGRAMS, WEBHOOK_CASES, cases_of
 from typer.testing import CliRunner
 
 from hoglab import hog
 from hoglab.cli import app as cli
 from hoglab.functions import templates
+from hoglab.functions.editing import known_globals
 from hoglab.functions.environments import body_environment
 from hoglab.functions.icons import ICONS, icon_url
 from hoglab.functions.templates import Template, catalogue
@@ -58,17 +59,15 @@ def test_a_template_is_whole(template: Template) -> None:
 
 @pytest.mark.parametrize("template", IN_HOG)
 def test_a_program_is_without_findings(template: Template) -> None:
-    known = dict.fromkeys(("project", "event", "inputs"))
-    if template.type != "transformation":
-        known |= dict.fromkeys(("person", "groups", "source"))
     env = body_environment(template.type)
-    found = hog.check(template.code, env, kind="program", known=known)
+    found = hog.check(template.code, env, kind="program", known=dict.fromkeys(known_globals(template.type)))
     assert [(one.position, one.message) for one in found] == []
 
 
 @pytest.mark.parametrize("kind", ["destination", "transformation"])
 def test_the_command_line_finds_nothing_either(kind: str) -> None:
-    folders = [template.folder for template in PROGRAMS if template.type == kind]
+    """The programs of webhooks are checked as those of destinations."""
+    folders = [one.folder for one in PROGRAMS if (one.type == "transformation") is (kind == "transformation")]
     paths = [str(files(templates) / folder / "code.hog") for folder in folders]
     done = CliRunner().invoke(cli, ["hog", "check", "--strict", "--kind", kind, *paths])
     assert done.exit_code == 0, done.output
@@ -102,6 +101,9 @@ def test_a_template_is_shown_in_action(template: Template) -> None:
         for case in refusals:
             status = str(case.responses[-1]["status"])
             assert status in case.given["error"], "an error tells the status"
+    if template.type == "source_webhook":
+        assert any("captured" in case.given for case in cases)
+        assert any(case.given["answer"]["status"] >= 400 for case in cases), "whom it refuses"
 
 
 @pytest.mark.parametrize("template", IN_HOG)
@@ -116,4 +118,4 @@ def test_a_function_can_be_made_of_it(template: Template, api: Api) -> None:
 
 
 def test_cases_have_names_of_their_own() -> None:
-    assert max(Counter(case.id for case in CASES).values()) == 1
+    assert max(Counter(case.id for case in CASES + WEBHOOK_CASES).values()) == 1

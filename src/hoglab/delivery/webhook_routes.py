@@ -1,0 +1,62 @@
+"""The public address of webhooks, as a plain ASGI app (spec: hog-functions-api 2, hog-runtime 7.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from hoglab.delivery.webhooks import TOO_LARGE, TOO_SLOW, IncomingRequest, Reply
+from hoglab.http.body import read_body
+from hoglab.http.client_ip import client_ip
+from hoglab.http.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
+
+    from hoglab.delivery.webhooks import Webhooks
+
+PATH = "/public/webhooks/"
+METHODS = ("GET", "POST")
+
+
+def webhook_routes(webhooks: Webhooks) -> list[BaseRoute]:
+    """Everything below `PATH`; anybody may call it."""
+    return [Route(f"{PATH}{{address:path}}", WebhookEndpoint(webhooks))]
+
+
+class WebhookEndpoint:
+    """Hands whole requests to functions."""
+
+    def __init__(self, webhooks: Webhooks) -> None:
+        self._webhooks = webhooks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in METHODS:
+            reply = await self._reply(scope, receive)
+        else:
+            reply = Reply.json(405, {"error": "Method not allowed"}, allow=", ".join(METHODS))
+        await _send(send, reply)
+
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+        limits = self._webhooks.limits
+        try:
+            body = await read_body(scope, receive, limits.body, limits.body_timeout_s)
+        except ApiError as error:
+            return TOO_LARGE if error.status == 413 else TOO_SLOW
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        query = scope["query_string"].decode("latin-1")
+        request = IncomingRequest(scope["method"], headers, query, body, client_ip(scope))
+        return await self._webhooks.answer(scope["path_params"]["address"].rstrip("/"), request)
+
+
+async def _send(send: Send, reply: Reply) -> None:
+    headers = [(name.encode(), text.encode()) for name, text in reply.headers.items()]
+    if reply.content_type is not None:
+        charset = "; charset=utf-8" if reply.content_type.startswith("text/") else ""
+        headers.append((b"content-type", f"{reply.content_type}{charset}".encode()))
+    headers.append((b"content-length", str(len(reply.body)).encode()))
+    start: dict[str, Any] = {"type": "http.response.start", "status": reply.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": reply.body})
