@@ -3,11 +3,12 @@
 // One request per line of standard input, one answer per line of standard output, both JSON:
 //
 //     {"machine": "official", "bytecode": [...], "globals": {...}, "answers": [...], "async": ["fetch"],
-//      "corrected": false}
+//      "given": ["lookup"], "corrected": false}
 //     {"machine": "javascript", "code": "...", "globals": {...}}
 //     {"machine": "expressions", "library": "function ...", "expressions": ["1 + 2"]}
 //     {"result": "'text of the value'", "printed": [...], "calls": [["fetch", [...]]], "error": null}
 //
+// Functions named in "async" suspend and get the answers; those in "given" give their first argument back.
 // The first argument is the folder of node packages, the second that of the JavaScript library.
 import crypto from 'node:crypto'
 import { createRequire } from 'node:module'
@@ -88,10 +89,11 @@ function thrown(error) {
     return { kind: 'throw', text: official.printHogValue(value) }
 }
 
-function runOfficial({ bytecode, globals, answers = [], async = [], corrected = false }) {
+function runOfficial({ bytecode, globals, answers = [], async = [], given = [], corrected = false }) {
     correct(corrected)
     const asyncFunctions = Object.fromEntries(async.map((name) => [name, async () => null]))
-    const options = { globals, asyncFunctions, external, timeout: TIMEOUT_MS }
+    const functions = Object.fromEntries(given.map((name) => [name, (value) => value]))
+    const options = { globals, asyncFunctions, functions, external, timeout: TIMEOUT_MS }
     const calls = []
     let next = bytecode
     for (;;) {

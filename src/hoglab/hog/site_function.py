@@ -133,7 +133,9 @@ class _Writer:
         return json.dumps(value)
 
     def process_event(self, filters: Program | None, mappings: Sequence[SiteMapping]) -> str:
-        calls = [self.mapping(mapping) for mapping in mappings] or ["source.onEvent({ inputs, posthog });"]
+        calls = [self.mapping(mapping) for mapping in mappings] or [
+            "source.onEvent({ ...globals, inputs, posthog });"
+        ]
         return "\n".join(
             [_PROCESS, f"const filterMatches = {self.filter(filters)};", _FILTERED, *calls, "} }"]
         )
@@ -148,7 +150,7 @@ class _Writer:
             f"try {{ newInputs[{json.dumps(item.key)}] = {self.value(item)}; }} catch (e) {{ console.error(e) }}"
             for item in mapping.inputs
         ]
-        return "\n".join([*lines, "source.onEvent({ inputs: newInputs, posthog });", "})();}"])
+        return "\n".join([*lines, "source.onEvent({ ...globals, inputs: newInputs, posthog });", "})();}"])
 
 
 @dataclass(frozen=True, slots=True)

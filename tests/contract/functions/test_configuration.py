@@ -38,6 +38,7 @@ FIRST_TEMPLATES = {
         "template-remove-null-properties": set(),
         "template-bot-detection": set(),
     },
+    "source_webhook": {"template-source-webhook": set()},
 }
 """By type and id, the inputs that must at least be secret."""
 
