@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 CONNECTIONS = 32
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 class Load(NamedTuple):
@@ -27,7 +29,8 @@ class Client(asyncio.Protocol):
         self.wrong = wrong
         self.latencies: list[float] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.received = b""
+        self.received = bytearray()
+        self.expected = 0  # bytes of the answer, once its head is known
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -40,33 +43,55 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += data
-        head, separator, body = self.received.partition(b"\r\n\r\n")
-        if not separator or len(body) < int(head.lower().partition(b"content-length:")[2].split()[0]):
+        if not self.expected:
+            end = self.received.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = _LENGTH.search(self.received, 0, end + 2)
+            if length is None:
+                self.fail("an answer without Content-Length")
+                return
+            self.expected = end + 4 + int(length[1])
+        if len(self.received) < self.expected:
             return
-        if not head.startswith(b"HTTP/1.1 200") or (self.wrong is not None and self.wrong in body):
-            self.done.set_exception(RuntimeError(self.received.decode()))
+        if not self.received.startswith(b"HTTP/1.1 200") or (self.wrong and self.wrong in self.received):
+            self.fail(self.received.decode())
             return
-        self.received = b""
+        self.received.clear()
+        self.expected = 0
         self.latencies.append(time.perf_counter() - self.started_at)
         if time.perf_counter() < self.until:
             self.ask()
         elif not self.done.done():
             self.done.set_result(None)
 
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.fail("the server closed the connection")
 
-async def drive(
-    port: int,
-    path: str,
-    bodies: list[bytes],
-    seconds: float,
-    *,
-    headers: Mapping[str, str] | None = None,
-    wrong: bytes | None = None,
-) -> Load:
-    """POST JSON bodies in turn over all connections for some time."""
-    named = {"Host": "127.0.0.1", "Content-Type": "application/json", **(headers or {})}
-    head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in named.items())
-    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+    def fail(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(RuntimeError(reason))
+
+
+def posts(path: str, bodies: Iterable[bytes], headers: Mapping[str, str] | None = None) -> list[bytes]:
+    """Requests that POST JSON bodies."""
+    head = _head("POST", path, {"Content-Type": "application/json", **(headers or {})})
+    return [head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+
+
+def gets(paths: Iterable[str], headers: Mapping[str, str] | None = None) -> list[bytes]:
+    """Requests that GET."""
+    return [_head("GET", path, headers or {}) + b"\r\n" for path in paths]
+
+
+def _head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    named = {"Host": "127.0.0.1", **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}".encode()
+
+
+async def drive(port: int, requests: list[bytes], seconds: float, *, wrong: bytes | None = None) -> Load:
+    """Send requests in turn over all connections for some time."""
     loop = asyncio.get_running_loop()
     started_at = time.perf_counter()
     clients = []

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from benchmarks._driver import CONNECTIONS, Load, drive
+from benchmarks._driver import CONNECTIONS, Load, drive, posts
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 EVENTS = 100
@@ -94,11 +94,11 @@ async def measure(port: int, seconds: float, rounds: int) -> None:
     bodies = [make_batch(seed) for seed in range(64)]
     size = sum(map(len, bodies)) // len(bodies)
     print(f"{EVENTS}-event batches, {size} bytes gzipped, {CONNECTIONS} connections, {rounds} rounds")
-    await drive(port, "/gunzip", bodies, min(seconds, 1.0), headers=GZIP)
+    await drive(port, posts("/gunzip", bodies, GZIP), min(seconds, 1.0))
     loads: dict[str, list[Load]] = {"/gunzip": [], "/batch/": []}
     for _ in range(rounds):
         for path, measured in loads.items():
-            measured.append(await drive(port, path, bodies, seconds, headers=GZIP))
+            measured.append(await drive(port, posts(path, bodies, GZIP), seconds))
     for path, measured in loads.items():
         rate, median, tail = sorted(measured)[len(measured) // 2]
         print(

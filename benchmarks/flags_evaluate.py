@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from benchmarks._driver import Load, drive
+from benchmarks._driver import Load, drive, posts
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
@@ -229,7 +229,7 @@ class Run(NamedTuple):
 
 def run(target: Served, requests: list[bytes], seconds: float) -> Run:
     before = target.cpu_seconds()
-    load = asyncio.run(drive(target.port, PATH, requests, seconds, wrong=FAILED))
+    load = asyncio.run(drive(target.port, posts(PATH, requests), seconds, wrong=FAILED))
     return Run(load, (target.cpu_seconds() - before) / (load.rate * seconds) * 1e6)
 
 

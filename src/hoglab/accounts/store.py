@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from hoglab.http.identity import Project, User
+from hoglab.storage.database import Prepared, among, listed
 from hoglab.storage.database.tables import membership, organization, personal_api_key, project, user
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _PROJECT_FIELDS = tuple(field.name for field in fields(Project))
 _USER_FIELDS = tuple(field.name for field in fields(User))
 _PROJECT_COLUMNS = tuple(project.c[name] for name in _PROJECT_FIELDS)
 _USER_COLUMNS = tuple(user.c[name] for name in _USER_FIELDS)
+_USERS = Prepared(select(*_USER_COLUMNS).where(among(user.c.id, "ids")))
 
 
 def projects(connection: Connection) -> list[Project]:
@@ -70,8 +72,8 @@ def users(connection: Connection, ids: Iterable[int | None]) -> dict[int, User]:
     wanted = {user_id for user_id in ids if user_id is not None}
     if not wanted:
         return {}
-    rows = connection.execute(select(*_USER_COLUMNS).where(user.c.id.in_(wanted)))
-    return {row.id: User(*row) for row in rows}
+    rows = _USERS.rows(connection, ids=listed(wanted))
+    return {user.id: user for user in (User(*row) for row in rows)}
 
 
 def insert_user(connection: Connection, values: Mapping[str, Any]) -> User:

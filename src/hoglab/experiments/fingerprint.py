@@ -47,13 +47,34 @@ class Calculation:
 
 def fingerprint(metric: Mapping[str, Any], calculation: Calculation) -> str:
     """Version 2: 64 lower-case hex digits over everything that the numbers depend on."""
+    return Fingerprints(calculation).of(metric)
+
+
+class Fingerprints:
+    """The fingerprints of one experiment's metrics, which have all but the metric in common."""
+
+    def __init__(self, calculation: Calculation) -> None:
+        content = _rounded(_settings(calculation))
+        # Keys are sorted, so that the metric stands between two texts that are the same for each.
+        self._before = _text({key: value for key, value in content.items() if key < "metric"})[:-1]
+        after = {key: value for key, value in content.items() if key > "metric"}
+        self._after = _text(after)[1:]
+        self._after_zoned = _text({**after, "timezone": calculation.timezone})[1:]
+
+    def of(self, metric: Mapping[str, Any]) -> str:
+        """The fingerprint of a metric."""
+        zoneless = metric.get("metric_type") in _ZONELESS_METRICS
+        after = self._after if zoneless else self._after_zoned
+        return _digest(f'{self._before},"metric":{_text(_rounded(_stripped(metric)))},{after}')
+
+
+def _settings(calculation: Calculation) -> dict[str, Any]:
     criteria = calculation.exposure_criteria or {}
     filtering = criteria.get("filterTestAccounts")
     filtering = True if filtering is None else bool(filtering)
     variants = list(calculation.variants)
-    content: dict[str, Any] = {
+    return {
         "key_version": 2,
-        "metric": _stripped(metric),
         "start_date": _start(calculation.start_date),
         "feature_flag_key": calculation.feature_flag_key,
         "aggregation_group_type_index": calculation.aggregation_group_type_index,
@@ -71,9 +92,6 @@ def fingerprint(metric: Mapping[str, Any], calculation: Calculation) -> str:
         },
         "only_count_matured_users": calculation.only_count_matured_users,
     }
-    if metric.get("metric_type") not in _ZONELESS_METRICS:
-        content["timezone"] = calculation.timezone
-    return _digest(_rounded(content))
 
 
 def fingerprint_v1(metric: Mapping[str, Any], calculation: Calculation) -> str:
@@ -90,11 +108,17 @@ def fingerprint_v1(metric: Mapping[str, Any], calculation: Calculation) -> str:
         content["only_count_matured_users"] = True
     if excluded := sorted(set(calculation.excluded_variants)):
         content["excluded_variants"] = excluded
-    return _digest(content)
+    return _digest(_text(content))
 
 
-def _digest(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _text(content: Any) -> str:
+    return _encoder.encode(content)
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -157,15 +181,14 @@ def _statistics(config: StatisticsConfig) -> dict[str, Any]:
 
 def _rounded(value: Any) -> Any:
     """Floats at 12 significant digits, whole ones as integers, so that noise does not start a new series."""
-    match value:
-        case bool():
-            return value
-        case float():
-            rounded = float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
-            return int(rounded) if rounded.is_integer() else rounded
-        case Mapping():
-            return {key: _rounded(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_rounded(item) for item in value]
-        case _:
-            return value
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is dict:
+        return {key: _rounded(item) for key, item in value.items()}
+    if kind is list:
+        return [_rounded(item) for item in value]
+    if kind is float:
+        rounded = float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
+        return int(rounded) if rounded.is_integer() else rounded
+    return value

@@ -27,6 +27,7 @@ MAX_METRICS = 200
 MAX_LISTED_ERRORS = 15
 LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
 KIND = "ExperimentMetric"
+_SOURCES = ("source", "numerator", "denominator", "start_event", "completion_event")
 
 Number = StrictInt | float
 Properties = list[dict[str, Any]] | None
@@ -202,17 +203,19 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
 
 def is_legacy(metric: Any) -> bool:
     """Whether a metric has one of the two kinds of the former engine."""
-    return isinstance(metric, Mapping) and metric.get("kind") in LEGACY_KINDS
+    return isinstance(metric, dict) and metric.get("kind") in LEGACY_KINDS
 
 
 def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Every event, action or table node of a metric, whatever its kind."""
-    for name in ("source", "numerator", "denominator", "start_event", "completion_event"):
-        if isinstance(metric.get(name), Mapping):
-            yield metric[name]
+    for name in _SOURCES:
+        if isinstance(node := metric.get(name), dict):
+            yield node
     series = metric.get("series")
-    if isinstance(series, Sequence) and not isinstance(series, str):
-        yield from (node for node in series if isinstance(node, Mapping))
+    if isinstance(series, list):
+        for node in series:
+            if isinstance(node, dict):
+                yield node
 
 
 def action_ids(metrics: Iterable[Any]) -> set[int]:
@@ -220,7 +223,7 @@ def action_ids(metrics: Iterable[Any]) -> set[int]:
     return {
         node["id"]
         for metric in metrics
-        if isinstance(metric, Mapping)
+        if isinstance(metric, dict)
         for node in sources(metric)
         if node.get("kind") == "ActionsNode" and isinstance(node.get("id"), int)
     }
@@ -237,7 +240,9 @@ def event_names(metric: Mapping[str, Any]) -> set[str]:
 
 def with_action_names(metric: dict[str, Any], names: Mapping[int, str | None]) -> dict[str, Any]:
     """The metric with the present names of its actions."""
-    if not any(node.get("kind") == "ActionsNode" and node.get("id") in names for node in sources(metric)):
+    if not names or not any(
+        node.get("kind") == "ActionsNode" and node.get("id") in names for node in sources(metric)
+    ):
         return metric
 
     def named(value: Any) -> Any:

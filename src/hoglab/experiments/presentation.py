@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from hoglab.accounts import store as accounts
 from hoglab.actions import store as actions
 from hoglab.experiments import flag_config, metrics, store
-from hoglab.experiments.fingerprint import Calculation, fingerprint
+from hoglab.experiments.fingerprint import Calculation, Fingerprints
 from hoglab.experiments.store import ExperimentRow, HoldoutRow, SavedMetricLink, SavedMetricRow
 from hoglab.flags.store import FlagRow
 from hoglab.http.dates import format_moment
@@ -75,11 +75,11 @@ def live_key(key: str) -> str:
     return name if mark else key
 
 
-def stamped(metric: dict[str, Any], settings: Calculation) -> dict[str, Any]:
+def stamped(metric: dict[str, Any], fingerprints: Fingerprints) -> dict[str, Any]:
     """The metric with its fingerprint; legacy kinds have none."""
     if metrics.is_legacy(metric):
         return metric
-    return {**metric, "fingerprint": fingerprint(metric, settings)}
+    return {**metric, "fingerprint": fingerprints.of(metric)}
 
 
 def status(row: ExperimentRow, flag: FlagRow | None) -> str:
@@ -107,7 +107,7 @@ def experiment_object(
     """The full form, keys in the order of spec experiments-api 3.1."""
     flag = related.flags.get(row.feature_flag_id)
     holdout = related.holdouts.get(row.holdout_id) if row.holdout_id is not None else None
-    settings = calculation(row, flag, project)
+    fingerprints = Fingerprints(calculation(row, flag, project))
     links = related.links.get(row.id, [])
     everything = [*(row.metrics or ()), *(row.metrics_secondary or ()), *(link.query for link in links)]
     return {
@@ -125,7 +125,7 @@ def experiment_object(
         "running_time_calculation": row.running_time_calculation,
         "excluded_variants": row.excluded_variants,
         "secondary_metrics": row.secondary_metrics,
-        "saved_metrics": [_link_object(link, settings, related) for link in links],
+        "saved_metrics": [_link_object(link, fingerprints, related) for link in links],
         "saved_metrics_ids": None,
         "filters": row.filters,
         "archived": row.archived,
@@ -135,8 +135,8 @@ def experiment_object(
         "updated_at": row.updated_at,
         "type": row.type,
         "exposure_criteria": row.exposure_criteria,
-        "metrics": _metrics(row.metrics, row, settings, related),
-        "metrics_secondary": _metrics(row.metrics_secondary, row, settings, related),
+        "metrics": _metrics(row.metrics, row, fingerprints, related),
+        "metrics_secondary": _metrics(row.metrics_secondary, row, fingerprints, related),
         "stats_config": row.stats_config,
         "scheduling_config": row.scheduling_config,
         "_create_in_folder": row.create_in_folder,
@@ -162,7 +162,7 @@ def _parameters(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any] | No
 
 
 def _metrics(
-    stored: Iterable[dict[str, Any]] | None, row: ExperimentRow, settings: Calculation, related: Related
+    stored: Iterable[dict[str, Any]] | None, row: ExperimentRow, fingerprints: Fingerprints, related: Related
 ) -> list[dict[str, Any]] | None:
     """Stored metrics with what is only known when they are read (spec experiments-api 3.8)."""
     if stored is None:
@@ -172,7 +172,7 @@ def _metrics(
         if metrics.is_legacy(metric):
             shown.append(_with_date_range(metric, row))
         else:
-            shown.append(stamped(metrics.with_action_names(metric, related.action_names), settings))
+            shown.append(stamped(metrics.with_action_names(metric, related.action_names), fingerprints))
     return shown
 
 
@@ -193,7 +193,7 @@ def _with_date_range(metric: dict[str, Any], row: ExperimentRow) -> dict[str, An
     return shown
 
 
-def _link_object(link: SavedMetricLink, settings: Calculation, related: Related) -> dict[str, Any]:
+def _link_object(link: SavedMetricLink, fingerprints: Fingerprints, related: Related) -> dict[str, Any]:
     query = metrics.with_action_names(link.query, related.action_names)
     return {
         "id": link.id,
@@ -201,7 +201,7 @@ def _link_object(link: SavedMetricLink, settings: Calculation, related: Related)
         "saved_metric": link.saved_metric_id,
         "metadata": link.metadata,
         "created_at": link.created_at,
-        "query": stamped(query, settings),
+        "query": stamped(query, fingerprints),
         "name": link.name,
     }
 

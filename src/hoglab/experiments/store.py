@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from hoglab.flags.store import FlagRow
+from hoglab.storage.database import Prepared, among, listed
 from hoglab.storage.database.tables import (
     experiment,
     experiment_holdout,
@@ -121,17 +122,39 @@ _HOLDOUT = tuple(experiment_holdout.c[f.name] for f in fields(HoldoutRow))
 _SAVED_METRIC = tuple(saved_metric.c[f.name] for f in fields(SavedMetricRow))
 _FLAG = tuple(feature_flag.c[f.name] for f in fields(FlagRow))
 
+_BY_ID = Prepared(
+    sa.select(*_EXPERIMENT).where(
+        experiment.c.id == sa.bindparam("experiment_id"),
+        experiment.c.project_id == sa.bindparam("project_id"),
+    )
+)
+_FLAGS = Prepared(sa.select(*_FLAG).where(among(feature_flag.c.id, "ids")))
+_HOLDOUTS = Prepared(sa.select(*_HOLDOUT).where(among(experiment_holdout.c.id, "ids")))
+_LINKS = Prepared(
+    sa.select(
+        experiment_saved_metric.c.id,
+        experiment_saved_metric.c.experiment_id,
+        experiment_saved_metric.c.saved_metric_id,
+        experiment_saved_metric.c["metadata"],
+        experiment_saved_metric.c.created_at,
+        saved_metric.c.query,
+        saved_metric.c.name,
+    )
+    .join_from(
+        experiment_saved_metric, saved_metric, saved_metric.c.id == experiment_saved_metric.c.saved_metric_id
+    )
+    .where(among(experiment_saved_metric.c.experiment_id, "ids"))
+    .order_by(experiment_saved_metric.c.id)
+)
+
 
 # -- experiments -------------------------------------------------------------------------------------------------------
 
 
 def get(connection: Connection, project_id: int, experiment_id: int) -> ExperimentRow | None:
     """One experiment of a project, deleted or not."""
-    statement = sa.select(*_EXPERIMENT).where(
-        experiment.c.id == experiment_id, experiment.c.project_id == project_id
-    )
-    row = connection.execute(statement).one_or_none()
-    return None if row is None else ExperimentRow(*row)
+    rows = _BY_ID.rows(connection, project_id=project_id, experiment_id=experiment_id)
+    return ExperimentRow(*rows[0]) if rows else None
 
 
 def insert(connection: Connection, values: Mapping[str, Any]) -> ExperimentRow:
@@ -181,8 +204,8 @@ def names_like(connection: Connection, project_id: int, prefix: str) -> set[str]
 
 def flags(connection: Connection, ids: Iterable[int]) -> dict[int, FlagRow]:
     """Flags by id, deleted ones too: an experiment shows its flag in any state."""
-    rows = connection.execute(sa.select(*_FLAG).where(feature_flag.c.id.in_(set(ids))))
-    return {row.id: FlagRow(*row) for row in rows}
+    rows = _FLAGS.rows(connection, ids=listed(set(ids)))
+    return {flag.id: flag for flag in (FlagRow(*row) for row in rows)}
 
 
 # -- saved metrics and their links -------------------------------------------------------------------------------------
@@ -190,23 +213,8 @@ def flags(connection: Connection, ids: Iterable[int]) -> dict[int, FlagRow]:
 
 def links(connection: Connection, experiment_ids: Iterable[int]) -> dict[int, list[SavedMetricLink]]:
     """The saved metrics of experiments, by experiment id, in the order in which they were linked."""
-    link = experiment_saved_metric.c
-    statement = (
-        sa.select(
-            link.id,
-            link.experiment_id,
-            link.saved_metric_id,
-            link["metadata"],
-            link.created_at,
-            saved_metric.c.query,
-            saved_metric.c.name,
-        )
-        .join_from(experiment_saved_metric, saved_metric, saved_metric.c.id == link.saved_metric_id)
-        .where(link.experiment_id.in_(set(experiment_ids)))
-        .order_by(link.id)
-    )
     found: dict[int, list[SavedMetricLink]] = {}
-    for row in connection.execute(statement):
+    for row in _LINKS.rows(connection, ids=listed(experiment_ids)):
         entry = SavedMetricLink(*row)
         found.setdefault(entry.experiment_id, []).append(entry)
     return found
@@ -299,8 +307,9 @@ def delete_saved_metric(connection: Connection, metric_id: int) -> None:
 
 
 def holdouts(connection: Connection, ids: Iterable[int]) -> dict[int, HoldoutRow]:
-    rows = connection.execute(sa.select(*_HOLDOUT).where(experiment_holdout.c.id.in_(set(ids))))
-    return {row.id: HoldoutRow(*row) for row in rows}
+    wanted = set(ids)
+    rows = _HOLDOUTS.rows(connection, ids=listed(wanted)) if wanted else []
+    return {holdout.id: holdout for holdout in (HoldoutRow(*row) for row in rows)}
 
 
 def holdout(connection: Connection, project_id: int, holdout_id: int) -> HoldoutRow | None:

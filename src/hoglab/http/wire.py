@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from hoglab.http.fields import WireModel
@@ -47,6 +47,7 @@ _KEYS = (
     "hedgehog_config",
     "role_at_organization",
 )
+_of_user = attrgetter(*_KEYS)
 
 
 def user_object(user: User | Mapping[Any, Any] | None) -> dict[str, Any] | None:
@@ -56,7 +57,7 @@ def user_object(user: User | Mapping[Any, Any] | None) -> dict[str, Any] | None:
     """
     if user is None:
         return None
-    columns = asdict(user) if isinstance(user, User) else user
-    shown = {key: columns[key] for key in _KEYS}
+    values = _of_user(user) if isinstance(user, User) else (user[key] for key in _KEYS)
+    shown = dict(zip(_KEYS, values, strict=True))
     shown["hedgehog_config"] = shown["hedgehog_config"] or None
     return shown

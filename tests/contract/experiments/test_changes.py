@@ -6,7 +6,6 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import event as sql_event
 from tests.contract.conftest import Api
 from tests.contract.experiments.test_flag_linkage import patch, refuse
 from tests.contract.rules import rule
@@ -276,15 +275,17 @@ def statements(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         class Counted:
             def __enter__(self) -> Any:
                 connection = context.__enter__()
-                sql_event.listen(connection, "before_cursor_execute", note)
+                self.driver = connection.connection.driver_connection
+                self.driver.set_trace_callback(note)
                 return connection
 
             def __exit__(self, *error: Any) -> Any:
+                self.driver.set_trace_callback(None)
                 return context.__exit__(*error)
 
         return Counted()
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def note(statement: str) -> None:
         if threading.current_thread().name.startswith("hoglab-http"):  # not the background services
             seen.append(statement)
 

@@ -11,6 +11,7 @@ from hoglab.storage.database.errors import (
     SchemaTooNewError,
     UnsupportedDatabaseError,
 )
+from hoglab.storage.database.prepared import Prepared, among, listed
 from hoglab.storage.database.types import from_micros, to_micros
 
 __all__ = [
@@ -21,10 +22,13 @@ __all__ = [
     "DatabaseFullError",
     "DatabaseUnreadableError",
     "NestedWriteError",
+    "Prepared",
     "SchemaTooNewError",
     "Topic",
     "Transaction",
     "UnsupportedDatabaseError",
+    "among",
     "from_micros",
+    "listed",
     "to_micros",
 ]
