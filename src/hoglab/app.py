@@ -55,6 +55,7 @@ from hoglab.functions.site_functions import SiteFunctions
 from hoglab.functions.transformations import Transformations
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.idempotency import Idempotency
+from hoglab.http.streams import Streams
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.geoip import GeoIp
 from hoglab.ingestion.loop import Ingestion
@@ -226,6 +227,7 @@ class Hoglab:
         function_service = FunctionService(
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
         )
+        streams = Streams()
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database),
@@ -246,7 +248,7 @@ class Hoglab:
                     flag_routes.router(database, flags, evaluator),
                     template_routes.router(database),
                     function_routes.router(function_service),
-                    delivery_routes.router(delivery, function_service, database),
+                    delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),
                     people_routes.persons_router(database),
@@ -271,6 +273,7 @@ class Hoglab:
                 extra_paths={**capture_paths(), **flag_paths()},
                 readiness=lambda: _unready(storage, ingestion, delivery),
                 idempotency=Idempotency(database, storage.secrets),
+                streams=streams,
             ),
             HoglabApp.close,
         )

@@ -144,6 +144,7 @@ def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
                 )
             )
             hoglab.start()
+            hoglab.http.end_streams()  # this client waits for the end of each answer; streams are refused
             transport = httpx.ASGITransport(hoglab.http, raise_app_exceptions=False)
             client = httpx.AsyncClient(transport=transport, base_url="http://hoglab.test")
             opened.append(Laboratory(hoglab, data, client, runner))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -9,6 +11,7 @@ from uuid import uuid4
 from hoglab.delivery import telemetry
 from hoglab.delivery.broadcast import broadcast
 from hoglab.delivery.explain import explain_configuration
+from hoglab.delivery.live_logs import LiveLogs
 from hoglab.delivery.reruns import MAX_RERUN, RerunFilter, rerun
 from hoglab.delivery.schemas import (
     BroadcastOut,
@@ -23,6 +26,7 @@ from hoglab.delivery.schemas import (
     RerunBody,
     RerunOut,
     StatusBody,
+    TailQuery,
     TestRunBody,
     TestRunOut,
     TotalsOut,
@@ -39,12 +43,15 @@ from hoglab.functions.schemas import StatusOut
 from hoglab.functions.status import status_of
 from hoglab.hog.errors import HogSourceError
 from hoglab.http.errors import BareError, not_found, validation_error
-from hoglab.http.fields import parse_uuid
+from hoglab.http.fields import parse_integer, parse_uuid
 from hoglab.http.routing import ResourceRouter, TextId, UuidId
+from hoglab.http.streams import EVENT_STREAM, Streams
 from hoglab.http.wire import ErrorText
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from starlette.responses import Response
 
     from hoglab.delivery.service import Delivery
     from hoglab.filters.hog import FilterContext
@@ -61,10 +68,14 @@ INTERVALS = ("hour", "day", "week")
 BREAKDOWNS = ("name", "kind")
 
 
-def router(delivery: Delivery, functions: FunctionService, database: Database) -> ResourceRouter:
+def router(
+    delivery: Delivery, functions: FunctionService, database: Database, streams: Streams | None = None
+) -> ResourceRouter:
     """The endpoints below ``/hog_functions`` that need the runtime. ``database``: the metadata."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
     tests = TestRuns(delivery)
+    live = LiveLogs(delivery.queue_database)
+    streams = streams or Streams()
 
     def known(call: Call, function_id: str) -> store.Row:
         with database.read() as connection:
@@ -77,10 +88,29 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
     def logs(call: Call, function_id: UuidId) -> dict[str, Any]:
         """What a function's runs printed and what went wrong, newest first."""
         known(call, function_id)
-        query = _log_query(call)
+        query = _log_query(call.validate_query(LogsQuery))
         with delivery.queue_database.read() as connection:
             lines = telemetry.read_logs(connection, call.project.id, function_id, query)
         return {"count": len(lines), "next": None, "previous": None, "results": lines}
+
+    @routes.get(
+        "/{function_id}/logs/tail/",
+        query=TailQuery,
+        response={"type": "string"},
+        media_type=EVENT_STREAM,
+        errors=(429,),
+    )
+    async def tail(call: Call, function_id: UuidId) -> Response:
+        """New lines of the log as they are written, as server-sent events, until you hang up.
+
+        An event `log` holds one line as `GET …/logs/` shows it. Whoever takes them too slowly gets an event
+        `skipped` with the `count` of lines left out. With the header `Last-Event-ID`, lines after that one come
+        first.
+        """
+        await asyncio.to_thread(known, call, function_id)
+        wanted = call.validate_query(TailQuery)
+        after = parse_integer(call.request.headers.get("last-event-id"))
+        return streams.response(live.follow(call.project.id, function_id, _tail_query(wanted), after))
 
     @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
     def totals(call: Call, function_id: UuidId) -> dict[str, Any]:
@@ -183,14 +213,19 @@ def router(delivery: Delivery, functions: FunctionService, database: Database) -
 # --- logs and metrics
 
 
-def _log_query(call: Call) -> LogQuery:
-    wanted = call.validate_query(LogsQuery)
-    levels = _words(wanted.level)
-    return LogQuery(
+def _log_query(wanted: LogsQuery) -> LogQuery:
+    return replace(
+        _tail_query(wanted),
         limit=wanted.limit,
         offset=wanted.offset,
         after=wanted.after,
         before=wanted.before,
+    )
+
+
+def _tail_query(wanted: TailQuery) -> LogQuery:
+    levels = _words(wanted.level)
+    return LogQuery(
         levels=None if levels is None else [level.upper() for level in levels],
         search=wanted.search or None,
         instance_id=wanted.instance_id or None,

@@ -60,18 +60,23 @@ NOTES: Notes = {
 }
 
 
-class LogsQuery(WireModel):
-    """Which lines of the log are wanted."""
+class TailQuery(WireModel):
+    """Which new lines of the log are wanted."""
 
     notes = NOTES
+
+    level: Annotated[str, Text(blank=True)] | None = None
+    search: Annotated[str, Text(blank=True)] | None = None
+    instance_id: Annotated[str, Text(blank=True)] | None = None
+
+
+class LogsQuery(TailQuery):
+    """Which lines of the log are wanted."""
 
     limit: Annotated[int, Int(1, MAX_LOG_LINES)] = DEFAULT_LOG_LINES
     offset: Annotated[int, Int(0)] = 0
     after: Annotated[datetime, Moment()] | None = None
     before: Annotated[datetime, Moment()] | None = None
-    level: Annotated[str, Text(blank=True)] | None = None
-    search: Annotated[str, Text(blank=True)] | None = None
-    instance_id: Annotated[str, Text(blank=True)] | None = None
 
 
 class LogLineOut(WireModel):

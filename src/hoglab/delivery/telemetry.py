@@ -14,7 +14,7 @@ from hoglab.http.dates import parse_moment
 from hoglab.storage.database.tables import app_metric, log_entry
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Row
 
 APP_SOURCE = "hog_function"
 LEVELS = ("DEBUG", "LOG", "INFO", "WARN", "ERROR")
@@ -29,13 +29,21 @@ _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 class LogQuery:
     """Which log lines are wanted; None leaves a column alone."""
 
-    limit: int
+    limit: int = 50
     offset: int = 0
     after: datetime | None = None
     before: datetime | None = None
     levels: Collection[str] | None = None
     search: str | None = None
     instance_id: str | None = None
+
+    def takes(self, level: str, message: str, instance_id: str) -> bool:
+        """Whether a stored line has what is wanted of its columns other than the time."""
+        return (
+            (self.levels is None or level.upper() in self.levels)
+            and (not self.search or self.search.lower() in message.lower())
+            and (self.instance_id is None or instance_id == self.instance_id)
+        )
 
 
 def read_logs(
@@ -55,22 +63,23 @@ def read_logs(
     if query.instance_id is not None:
         wanted.append(column.instance_id == query.instance_id)
     rows = connection.execute(
-        select(column.instance_id, column.timestamp, column.level, column.message)
+        select(log_entry)
         .where(*wanted)
         .order_by(column.timestamp.desc(), column.id.desc())
         .limit(query.limit)
     )
-    lines = [
-        {
-            "log_source_id": function_id,
-            "instance_id": row.instance_id,
-            "timestamp": row.timestamp,
-            "level": row.level.upper(),
-            "message": row.message,
-        }
-        for row in rows
-    ]
-    return lines[query.offset :]
+    return [line_of(row) for row in rows][query.offset :]
+
+
+def line_of(row: Row[Any]) -> dict[str, Any]:
+    """A row of the log as the API shows it."""
+    return {
+        "log_source_id": row.log_source_id,
+        "instance_id": row.instance_id,
+        "timestamp": row.timestamp,
+        "level": row.level.upper(),
+        "message": row.message,
+    }
 
 
 # --- metrics

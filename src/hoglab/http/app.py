@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hoglab.http.idempotency import Idempotency
     from hoglab.http.identity import Authenticator
     from hoglab.http.routing import ResourceRouter
+    from hoglab.http.streams import Streams
 
 MAX_LOGGED = 500
 """Characters of a path, and of a query, that go into a line of the log."""
@@ -84,6 +85,7 @@ def build_app(
     readiness: Readiness = lambda: (),
     extra_paths: Mapping[str, Any] | None = None,
     idempotency: Idempotency | None = None,
+    streams: Streams | None = None,
     lifespan: Lifespan | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> HoglabApp:
@@ -92,6 +94,7 @@ def build_app(
     ``hot_routes`` are exact paths, served with and without a slash at the end before anything else is looked
     at; ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers.
     ``public_routes`` (webhooks, say) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document.
+    ``streams``: what the routers answer open-ended requests with.
     """
     management = ManagementApi(
         routers,
@@ -115,7 +118,15 @@ def build_app(
         plain = path.rstrip("/")
         exact[plain] = exact[f"{plain}/"] = _Target(app, plain, quiet=True, cors=True)
     patterns = [(route, True) for route in sdk_routes] + [(route, False) for route in public_routes]
-    return HoglabApp(management, exact, patterns, document, access_log=settings.access_log, lifespan=lifespan)
+    return HoglabApp(
+        management,
+        exact,
+        patterns,
+        document,
+        access_log=settings.access_log,
+        streams=streams,
+        lifespan=lifespan,
+    )
 
 
 class HoglabApp:
@@ -129,6 +140,7 @@ class HoglabApp:
         document: Document,
         *,
         access_log: bool,
+        streams: Streams | None = None,
         lifespan: Lifespan | None,
     ) -> None:
         self.management = management
@@ -136,6 +148,7 @@ class HoglabApp:
         self._exact = exact
         self._patterns = patterns
         self._access_log = access_log
+        self._streams = streams
         self._lifespan = lifespan
         self._in_flight: set[asyncio.Task[Any]] = set()
 
@@ -154,6 +167,11 @@ class HoglabApp:
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    def end_streams(self) -> None:
+        """End the answers that have no end of their own, so that a shutdown need not wait for them."""
+        if self._streams is not None:
+            self._streams.close()
 
     def abort_requests(self) -> int:
         """Cancel what is still being answered; returns how many requests that were. For a shutdown in haste."""

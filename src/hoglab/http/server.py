@@ -120,6 +120,7 @@ async def serve(
             await serving
             raise ListenError(f"the server on {address.url} ended by itself")
         server.stop()  # type: ignore[no-untyped-call]
+        app.end_streams()
         await _finish(app, serving, grace_s)
     finally:
         stopping.cancel()

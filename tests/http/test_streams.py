@@ -1,0 +1,154 @@
+"""Answers without an end: how they begin, and every way they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from hoglab.http.errors import ApiError
+from hoglab.http.streams import ServerEvent, Streams
+
+
+class Client:
+    """One request for a stream, as an ASGI server would pass it on."""
+
+    def __init__(self, streams: Streams, events: AsyncGenerator[ServerEvent, None], method: str) -> None:
+        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._gone = asyncio.Event()
+        response = streams.response(events)
+        self.task = asyncio.create_task(
+            response({"type": "http", "method": method}, self._receive, self._send)
+        )
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        await self.sent.put(message)
+
+    async def next(self) -> Any:
+        return await asyncio.wait_for(self.sent.get(), 10)
+
+    def hang_up(self) -> None:
+        self._gone.set()
+
+
+class Source:
+    """Events that a test makes; knows whether it was closed."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[ServerEvent | Exception | None] = asyncio.Queue()
+        self.closed = False
+
+    async def events(self) -> AsyncGenerator[ServerEvent, None]:
+        try:
+            while (event := await self.queue.get()) is not None:
+                if isinstance(event, Exception):
+                    raise event
+                yield event
+        finally:
+            self.closed = True
+
+
+async def opened(streams: Streams, source: Source, method: str = "GET") -> Client:
+    client = Client(streams, source.events(), method)
+    start = await client.next()
+    headers = dict(start["headers"])
+    assert (start["status"], headers[b"content-type"]) == (200, b"text/event-stream; charset=utf-8")
+    assert b"content-length" not in headers
+    if method == "GET":
+        assert await client.next() == {"type": "http.response.body", "body": b":\n\n", "more_body": True}
+    return client
+
+
+def run(story: Any) -> None:
+    asyncio.run(asyncio.wait_for(story, 30))
+
+
+def test_events_are_sent_as_they_come_until_there_are_no_more() -> None:
+    async def story() -> None:
+        streams, source = Streams(), Source()
+        client = await opened(streams, source)
+        source.queue.put_nowait(ServerEvent("log", {"message": "a\nb", "n": 1}, id=7))
+        assert (await client.next())["body"] == b'id: 7\nevent: log\ndata: {"message":"a\\nb","n":1}\n\n'
+        source.queue.put_nowait(None)
+        assert await client.next() == {"type": "http.response.body", "body": b""}
+        await client.task
+        assert (source.closed, streams.count) == (True, 0)
+
+    run(story())
+
+
+def test_silence_is_broken_by_comments() -> None:
+    async def story() -> None:
+        streams, source = Streams(heartbeat_s=0.01), Source()
+        client = await opened(streams, source)
+        for _ in range(3):
+            assert (await client.next())["body"] == b":\n\n"
+        client.hang_up()
+        await client.task
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda client, _: client.hang_up(),
+        lambda _, streams: streams.close(),
+        lambda client, _: client.task.cancel(),
+    ],
+    ids=["the client leaves", "the server stops", "the server is in haste"],
+)
+def test_it_ends(leave: Callable[[Client, Streams], None]) -> None:
+    async def story() -> None:
+        streams, source = Streams(), Source()
+        client = await opened(streams, source)
+        source.queue.put_nowait(ServerEvent("log", 1))
+        await client.next()
+        leave(client, streams)
+        await asyncio.wait({client.task})
+        assert (source.closed, streams.count) == (True, 0)
+
+    run(story())
+
+
+def test_a_source_that_fails_ends_the_answer() -> None:
+    async def story() -> None:
+        streams, source = Streams(), Source()
+        client = await opened(streams, source)
+        source.queue.put_nowait(ZeroDivisionError())
+        with pytest.raises(ZeroDivisionError):
+            await client.task
+        assert (source.closed, streams.count) == (True, 0)
+
+    run(story())
+
+
+def test_head_is_answered_without_events() -> None:
+    async def story() -> None:
+        streams, source = Streams(), Source()
+        client = await opened(streams, source, "HEAD")
+        assert await client.next() == {"type": "http.response.body", "body": b""}
+        await client.task
+        assert streams.count == 0
+
+    run(story())
+
+
+def test_there_is_a_limit_and_a_closed_server_takes_none() -> None:
+    async def story() -> None:
+        streams, source = Streams(limit=1), Source()
+        client = await opened(streams, source)
+        for _ in range(2):
+            with pytest.raises(ApiError) as refused:
+                streams.response(Source().events())
+            assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "5")
+            streams.close()
+        await client.task
+
+    run(story())
