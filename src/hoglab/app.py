@@ -52,6 +52,7 @@ from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.functions.site_functions import SiteFunctions
+from hoglab.functions.state_changes import StateChanges
 from hoglab.functions.transformations import Transformations
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.idempotency import Idempotency
@@ -189,6 +190,7 @@ class Hoglab:
             AddressGuard.create(settings.fetch_allow_cidrs, settings.fetch_allow_hosts),
             site_url=settings.public_url,
             capture=capture.accept_own,
+            on_state_change=StateChanges(database),
         )
         ingestion = Ingestion(
             storage.log,
@@ -235,6 +237,7 @@ class Hoglab:
             FilterRecompiler(database),
             CohortCalculator(database, behaviour=performers(database, store)),
             delivery,
+            delivery.internal_events(database),
             ingestion,
             ResultsRunner(results),
         ]

@@ -9,6 +9,7 @@ from sqlalchemy import func, insert, select
 from uuid_utils import uuid7
 
 from hoglab.accounts import store
+from hoglab.accounts.internal_events import emit
 from hoglab.http.dates import utc_now
 from hoglab.http.wire import user_object
 from hoglab.storage.database.tables import activity_log, user
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.storage.database import Transaction
+
+
+ACTIVITY = "$activity_log_entry_created"
+"""The internal event of every entry."""
 
 
 def change(scope: str, field: str, before: Any, after: Any, action: str = "changed") -> dict[str, Any]:
@@ -43,21 +48,24 @@ def record(
 
     ``activity`` is ``created``, ``updated``, ``deleted``, ``restored``, …; ``scope`` is ``Experiment``,
     ``FeatureFlag``, ``HogFunction``, …; ``detail`` needs ``name`` and may have ``changes`` (see `change`) and
-    ``type``. A ``user_id`` of None means that the server itself did it.
+    ``type``. A ``user_id`` of None means that the server itself did it. Functions hear of it by an event `ACTIVITY`
+    whose properties are the entry as the API shows it.
     """
-    tx.connection.execute(
-        insert(activity_log).values(
-            id=str(uuid7()),
-            project_id=project_id,
-            user_id=user_id,
-            activity=activity,
-            scope=scope,
-            item_id=str(item_id),
-            detail=dict(detail),
-            is_system=is_system or user_id is None,
-            created_at=now or utc_now(),
-        )
-    )
+    moment = now or utc_now()
+    row = {
+        "id": str(uuid7()),
+        "project_id": project_id,
+        "user_id": user_id,
+        "activity": activity,
+        "scope": scope,
+        "item_id": str(item_id),
+        "detail": dict(detail),
+        "is_system": is_system or user_id is None,
+        "created_at": moment,
+    }
+    tx.connection.execute(insert(activity_log).values(**row))
+    author = store.users(tx.connection, [user_id]).get(user_id or 0)
+    emit(tx, project_id, ACTIVITY, _entry(row, user_object(author)), user_id=user_id, now=moment)
 
 
 def entries(

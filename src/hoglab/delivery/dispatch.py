@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,9 +28,9 @@ from hoglab.http.dates import utc_now
 from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
 
 if TYPE_CHECKING:
-    from hoglab.delivery.globals import People
+    from hoglab.delivery.globals import KnownProject, People
     from hoglab.delivery.watcher import Watcher
-    from hoglab.functions.compile import CompiledFunction, CompiledMapping
+    from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
     from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
     from hoglab.storage.event_store.ingested import IngestedEvent
     from hoglab.storage.invocations import InvocationQueue
@@ -109,10 +110,19 @@ class _Batch:
         ]
 
 
-class EventDispatcher:
-    """Asks the destinations of projects about events and enqueues what they are to do.
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is asked about events. ``functions``: those of a project; ``globals``: makes what they see of an event."""
 
-    Used by the ingestion thread, which calls `dispatch` for each batch that it has stored.
+    functions: Callable[[ProjectFunctions], FunctionSet]
+    globals: Callable[[KnownProject, IngestedEvent], dict[str, Any]]
+
+
+class EventDispatcher:
+    """Asks the functions of projects about events and enqueues what they are to do: the destinations, unless another
+    audience is named.
+
+    Used by one thread: that of ingestion calls `dispatch` for each batch that it has stored.
     """
 
     def __init__(
@@ -124,6 +134,7 @@ class EventDispatcher:
         site: Site,
         *,
         versions: Versions | None = None,
+        audience: Audience | None = None,
         max_backlog: int = MAX_BACKLOG,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -131,7 +142,9 @@ class EventDispatcher:
         self._registry = registry
         self._watcher = watcher
         self._groups = GroupProperties(people)
-        self._event_globals = EventGlobals(site, people, self._groups)
+        self._audience = audience or Audience(
+            attrgetter("destinations"), EventGlobals(site, people, self._groups).of
+        )
         self._site = site
         self._versions = versions or Versions()
         self._max_backlog = max_backlog
@@ -151,20 +164,23 @@ class EventDispatcher:
         due = self._queue.next_due()
         return due is None or due > self._now() - CAUGHT_UP
 
-    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
-        """Enqueue the runs that events cause, and the position, in one transaction."""
+    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int | None) -> None:
+        """Enqueue the runs that events cause, and the position, in one transaction.
+
+        Events that come from elsewhere than the event log have no position.
+        """
         batch = _Batch(self._now())
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
             by_project.setdefault(event.row.project_id, []).append(event)
         for project_id, ours in by_project.items():
             functions = self._registry.for_project(project_id)
-            if functions is not None and functions.destinations:
+            if functions is not None and self._audience.functions(functions):
                 self._ask(functions, ours, batch)
         invocations, masking = self._unmasked(batch)
         self._queue.enqueue(
             invocations,
-            consumer=CONSUMER,
+            consumer=None if log_offset is None else CONSUMER,
             log_offset=log_offset,
             metrics=batch.metrics(),
             logs=batch.logs,
@@ -179,7 +195,7 @@ class EventDispatcher:
     # --- filters
 
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: _Batch) -> None:
-        asked = functions.destinations
+        asked = self._audience.functions(functions)
         reads = asked.reads
         hits: Counter[int] = Counter()
         for event in events:
@@ -205,7 +221,7 @@ class EventDispatcher:
         batch: _Batch,
     ) -> None:
         """Build the runs of one event."""
-        made = self._event_globals.of(functions.project, event)
+        made = self._audience.globals(functions.project, event)
         raw = raw_json(made)
         values: dict[str, Any] | None = None
         for function in matched:

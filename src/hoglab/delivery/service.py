@@ -33,6 +33,7 @@ import structlog
 
 from hoglab.delivery.dispatch import EventDispatcher
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
+from hoglab.delivery.internal import InternalEventDispatcher, internal_audience
 from hoglab.delivery.results import Versions
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.state import Timing
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.addresses import AddressGuard
     from hoglab.delivery.fetch import FetchLimits
     from hoglab.delivery.globals import People
+    from hoglab.delivery.watcher import StateChange
     from hoglab.functions.registry import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
     from hoglab.functions.status import FunctionStates
@@ -75,6 +77,7 @@ class Delivery:
         fetch_limits: FetchLimits | None = None,
         webhook_limits: WebhookLimits | None = None,
         auto_disable: bool = True,
+        on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.queue = queue
@@ -85,12 +88,18 @@ class Delivery:
         self.site = Site(site_url)
         self.fetch_limits = fetch_limits
         self.now = now
-        self.watcher = Watcher(queue_database, auto_disable=auto_disable, now=now)
+        self.watcher = Watcher(
+            queue_database,
+            auto_disable=auto_disable,
+            now=now,
+            on_change=on_state_change or (lambda _function_id, _before, _after: None),
+        )
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions()
         self.dispatcher = EventDispatcher(
             queue, registry, people, self.watcher, self.site, versions=versions, now=now
         )
+        self._versions = versions
         shop = Workshop(
             registry,
             box,
@@ -118,6 +127,21 @@ class Delivery:
             has_room=self.dispatcher.has_room,
             limits=webhook_limits,
         )
+
+    def internal_events(self, database: Database) -> InternalEventDispatcher:
+        """The service that asks internal destinations about the events that wait in the metadata database."""
+        event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
+        dispatcher = EventDispatcher(
+            self.queue,
+            self.registry,
+            self.people,
+            self.watcher,
+            self.site,
+            versions=self._versions,
+            audience=internal_audience(event_globals),
+            now=self.now,
+        )
+        return InternalEventDispatcher(database, dispatcher)
 
     @property
     def states(self) -> FunctionStates:

@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE, Status
 from hoglab.http.dates import utc_now
+from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.tables import watcher_state
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Watch:
 
 
 StateChange = Callable[[str, int, int], None]
-"""Told of automatic changes: function id, state before, state after."""
+"""Told of changes: function id, state before, state after."""
 
 
 class Watcher:
@@ -156,9 +157,8 @@ class Watcher:
                 self._changed.add(function_id)
         if moved:
             self.save()
-        for function_id, before, after in moved:
-            _logger.warning("function_state_changed", function_id=function_id, before=before, after=after)
-            self._on_change(function_id, before, after)
+        for move in moved:
+            self._tell(*move)
 
     def _next_state(self, watch: Watch, rating: float, now: datetime) -> int:
         if watch.state >= DISABLED_STATE or (watch.locked_until is not None and now < watch.locked_until):
@@ -173,21 +173,33 @@ class Watcher:
             watch = self._watches.get(function_id)
             if watch is None or watch.state != DISABLED_STATE:
                 return
-            self._set(function_id, DEGRADED_STATE)
+            before = self._set(function_id, DEGRADED_STATE)
         self.save()
+        self._tell(function_id, before, DEGRADED_STATE)
 
     def force(self, function_id: str, state: int) -> None:
         """Set a state by hand; those from 11 on stay until the next time."""
         with self._lock:
-            self._set(function_id, state)
+            before = self._set(function_id, state)
         self.save()
+        if before != state:
+            self._tell(function_id, before, state)
 
-    def _set(self, function_id: str, state: int) -> None:
+    def _tell(self, function_id: str, before: int, after: int) -> None:
+        _logger.warning("function_state_changed", function_id=function_id, before=before, after=after)
+        try:
+            self._on_change(function_id, before, after)
+        except DatabaseError as error:  # what the change brings about must not depend on its being told
+            _logger.warning("function_state_change_not_told", function_id=function_id, reason=str(error))
+
+    def _set(self, function_id: str, state: int) -> int:
+        """Change a state; what it was before."""
         now = self._now()
         watch = self._watches.get(function_id)
         tokens = BUCKET if watch is None else watch.refilled(now)
         self._watches[function_id] = Watch(state, RESET_TOKENS.get(state, tokens), now, now + LOCK)
         self._changed.add(function_id)
+        return HEALTHY_STATE if watch is None else watch.state
 
     def save(self) -> None:
         """Write what changed since the last time."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.accounts import activity
-from hoglab.experiments import flag_config, freezing, metrics, ordering, store
+from hoglab.experiments import flag_config, freezing, metrics, milestones, ordering, store
 from hoglab.experiments.exposed import Performed, exposed_persons
 from hoglab.experiments.schemas import (
     ArchiveBody,
@@ -52,11 +52,16 @@ class Lifecycle:
         self._linkage = service.linkage
         self._performed = performed
 
-    def _act(self, actor: Actor, experiment_id: int, step: Step) -> dict[str, Any]:
+    def _act(
+        self, actor: Actor, experiment_id: int, step: Step, milestone: str | None = None, **facts: Any
+    ) -> dict[str, Any]:
+        """Take a step. ``milestone``: what to tell of it besides what its new values say."""
         with self._service.database.write() as tx:
             row = self._service.to_change(tx, actor, experiment_id)
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
             row = self._service.save(tx, actor, row, step(tx, row, flag))
+            if milestone is not None:
+                milestones.tell(tx, actor, row, milestone, **facts)
             return self._service.present(tx.connection, actor, row)
 
     def launch(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
@@ -75,7 +80,7 @@ class Lifecycle:
             self._linkage.set_active(tx, actor, flag, active=False)
             return {}
 
-        return self._act(actor, experiment_id, step)
+        return self._act(actor, experiment_id, step, "paused")
 
     def resume(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
         def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
@@ -84,7 +89,7 @@ class Lifecycle:
             self._linkage.set_active(tx, actor, flag, active=True)
             return {}
 
-        return self._act(actor, experiment_id, step)
+        return self._act(actor, experiment_id, step, "resumed")
 
     def freeze_exposure(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
         """Close a running experiment to everybody who has not seen a variant yet (spec experiments-api 6.8)."""
@@ -103,7 +108,7 @@ class Lifecycle:
             self._linkage.freeze(tx, actor, flag, name, persons)
             return {}
 
-        return self._act(actor, experiment_id, step)
+        return self._act(actor, experiment_id, step, "exposure_frozen")
 
     def unfreeze_exposure(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
         """Open it again to everybody whom the flag reaches."""
@@ -114,7 +119,7 @@ class Lifecycle:
             self._linkage.thaw(tx, actor, flag)
             return {}
 
-        return self._act(actor, experiment_id, step)
+        return self._act(actor, experiment_id, step, "exposure_unfrozen")
 
     def end(self, actor: Actor, experiment_id: int, body: EndBody) -> dict[str, Any]:
         def step(_tx: Transaction, row: ExperimentRow, _flag: FlagRow) -> Mapping[str, Any]:
@@ -195,7 +200,7 @@ class Lifecycle:
                 values["conclusion_comment"] = body.conclusion_comment
             return values
 
-        return self._act(actor, experiment_id, step)
+        return self._act(actor, experiment_id, step, "variant_shipped", variant=body.variant_key)
 
     # -- copies ----------------------------------------------------------------------------------------------------
 
@@ -295,6 +300,7 @@ class Lifecycle:
         user_id = actor.principal.user.id
         detail = {"name": row.name, "changes": None}
         activity.record(tx, actor.project.id, user_id, "created", SCOPE, row.id, detail, now=actor.now)
+        milestones.tell(tx, actor, row, "created")
         self._service.announce(tx, actor.project.id)
         return row
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from hoglab.accounts import activity
 from hoglab.actions import store as actions
-from hoglab.experiments import criteria, flag_config, metrics, ordering, store
+from hoglab.experiments import criteria, flag_config, metrics, milestones, ordering, store
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.listing import Query, list_experiments
 from hoglab.experiments.presentation import experiment_object, load_related
@@ -207,6 +207,7 @@ class ExperimentService:
             {"name": row.name, "changes": None},
             now=actor.now,
         )
+        milestones.tell(tx, actor, row, "created")
         self.announce(tx, project.id)
         return row
 
@@ -279,6 +280,8 @@ class ExperimentService:
             detail = {"name": after.name, "changes": changes}
             user_id = actor.principal.user.id
             activity.record(tx, actor.project.id, user_id, what, SCOPE, row.id, detail, now=actor.now)
+        for milestone in milestones.passed(row, after):
+            milestones.tell(tx, actor, after, milestone)
         self.announce(tx, actor.project.id)
         return after
 

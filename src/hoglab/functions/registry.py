@@ -87,10 +87,10 @@ class FunctionRegistry:
         project_id = self._projects.get(function_id)
         if project_id is None:
             with self._database.read() as connection:
-                project_id = store.project_of(connection, function_id)
-            if project_id is None:
+                row = store.by_id(connection, function_id)
+            if row is None:
                 return None
-            self._projects[function_id] = project_id
+            project_id = self._projects[function_id] = row["project_id"]
         functions = self.for_project(project_id)
         found = None if functions is None else functions.by_id.get(function_id)
         return None if functions is None or found is None else (functions.project, found)

@@ -20,6 +20,8 @@ from hoglab.functions.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.search import Hit, find, holds_any
 from hoglab.functions.status import UNKNOWN, AllHealthy, FunctionStates, Status, status_of
 from hoglab.functions.stored import (
+    SCOPE,
+    activity_detail,
     full_form,
     live_config,
     read_configuration,
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from hoglab.functions.store import Row, Selection
     from hoglab.http.identity import Project, User
     from hoglab.storage.database import Database, Transaction
-
-SCOPE = "HogFunction"
 
 _logger = structlog.get_logger("hoglab.functions")
 
@@ -448,13 +448,7 @@ class FunctionService:
         row: Row,
         changes: list[dict[str, Any]] | None,
     ) -> None:
-        detail = {
-            "name": row["name"],
-            "type": (row["type"] or "destination").replace("_", " "),
-            "changes": changes,
-            "short_id": None,
-            "trigger": None,
-        }
+        detail = activity_detail(row, changes)
         activity.record(tx, project.id, user_id, what, SCOPE, row["id"], detail, now=self._now())
 
 

@@ -73,10 +73,10 @@ def get(connection: Connection, project_id: int, function_id: str) -> Row | None
     return found[0] if found else None
 
 
-def project_of(connection: Connection, function_id: str) -> int | None:
-    """The project that a function belongs to."""
-    found: int | None = connection.scalar(select(_column.project_id).where(_column.id == function_id))
-    return found
+def by_id(connection: Connection, function_id: str) -> Row | None:
+    """A function whatever its project, deleted or not; None when there is none."""
+    found = _rows(connection, select(hog_function).where(_column.id == function_id))
+    return found[0] if found else None
 
 
 def page(

@@ -80,6 +80,21 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
     }
 
 
+SCOPE = "HogFunction"
+"""What the activity log calls functions."""
+
+
+def activity_detail(row: Row, changes: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """``detail`` of an entry of the activity log (spec: hog-functions-api 22)."""
+    return {
+        "name": row["name"],
+        "type": (row["type"] or "destination").replace("_", " "),
+        "changes": changes,
+        "short_id": None,
+        "trigger": None,
+    }
+
+
 def summary(row: Row, author: User | None, status: Status) -> dict[str, Any]:
     """The fourteen fields of a list item (spec: hog-functions-api 3.2)."""
     return {

@@ -17,7 +17,16 @@ from sqlalchemy import Connection, insert, select, update
 from hoglab.storage.database.tables.activity import change_version
 
 Topic = Literal[
-    "project", "keys", "flags", "experiments", "functions", "actions", "cohorts", "people", "group_types"
+    "project",
+    "keys",
+    "flags",
+    "experiments",
+    "functions",
+    "actions",
+    "cohorts",
+    "people",
+    "group_types",
+    "internal_events",
 ]
 TOPICS: frozenset[str] = frozenset(get_args(Topic))
 

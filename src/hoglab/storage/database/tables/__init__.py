@@ -10,7 +10,7 @@ from hoglab.storage.database.tables.accounts import (
     project,
     user,
 )
-from hoglab.storage.database.tables.activity import activity_log, change_version
+from hoglab.storage.database.tables.activity import activity_log, change_version, internal_event
 from hoglab.storage.database.tables.base import metadata, queue_metadata
 from hoglab.storage.database.tables.experiments import (
     experiment,
@@ -72,6 +72,7 @@ __all__ = [
     "idempotency_key",
     "ingestion_progress",
     "ingestion_warning",
+    "internal_event",
     "invocation",
     "invocation_result",
     "log_entry",

@@ -23,6 +23,21 @@ activity_log = Table(
     Index("ix_activity_log_project_created", "project_id", "created_at"),
 )
 
+# Events of the server itself that functions have not been asked about yet; ids are never used again.
+internal_event = Table(
+    "internal_event",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project_id", Integer, ForeignKey("project.id"), nullable=False),
+    Column("uuid", String(36), nullable=False),
+    Column("event", String(200), nullable=False),
+    Column("distinct_id", String(200), nullable=False),
+    Column("properties", Json, nullable=False),
+    Column("person", Json),
+    Column("created_at", UtcTime, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 change_version = Table(
     "change_version",
     metadata,
