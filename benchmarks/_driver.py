@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from math import nan
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import uvloop
 
 CONNECTIONS = 32
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
@@ -18,6 +23,48 @@ class Load(NamedTuple):
     rate: float
     median_ms: float
     tail_ms: float
+    requests: int
+
+
+class Server(Protocol):
+    """What is driven."""
+
+    @property
+    def port(self) -> int: ...
+
+    def cpu_seconds(self) -> float: ...
+
+
+class Served(NamedTuple):
+    """A server in a process of its own."""
+
+    port: int
+    process_id: int
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the server took so far; not a number where the system does not tell (off Linux)."""
+        try:
+            fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return nan
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Run(NamedTuple):
+    """One round of load, and the processor time that the server took for each request.
+
+    The processor time says more than the rate where other programs, the client among them, want the processor too.
+    """
+
+    load: Load
+    cpu_us: float
+
+
+def run(server: Server, requests: list[bytes], seconds: float, *, wrong: bytes | None = None) -> Run:
+    """One round of `drive`, on a fast event loop so that the client is not what is measured."""
+    before = server.cpu_seconds()
+    load = uvloop.run(drive(server.port, requests, seconds, wrong=wrong))
+    return Run(load, (server.cpu_seconds() - before) / load.requests * 1e6 or nan)
 
 
 class Client(asyncio.Protocol):
@@ -106,4 +153,5 @@ async def drive(port: int, requests: list[bytes], seconds: float, *, wrong: byte
     for client in clients:
         client.transport.close()
     every = sorted(latency for client in clients for latency in client.latencies)
-    return Load(len(every) / elapsed, every[len(every) // 2] * 1e3, every[len(every) * 99 // 100] * 1e3)
+    median_s, tail_s = every[len(every) // 2], every[len(every) * 99 // 100]
+    return Load(len(every) / elapsed, median_s * 1e3, tail_s * 1e3, len(every))

@@ -10,7 +10,6 @@ tags and counts requests. Each is driven from this process over keep-alive conne
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import socket
 import subprocess
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from benchmarks._driver import Load, drive, gets
+from benchmarks._driver import gets, run
 
 KEY = "phx_" + "b" * 43
 PATH = "/api/projects/1/experiments/"
@@ -193,21 +192,6 @@ def _plain(answer: Any) -> Any:
     return answer
 
 
-class Run(NamedTuple):
-    """One round of load, and the processor time that the server took for each request."""
-
-    load: Load
-    cpu_us: float
-
-
-def run(server: Served, requests: list[bytes], seconds: float) -> Run:
-    before = server.cpu_seconds()
-    started = time.perf_counter()
-    load = asyncio.run(drive(server.port, requests, seconds))
-    answers = load.rate * (time.perf_counter() - started)  # the last ones may take longer than the round
-    return Run(load, (server.cpu_seconds() - before) / answers * 1e6)
-
-
 def measure(
     servers: Mapping[str, Served], title: str, requests: list[bytes], seconds: float, rounds: int
 ) -> None:
@@ -221,7 +205,7 @@ def measure(
         load = max(results[name].load for results in measured)
         cpu_us = min(results[name].cpu_us for results in measured)
         ratio = median(results[name].load.rate / results[DRF].load.rate for results in measured)
-        cpu_ratio = median(results[DRF].cpu_us / max(results[name].cpu_us, 1e-9) for results in measured)
+        cpu_ratio = median(results[DRF].cpu_us / results[name].cpu_us for results in measured)
         shown = "reference" if name == DRF else f"{ratio:5.1f} x the requests/s, {cpu_ratio:5.1f} x by CPU"
         print(
             f"   {name:<22} {load.rate:7.0f} requests/s   p50 {load.median_ms:6.1f} ms   "

@@ -15,13 +15,13 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 import zlib
 from pathlib import Path
+from statistics import median
 from typing import Any
 from uuid import UUID
 
-from benchmarks._driver import CONNECTIONS, Load, drive, posts
+from benchmarks._driver import CONNECTIONS, Run, Served, posts, run
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 EVENTS = 100
@@ -90,27 +90,29 @@ async def gunzip_only(_scope: Any, receive: Any, send: Any) -> None:
 # --- the measurement
 
 
-async def measure(port: int, seconds: float, rounds: int) -> None:
+def measure(server: Served, seconds: float, rounds: int) -> None:
     bodies = [make_batch(seed) for seed in range(64)]
     size = sum(map(len, bodies)) // len(bodies)
     print(f"{EVENTS}-event batches, {size} bytes gzipped, {CONNECTIONS} connections, {rounds} rounds")
-    await drive(port, posts("/gunzip", bodies, GZIP), min(seconds, 1.0))
-    loads: dict[str, list[Load]] = {"/gunzip": [], "/batch/": []}
+    run(server, posts("/gunzip", bodies, GZIP), min(seconds, 1.0))
+    runs: dict[str, list[Run]] = {"/gunzip": [], "/batch/": []}
     for _ in range(rounds):
-        for path, measured in loads.items():
-            measured.append(await drive(port, posts(path, bodies, GZIP), seconds))
-    for path, measured in loads.items():
-        rate, median, tail = sorted(measured)[len(measured) // 2]
+        for path, measured in runs.items():
+            measured.append(run(server, posts(path, bodies, GZIP), seconds))
+    for path, measured in runs.items():
+        load = sorted(each.load for each in measured)[rounds // 2]
         print(
-            f"  {path:<9} {rate:8,.0f} requests/s {rate * EVENTS:10,.0f} events/s   "
-            f"median {median:6.2f} ms   p99 {tail:6.2f} ms ({tail / median:.1f} times as long)"
+            f"  {path:<9} {load.rate:8,.0f} requests/s {load.rate * EVENTS:10,.0f} events/s   "
+            f"median {load.median_ms:6.2f} ms   p99 {load.tail_ms:6.2f} ms "
+            f"({load.tail_ms / load.median_ms:.1f} times as long)   "
+            f"{median(each.cpu_us for each in measured):5.0f} us of CPU"
         )
-    ratios = sorted(
-        durable.rate / plain.rate for plain, durable in zip(loads["/gunzip"], loads["/batch/"], strict=True)
-    )
+    pairs = list(zip(runs["/gunzip"], runs["/batch/"], strict=True))
+    ratios = sorted(durable.load.rate / plain.load.rate for plain, durable in pairs)
+    cpu = median(plain.cpu_us / durable.cpu_us for plain, durable in pairs)
     print(
-        f"durable capture / un-gzipping only: {ratios[len(ratios) // 2]:.2f} "
-        f"({ratios[0]:.2f} to {ratios[-1]:.2f}; target 0.35)"
+        f"durable capture / un-gzipping only: {median(ratios):.2f} "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}; target 0.35), {cpu:.2f} for each second of CPU"
     )
 
 
@@ -120,7 +122,9 @@ def main() -> None:
     parser.add_argument("--serve", type=Path, metavar="DIR", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        asyncio.run(serve(options.serve))
+        import uvloop
+
+        uvloop.run(serve(options.serve))
         return
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.capture_batches", "--serve", folder]
@@ -128,8 +132,7 @@ def main() -> None:
         assert server.stdout
         port = int(server.stdout.readline())
         try:
-            time.sleep(0.2)  # the port is announced just before it is opened
-            asyncio.run(measure(port, 0.5 if options.smoke else 4.0, 1 if options.smoke else 3))
+            measure(Served(port, server.pid), 0.5 if options.smoke else 2.0, 1 if options.smoke else 7)
         finally:
             server.terminate()
             server.wait(15)

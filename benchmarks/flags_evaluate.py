@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,10 +21,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
-from benchmarks._driver import Load, drive, posts
+from benchmarks._driver import Served, posts, run
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
@@ -148,21 +147,6 @@ def bodies(**more: Any) -> list[bytes]:
     return made
 
 
-class Served(NamedTuple):
-    """A server process of this benchmark."""
-
-    port: int
-    process_id: int
-
-    def cpu_seconds(self) -> float:
-        """Processor time that the server took so far (Linux; 0 elsewhere)."""
-        try:
-            fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _plan(number: int) -> dict[str, str]:
     return {"plan": "pro" if number % 2 else "free", "$browser": "Chrome"}
 
@@ -207,30 +191,24 @@ def measure(seconds: float) -> None:
             (f"{MANY} flags, 5 asked for", many_server, asked(5)),
         )
         rounds = [  # in turns, so that what else the machine does hits all of them
-            [run(target, requests, seconds) for _, target, requests in cases] for _ in range(ROUNDS)
+            [run(target, posts(PATH, requests), seconds, wrong=FAILED) for _, target, requests in cases]
+            for _ in range(ROUNDS)
         ]
     for case, (name, _, _) in enumerate(cases):
         results = [results[case] for results in rounds]
         ratio = median(results[case].load.rate / results[0].load.rate for results in rounds)
-        shown = f"{ratio:5.2f} x" if case else "  reference"
+        cpu_us = median(each.cpu_us for each in results)
+        cpu_ratio = median(results[0].cpu_us / results[case].cpu_us for results in rounds)
+        shown = (
+            f"{ratio:5.2f} x the requests   {cpu_ratio:5.2f} x for each second of CPU"
+            if case
+            else "  reference"
+        )
         load = max(each.load for each in results)
         print(
             f"   {name:<26} {load.rate:8.0f} requests/s   p50 {load.median_ms:5.1f} ms   "
-            f"p99 {load.tail_ms:5.1f} ms   {min(each.cpu_us for each in results):5.0f} us of CPU   {shown}"
+            f"p99 {load.tail_ms:5.1f} ms   {cpu_us:5.0f} us of CPU   {shown}"
         )
-
-
-class Run(NamedTuple):
-    """One round of load, and the processor time that the server took for each request."""
-
-    load: Load
-    cpu_us: float
-
-
-def run(target: Served, requests: list[bytes], seconds: float) -> Run:
-    before = target.cpu_seconds()
-    load = asyncio.run(drive(target.port, posts(PATH, requests), seconds, wrong=FAILED))
-    return Run(load, (target.cpu_seconds() - before) / (load.rate * seconds) * 1e6)
 
 
 def main() -> None:
