@@ -116,6 +116,40 @@ def test_uuids(given_uuid: str | None, expected: str | None) -> None:
     assert read(batch(event(uuid=given_uuid))).events[0].uuid == expected
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        UUID[:-1] + " ",
+        UUID[:-1] + "-",
+        UUID[:-1] + ";",
+        UUID[:-1] + "é",
+        UUID[:-1] + "g",
+        UUID.replace("-", ";"),
+        UUID[:-1],
+        UUID + "0",
+        f"{UUID};{UUID}",
+    ],
+)
+@pytest.mark.parametrize("place", range(3))
+def test_an_odd_uuid_among_sound_ones_is_found(odd: str, place: int) -> None:
+    uuids = [UUID, UUID]
+    uuids.insert(place, odd)
+    assert refusal(batch(*(event(uuid=each) for each in uuids))) == (
+        400,
+        "the uuid of an event is not a UUID",
+    )
+
+
+def test_uuids_whose_lengths_only_add_up_are_found() -> None:
+    assert refusal(batch(event(uuid=UUID[:-1]), event(uuid="0" + UUID)))[0] == 400
+
+
+def test_uuids_of_a_batch_are_read_one_by_one() -> None:
+    sent = [UUID, None, UUID.upper(), "", UUID.replace("-", ""), UUID]
+    events = read(batch(*(event(uuid=each) for each in sent))).events
+    assert [each.uuid for each in events] == [UUID, None, UUID, None, UUID, UUID]
+
+
 def test_properties_stay_raw() -> None:
     text = (
         b'{"api_key":"phc_x","batch":[{"event":"e","distinct_id":"u","properties": {"n":1e999, "a" : [1]} }]}'
@@ -219,8 +253,10 @@ def test_nesting_beyond_the_limit(levels: int, field: str) -> None:
         assert "nested" in reason
 
 
-def test_one_deep_event_among_many_is_found() -> None:
-    events = ",".join('{"event":"e","distinct_id":"u","properties":{}}' for _ in range(300))
+@pytest.mark.parametrize("properties", ["{}", "null", "[]"])
+def test_one_deep_event_among_many_is_found(properties: str) -> None:
+    event = f'{{"event":"e","distinct_id":"u","properties":{properties}}}'
+    events = ",".join([event] * 300)
     deep = f'{{"event":"e","distinct_id":"u","properties":{nested(MAX_DEPTH + 1)}}}'
     assert refusal(f'{{"api_key":"t","batch":[{events},{deep}]}}'.encode())[0] == 400
 

@@ -25,9 +25,7 @@ NO_JSON = msgspec.Raw(b"")
 PERFORMANCE_EVENT = "$performance_event"
 
 _OPEN_BRACE = 0x7B
-_UUID_FORM = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_UUID = re.compile(_UUID_FORM).fullmatch
-_UUIDS = re.compile(f"(?:{_UUID_FORM};)*").fullmatch
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -144,12 +142,13 @@ def _read(text: bytes, *, engage: bool) -> Envelope:
 
 
 def _kept(events: list[IncomingEvent]) -> list[IncomingEvent]:
-    if any(event.event == PERFORMANCE_EVENT for event in events):
+    if PERFORMANCE_EVENT in [event.event for event in events]:
         return [event for event in events if event.event != PERFORMANCE_EVENT]
     return events
 
 
 def _validate_events(events: list[IncomingEvent], text: bytes, *, engage: bool) -> None:
+    objects = len(events)
     for event in events:
         name = event.event
         if not name or "\0" in name:
@@ -163,8 +162,11 @@ def _validate_events(events: list[IncomingEvent], text: bytes, *, engage: bool) 
         ):
             event.distinct_id = _distinct_id(event)
         raw = event.properties
-        if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
-            event.properties = _no_object(raw, "properties")
+        if raw is not NO_JSON:
+            if memoryview(raw)[0] == _OPEN_BRACE:
+                objects += 1
+            else:
+                event.properties = _no_object(raw, "properties")
         raw = event.set
         if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
             event.set = _no_object(raw, "$set")
@@ -172,13 +174,13 @@ def _validate_events(events: list[IncomingEvent], text: bytes, *, engage: bool) 
         if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
             event.set_once = _no_object(raw, "$set_once")
     given = [event.uuid for event in events if event.uuid is not None]
-    if _UUIDS(";".join([*given, ""])) is None:  # one match for all costs a third of one for each
+    if not _are_canonical(given):
         for event in events:
             if event.uuid is not None and _UUID(event.uuid) is None:
                 event.uuid = _canonical_uuid(event.uuid)
     # Every event opens its own object, nearly always properties too. When all brackets together, less
     # those, cannot make one deep event, which is the rule, nothing is counted event by event.
-    shared = sum(1 if event.properties is NO_JSON else 2 for event in events) - 2
+    shared = objects - 2
     if _brackets(text, enough=MAX_DEPTH + shared) > MAX_DEPTH + shared:
         for event in events:
             _check_depth(event)
@@ -238,13 +240,35 @@ def _fallbacks(event: IncomingEvent) -> _Fallbacks:
         raise undecodable("the properties of an event cannot be read") from None
 
 
+def _are_canonical(uuids: list[str]) -> bool:
+    """Whether all are UUIDs in canonical lower-case form.
+
+    They are checked as one text, column by column, which costs a quarter of a match for each.
+    """
+    count = len(uuids)
+    text = ";".join([*uuids, ""])
+    if len(text) != 37 * count or text[36::37] != ";" * count or text != text.lower():
+        return False
+    if not text[8::37] == text[13::37] == text[18::37] == text[23::37] == "-" * count:
+        return False
+    try:
+        # Blanks are passed over, so the number of bytes counts too.
+        return len(bytes.fromhex(text.replace("-", "").replace(";", ""))) == 16 * count
+    except ValueError:
+        return False
+
+
 def _canonical_uuid(text: str) -> str | None:
     if not text:
         return None
     try:
-        return str(UUID(text))
+        found = UUID(text)
     except ValueError:
-        raise undecodable("the uuid of an event is not a UUID") from None
+        found = None
+    # Python also takes blanks, signs and underscores for parts of a number.
+    if found is None or found.hex not in text.replace("-", "").lower():
+        raise undecodable("the uuid of an event is not a UUID")
+    return str(found)
 
 
 def _token(events: list[IncomingEvent]) -> str:
@@ -279,7 +303,7 @@ def checked_token(token: str) -> str:
 
 def _brackets(text: bytes, enough: int) -> int:
     """How many brackets open in a text; when there are more than ``enough``, some number above it."""
-    found = text.count(b"{")
+    found = len(text) - len(text.replace(b"{", b""))  # faster than to count it
     # Arrays are rare in events, and finding a rare byte is much faster than counting it.
     at = text.find(b"[")
     while at >= 0 and found <= enough:

@@ -8,12 +8,12 @@ written, so that a reader fails on it only when it was damaged or written by a n
 from __future__ import annotations
 
 import hashlib
-import os
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
+from uuid_utils import uuid4
 
 from hoglab.capture.decompression import BrokenDataError, TooLargeError, gunzip
 from hoglab.capture.envelope import Envelope, read_envelope
@@ -37,7 +37,7 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     project_id: int
     received_at_us: int  # microseconds since the epoch
-    id: bytes  # 16 random bytes, the seed of the uuids of events that came without one
+    id: bytes  # of a random uuid, the seed of the uuids of events that came without one
     is_gzip: bool
     is_engage: bool
     ip: str | None
@@ -74,7 +74,7 @@ def new_header(
     return RecordHeader(
         project_id,
         to_micros(received_at),
-        os.urandom(16),
+        uuid4().bytes,
         is_gzip,
         is_engage,
         ip,

@@ -6,14 +6,14 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import orjson
 import structlog
 
-from hoglab.capture.decoding import Payload, Query, decode_payload
+from hoglab.capture.decoding import Query, decode_payload
 from hoglab.capture.decompression import GZIP_MAGIC
-from hoglab.capture.envelope import Envelope, read_envelope
+from hoglab.capture.envelope import read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
@@ -109,23 +109,23 @@ class Capture:
         received_at = self._now()
         if _is_large(request.body):
             loop = asyncio.get_running_loop()
-            payload, envelope = await loop.run_in_executor(self._decoders, _read, request, rules)
+            read = await loop.run_in_executor(self._decoders, _read, request, rules)
         else:
-            payload, envelope = _read(request, rules)
-        project = self._project(envelope.token)
-        if project is None or not envelope.events:
+            read = _read(request, rules)
+        project = self._project(read.token)
+        if project is None or not read.events:
             return 0
         header = new_header(
             project_id=project.id,
             received_at=received_at,
-            is_gzip=payload.is_gzip,
+            is_gzip=read.is_gzip,
             is_engage=rules.engage,
             ip=request.ip,
             sent_at_ms=request.query.sent_at_ms,
             max_event_bytes=rules.event_limit,
         )
-        await self._append(encode_record(header, payload.stored))
-        return len(envelope.events)
+        await self._append(encode_record(header, read.stored))
+        return read.events
 
     async def accept_v1(self, raw: bytes, head: V1Head, *, ip: str | None) -> V1Batch:
         """Make the events of a v1 body durable that are not at fault. Raises `V1Refusal`, and `Refusal` 503."""
@@ -209,7 +209,20 @@ def _is_large(body: bytes) -> bool:
     return body.startswith(GZIP_MAGIC) and int.from_bytes(body[-4:], "little") > _INLINE_JSON_BYTES
 
 
-def _read(request: Request, rules: PathRules) -> tuple[Payload, Envelope]:
+class _Read(NamedTuple):
+    """What is left of a request once it is found sound: ``events`` says how many.
+
+    The events themselves are not held while the record waits for the disk. With many requests waiting, the
+    memory of each would be cold when it is used again, and that costs more than decoding.
+    """
+
+    token: str
+    events: int
+    stored: bytes
+    is_gzip: bool
+
+
+def _read(request: Request, rules: PathRules) -> _Read:
     payload = decode_payload(
         request.body,
         request.query,
@@ -223,4 +236,4 @@ def _read(request: Request, rules: PathRules) -> tuple[Payload, Envelope]:
     only = envelope.events[0] if len(envelope.events) == 1 else None
     if only is not None and len(payload.json) > rules.event_limit and only.size_bytes > rules.event_limit:
         raise Refusal(413, "maximum event size exceeded")
-    return payload, envelope
+    return _Read(envelope.token, len(envelope.events), payload.stored, payload.is_gzip)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from starlette.routing import Match
+from uuid_utils import uuid4
 
 from hoglab.http import errors
 from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
@@ -305,7 +305,7 @@ def _request_id(scope: Scope) -> str:
     sent = header(scope, b"x-request-id")
     if sent is not None and _REQUEST_ID.fullmatch(sent):
         return sent
-    return secrets.token_hex(16)
+    return uuid4().hex  # its generator asks the system only for a seed
 
 
 def _added_headers(scope: Scope, request_id: str, cors: bool) -> list[tuple[bytes, bytes]]:
