@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import uvloop
 
@@ -26,28 +26,35 @@ class Load(NamedTuple):
     requests: int
 
 
-class Server(Protocol):
-    """What is driven."""
-
-    @property
-    def port(self) -> int: ...
-
-    def cpu_seconds(self) -> float: ...
-
-
 class Served(NamedTuple):
     """A server in a process of its own."""
 
     port: int
     process_id: int
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def cpu_seconds(self) -> float:
-        """Processor time that the server took so far; not a number where the system does not tell (off Linux)."""
-        try:
-            fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return nan
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time that the server and its workers took so far; not a number off Linux."""
+        return sum(_cpu_seconds(number) for number in (self.process_id, *_children(self.process_id)))
+
+
+def _cpu_seconds(process_id: int) -> float:
+    try:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _children(process_id: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{process_id}/task/{process_id}/children").read_text()
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
 
 
 class Run(NamedTuple):
@@ -60,7 +67,7 @@ class Run(NamedTuple):
     cpu_us: float
 
 
-def run(server: Server, requests: list[bytes], seconds: float, *, wrong: bytes | None = None) -> Run:
+def run(server: Served, requests: list[bytes], seconds: float, *, wrong: bytes | None = None) -> Run:
     """One round of `drive`, on a fast event loop so that the client is not what is measured."""
     before = server.cpu_seconds()
     load = uvloop.run(drive(server.port, requests, seconds, wrong=wrong))

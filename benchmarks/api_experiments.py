@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
-from benchmarks._driver import gets, run
+from benchmarks._driver import Served, gets, run
 
 KEY = "phx_" + "b" * 43
 PATH = "/api/projects/1/experiments/"
@@ -34,37 +34,6 @@ ROUNDS = 5
 GOAL = 8.0
 PATIENCE_S = 30.0
 DRF, RAW, HOGLAB = "Django REST Framework", "sqlite3 + Starlette", "hoglab"
-
-
-class Served(NamedTuple):
-    """A server process of this benchmark."""
-
-    port: int
-    process_id: int
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def cpu_seconds(self) -> float:
-        """Processor time that the server and its workers took so far (Linux; 0 elsewhere)."""
-        return sum(_cpu_seconds(number) for number in (self.process_id, *_children(self.process_id)))
-
-
-def _cpu_seconds(process_id: int) -> float:
-    try:
-        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _children(process_id: int) -> list[int]:
-    try:
-        text = Path(f"/proc/{process_id}/task/{process_id}/children").read_text()
-    except OSError:
-        return []
-    return [int(word) for word in text.split()]
 
 
 @contextmanager
