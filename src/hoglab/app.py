@@ -26,6 +26,7 @@ from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
 from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
 from hoglab.delivery.webhook_routes import webhook_routes
@@ -191,6 +192,9 @@ class Hoglab:
             site_url=settings.public_url,
             capture=capture.accept_own,
             on_state_change=StateChanges(database),
+            bodies=BodyLimits(
+                processes=settings.function_processes, memory_bytes=settings.function_memory_bytes
+            ),
         )
         ingestion = Ingestion(
             storage.log,

@@ -51,6 +51,12 @@ class Settings(BaseSettings):
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Internal host names that hog functions may reach, comma-separated."
     )
+    function_processes: int = Field(
+        2, ge=1, le=64, description="Processes that run the bodies of hog functions; started when needed."
+    )
+    function_memory_bytes: int = Field(
+        1024 * MIB, ge=128 * MIB, description="Address space of each of these processes."
+    )
     sdk_files: Path | None = Field(
         None,
         description="Folder with the dist of posthog-js, served under /static/ for the snippet of web pages.",

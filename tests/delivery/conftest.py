@@ -22,6 +22,7 @@ from cryptography.fernet import Fernet
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.service import Delivery
@@ -156,6 +157,8 @@ class House:
     key: str = KEY
     capture: Callable[[int, dict[str, Any]], Awaitable[None]] | None = None
     """Takes what functions capture, in place of `captured`."""
+    bodies: BodyPool | None = None
+    """Shared by the houses of one test process, so that not each test starts processes."""
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
@@ -168,6 +171,7 @@ class House:
         options: dict[str, Any] = {
             "retries": FAST,
             "worker_limits": WorkerLimits(idle_s=0.05),
+            "bodies": self.bodies,
             "fetch_limits": FetchLimits(total_s=5.0),
             **self.options,
         }
@@ -289,9 +293,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FirstStart
     return folder, made
 
 
+@pytest.fixture(scope="session")
+def bodies() -> Iterator[BodyPool]:
+    pool = BodyPool()
+    yield pool
+    pool.close(1.0)
+
+
 @pytest.fixture
-def house(tmp_path: Path, prepared: tuple[Path, FirstStart]) -> Iterator[House]:
-    house = House(Path(shutil.copytree(prepared[0], tmp_path / "data")))
+def house(tmp_path: Path, prepared: tuple[Path, FirstStart], bodies: BodyPool) -> Iterator[House]:
+    house = House(Path(shutil.copytree(prepared[0], tmp_path / "data")), bodies=bodies)
     house.open()
     yield house
     house.close()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hoglab.delivery.calls import HostedExecution
+import msgspec
+import orjson
+
+from hoglab.delivery.bodies.child import Work
+from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.bodies.protocol import Outcome, json_of
+from hoglab.delivery.globals import milliseconds
 from hoglab.delivery.state import Timing
-from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import TRUNCATED
 from hoglab.hog.rt.numbers import format_number
-from hoglab.hog.run import Finished, Result, Suspended
 
 if TYPE_CHECKING:
-    from hoglab.hog.program import Program
+    from hoglab.delivery.bodies.child import Held
 
 MAX_MESSAGE_CHARS = 10_000
 """Log messages beyond this are cut."""
@@ -43,94 +47,137 @@ def two_digits(number: float) -> str:
     return format_number(float(f"{number:.2g}"))
 
 
-class ProgramRun:
-    """Runs a program step by step. ``globals_`` are Hog values, inputs among them.
+class EventFacts(msgspec.Struct):
+    """What the server itself wants to know of the event that a program runs on."""
 
-    `start` and `resume` return the call that the program waits for, None when it has ended. A ``journal``
-    repeats what an earlier run did up to its call. ``timings`` are those of earlier turns; new ones are added.
+    uuid: str = ""
+    distinct_id: Any = ""
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a program waits for: ``name(*args)``, in plain JSON data."""
+
+    name: str
+    args: list[Any]
+
+
+class ProgramRun:
+    """One run of a program, as the server sees it; a process of `hoglab.delivery.bodies` does the computing.
+
+    `start` and `resume` give the work to be done there, `take` its outcome: the call that the program waits for,
+    None when it has ended. A ``journal`` repeats what an earlier run did up to its call. ``globals_`` and ``more``,
+    which wins, are JSON objects. ``timings`` are those of earlier turns; new ones are added.
     """
 
     def __init__(
         self,
-        program: Program,
-        globals_: Mapping[str, Any],
+        function_id: str,
+        source: str,
+        event: EventFacts,
+        globals_: bytes,
+        more: bytes,
         *,
         run_id: str,
         redact: Callable[[str], str],
         now: Callable[[], datetime],
-        journal: Mapping[str, Any] | None = None,
+        journal: bytes | None = None,
         timings: list[Timing] | None = None,
     ) -> None:
+        self.source = source
         self.lines: list[Line] = []
         self.timings = [] if timings is None else timings
-        self.result: Result | None = None
         self.error: str | None = None
-        self._event: Mapping[str, Any] = globals_["event"]
+        self.refused: str | None = None
+        """Why the program cannot be run at all."""
+        self.crashed = False
+        self.captured: dict[str, Any] | None = None
+        """The event that the program captured."""
+        self.calls_made = 0
+        """How many calls of the host have been answered."""
+        self.value: Any = None
+        """What the program returned, as plain JSON data."""
+        self._event = event
         self._redact = redact
         self._now = now
-        self.execution = HostedExecution(
-            program, globals_, seed=run_id, clock=lambda: now().timestamp(), journal=journal
-        )
-        self.execution.run_id = run_id
-        self.execution.event = self._event
-        self.execution.person = globals_.get("person")
-        self._shown = 0
+        self._work = Work(run_id, function_id, source, globals_, more, 0.0, journal)
+        self._end: Outcome | None = None
         self._dropped = 0
-        self._used_s = self.execution.used_s
+        self._used_s = 0.0 if journal is None else _Used.of(journal)
 
     # --- turns
 
-    def start(self) -> Suspended | None:
-        return self._after(self.execution.start())
+    def start(self) -> Work:
+        return self._at_this_time()
 
-    def resume(self, answer: Any) -> Suspended | None:
-        try:
-            return self._after(self.execution.resume(answer))
-        except HogRuntimeError as error:  # nested deeper than values may be
-            return self._after(self.execution.fail(f"The answer cannot be taken over: {error.message}"))
+    def resume(self, answer: Any) -> Work:
+        self._work.answer = json_of(answer)
+        return self._at_this_time()
+
+    def take(self, outcome: Outcome) -> Call | None:
+        """Note what became of the work; the call that the program waits for, if it does."""
+        self.timings.append(Timing("hog", round(max(0.0, outcome.used_s - self._used_s) * 1000, 3)))
+        self._used_s = outcome.used_s
+        self.refused = outcome.refused
+        self.crashed = outcome.crashed
+        self.calls_made = outcome.answered
+        if outcome.captured is not None:
+            self.captured = self._event_of(outcome.captured)
+        self._take_lines(outcome)
+        work = self._work
+        work.answer, work.crashes = None, 0
+        if outcome.call is not None:
+            work.journal = outcome.journal
+            return Call(outcome.call, orjson.loads(outcome.args))
+        self._end = outcome
+        if outcome.error is not None:
+            self.error = self.cleaned(outcome.error)
+        elif outcome.value is not None:
+            self.value = orjson.loads(outcome.value)
+        return None
 
     def fail(self, message: str) -> None:
         """End a program that waits for something that cannot be done."""
-        self._after(self.execution.fail(message))
+        self.close()
+        self.error = self.cleaned(message)
+
+    def close(self) -> None:
+        """Let go of a program that is not gone on with in this turn."""
+        held, self._work.held = self._work.held, None
+        if held is not None:
+            BodyPool.forget(held)
 
     @property
-    def captured(self) -> dict[str, Any] | None:
-        """The event that the program captured."""
-        return self.execution.captured
+    def journal(self) -> bytes | None:
+        """What brings another run of the program to the call that this one waits for."""
+        return self._work.journal
 
     @property
-    def calls_made(self) -> int:
-        """How many calls of the host have been answered."""
-        return len(self.execution.calls)
+    def held(self) -> Held | None:
+        """Where the program waits, alive."""
+        return self._work.held
 
-    def _after(self, step: Finished | Suspended) -> Suspended | None:
-        execution = self.execution
-        used_s = execution.used_s
-        self.timings.append(Timing("hog", round(max(0.0, used_s - self._used_s) * 1000, 3)))
-        self._used_s = used_s
-        if isinstance(step, Suspended):
-            self._take_lines(execution.context.dropped_lines)
-            return step
-        self._take_lines(step.result.dropped_lines)
-        self.result = step.result
-        if step.result.error is not None:
-            self.error = self.cleaned(step.result.error.message)
-        return None
+    def _at_this_time(self) -> Work:
+        self._work.now = self._now().timestamp()
+        return self._work
 
-    def _take_lines(self, dropped: int) -> None:
-        lines = self.execution.printed_lines
-        for text in lines[self._shown :]:
+    def _event_of(self, captured: bytes) -> dict[str, Any]:
+        event: dict[str, Any] = orjson.loads(captured)
+        event["timestamp"] = milliseconds(datetime.fromtimestamp(event["timestamp"], UTC))
+        return event
+
+    def _take_lines(self, outcome: Outcome) -> None:
+        for text in outcome.lines:
             self.log("info", text)
-        self._shown = len(lines)
-        if dropped > self._dropped:
-            self._dropped = dropped
-            uuid = self._event["uuid"]
+        if outcome.dropped > self._dropped:
+            self._dropped = outcome.dropped
+            uuid = self._event.uuid
             self.log(
                 "warn",
                 f"Function exceeded maximum log entries. No more logs will be collected. Event: {uuid}",
             )
-        if self.execution.loop_found:
-            self.execution.loop_found = False
+        if outcome.loop_found:
             self.log(
                 "warn",
                 "postHogCapture was not performed: the event of this run comes from a long chain of functions, "
@@ -147,20 +194,33 @@ class ProgramRun:
 
     def log_error(self, error: str) -> None:
         """Say that the program ended with an error."""
-        self.log("error", f"Error executing function on event {self._event['uuid']}: {error}")
+        self.log("error", f"Error executing function on event {self._event.uuid}: {error}")
 
     def log_completion(self) -> None:
         """Say that the program came to its end, and what it took."""
-        result = self.result
-        if result is None:
+        end = self._end
+        if end is None:
             return
         sync_ms = sum(each.duration_ms for each in self.timings if each.kind == "hog")
         text = f"Function completed in {two_digits(self.total_ms)}ms. Sync: {two_digits(sync_ms)}ms."
-        text += f" Mem: {two_digits(result.memory / 1024)}kb. Ops: {result.steps}."
-        if self._event.get("url"):
-            text += f" Event: '{self._event['url']}'"
+        text += f" Mem: {two_digits(end.memory / 1024)}kb. Ops: {end.steps}."
+        if self._event.url:
+            text += f" Event: '{self._event.url}'"
         self.log("debug", text)
 
     @property
     def total_ms(self) -> float:
         return sum(each.duration_ms for each in self.timings)
+
+
+class _Used(msgspec.Struct):
+    """The part of a journal that says how much computing time its turns took."""
+
+    used_s: float = 0.0
+
+    @classmethod
+    def of(cls, journal: bytes) -> float:
+        return _used.decode(journal).used_s
+
+
+_used = msgspec.json.Decoder(_Used)

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from hoglab.delivery.bodies.child import BodyLimits
+from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.dispatch import EventDispatcher
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.internal import InternalEventDispatcher, internal_audience
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry
 
+CLOSE_BODIES_S = 0.2
+"""How long bodies that still compute after that may take to end by themselves."""
+
 _logger = structlog.get_logger(__name__)
 
 
@@ -74,12 +79,14 @@ class Delivery:
         capture: Capture | None = None,
         retries: RetryPolicy | None = None,
         worker_limits: WorkerLimits | None = None,
+        bodies: BodyPool | BodyLimits | None = None,
         fetch_limits: FetchLimits | None = None,
         webhook_limits: WebhookLimits | None = None,
         auto_disable: bool = True,
         on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        """``bodies``: a pool that outlives this object, or the limits of a pool of its own."""
         self.queue = queue
         self.queue_database = queue_database
         self.registry = registry
@@ -87,6 +94,8 @@ class Delivery:
         self.guard = guard
         self.site = Site(site_url)
         self.fetch_limits = fetch_limits
+        self._owns_bodies = not isinstance(bodies, BodyPool)
+        self.bodies = bodies if isinstance(bodies, BodyPool) else BodyPool(bodies)
         self.now = now
         self.watcher = Watcher(
             queue_database,
@@ -114,6 +123,7 @@ class Delivery:
             shop,
             guard,
             self.watcher,
+            self.bodies,
             capture=capture,
             limits=worker_limits,
             fetch_limits=fetch_limits,
@@ -123,6 +133,7 @@ class Delivery:
             queue,
             shop,
             self.watcher,
+            self.bodies,
             capture=capture,
             has_room=self.dispatcher.has_room,
             limits=webhook_limits,
@@ -155,7 +166,10 @@ class Delivery:
     def stop(self, timeout_s: float) -> bool:
         """Finish or put back what is being worked on; whether that was done in time."""
         self.webhooks.close()
-        return self.worker.stop(timeout_s)
+        stopped = self.worker.stop(timeout_s)
+        if self._owns_bodies:
+            self.bodies.close(CLOSE_BODIES_S)
+        return stopped
 
     def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
         """Keep what transformations leave behind. A metric that is lost holds up no event."""

@@ -12,6 +12,10 @@ INVOCATIONS = UUID("8a4f7f4e-6c0d-5e0b-9d56-0f3c2c1b7a11")
 """Namespace of the ids of invocations that events cause."""
 
 
+NOTHING = msgspec.Raw(b"")
+"""Stands for JSON that is not there."""
+
+
 class InvalidStateError(ValueError):
     """A stored state cannot be read."""
 
@@ -38,7 +42,7 @@ class State(msgspec.Struct, omit_defaults=True):
     sleep_until: float | None = None  # Unix time; the call at hand is `sleep`, which ends then
     timings: list[Timing] = []
     error: str | None = None
-    journal: dict[str, Any] | None = None
+    journal: msgspec.Raw = NOTHING
     source: str | None = None
     sealed_inputs: str | None = None  # encrypted: they may hold secrets
     sealed_request: str | None = None  # of a webhook, likewise: its headers may

@@ -11,18 +11,18 @@ from uuid import UUID, uuid4
 
 import orjson
 
-from hoglab.delivery.calls import RUNNING, fetch_request
+from hoglab.delivery.bodies.protocol import json_of
+from hoglab.delivery.calls import fetch_request
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchResponse
 from hoglab.delivery.globals import GroupProperties, encoded, milliseconds
-from hoglab.delivery.program_run import ProgramRun
+from hoglab.delivery.program_run import EventFacts, ProgramRun
 from hoglab.delivery.retries import is_failure
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
 from hoglab.functions.globals import filter_globals
 from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
 from hoglab.functions.transformations import FAILED, SKIPPED, SUCCEEDED, Transformations
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogSourceError, HogThrow
-from hoglab.hog.program import compile_program
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.rt.values import from_json, to_json
 from hoglab.http.dates import parse_moment
@@ -142,30 +142,35 @@ class TestRuns:
         run_id: str,
         mock: bool,
     ) -> None:
-        try:
-            program = compile_program(function.hog, RUNNING)
-            run = ProgramRun(
-                program,
-                values,
-                run_id=run_id,
-                redact=function.redactor(values["inputs"], mapping),
-                now=self._delivery.now,
-            )
-        except HogSourceError as error:
-            report.errors.append(error.message)
-            return
-        call = run.start()
+        shown = to_json(values)
+        event = shown["event"]
+        run = ProgramRun(
+            function.id,
+            function.hog,
+            EventFacts(str(event["uuid"]), str(event["distinct_id"]), event.get("url")),
+            json_of(shown),
+            b"{}",
+            run_id=run_id,
+            redact=function.redactor(values["inputs"], mapping),
+            now=self._delivery.now,
+        )
+        compute = self._delivery.bodies.compute
+        call = run.take(compute(run.start()))
         while call is not None:
             if call.name == "sleep":
-                call = run.resume(None)
+                answer = None
             elif call.name != "fetch":
                 run.fail(f"Unknown async function '{call.name}'")
-                call = None
+                break
             elif mock:
                 self._log_mocked(run, call.args)
-                call = run.resume(_mocked(call.args, report))
+                answer = _mocked(call.args, report)
             else:
-                call = run.resume(self._fetch(run, call.args, report, run_id))
+                answer = self._fetch(run, call.args, report, run_id)
+            call = run.take(compute(run.resume(answer)))
+        if run.refused is not None:
+            report.errors.append(run.refused)
+            return
         if run.captured is not None:
             run.log("info", f"postHogCapture was called with {stringify(run.captured, 2)}")
         if run.error is not None:
@@ -332,8 +337,7 @@ def _mocked(args: list[Any], report: Report) -> dict[str, Any]:
         }
     )
     answer = report.responses.pop(0) if report.responses else {}
-    mocked: dict[str, Any] = from_json({"status": 200, "body": {}, **answer})
-    return mocked
+    return {"status": 200, "body": {}, **answer}
 
 
 async def _send(delivery: Delivery, request: Any) -> FetchResponse | FetchFailure:

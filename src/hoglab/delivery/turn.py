@@ -1,8 +1,8 @@
 """One turn of an invocation: from its stored state to what is stored next (spec: hog-runtime 4).
 
 A turn does at most one request, and what it finds out is written before the next one: a program that asks for
-another request is put back with its journal. All of this is computing; the worker performs the request and
-does the waiting.
+another request is put back with its journal. All of this is computing, of which bodies do theirs in processes of
+their own; the worker performs the request and does the waiting.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 import structlog
 
-from hoglab.delivery.calls import RUNNING, fetch_request, sleep_seconds
+from hoglab.delivery.bodies.pool import Compute
+from hoglab.delivery.bodies.protocol import json_of
+from hoglab.delivery.calls import fetch_request, sleep_seconds
 from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
-from hoglab.delivery.program_run import MAX_ERROR_CHARS, Line, ProgramRun, clipped
+from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, EventFacts, Line, ProgramRun, clipped
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.retries import Answer, RetryPolicy, excused, is_failure
-from hoglab.delivery.state import InvalidStateError, State, Timing, decode_state, encode_state
+from hoglab.delivery.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
 from hoglab.functions.secrets import Secrets, SecretsError
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogSourceError, HogThrow
-from hoglab.hog.program import compile_program
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (
@@ -38,11 +41,12 @@ from hoglab.storage.invocations import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hoglab.delivery.bodies.child import Held, Work
+    from hoglab.delivery.bodies.protocol import Outcome
     from hoglab.delivery.globals import EventGlobals, KnownProject, Site
     from hoglab.functions.compile import CompiledFunction, CompiledMapping
     from hoglab.functions.registry import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
-    from hoglab.hog.run import Suspended
     from hoglab.storage.invocations import ClaimedInvocation
 
 _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
@@ -87,8 +91,15 @@ class Workshop:
     versions: Versions = field(default_factory=Versions)
 
 
+Step = Perform | Settled | Compute["Perform | Settled"]
+"""What a turn comes to next."""
+
+
 class Turn:
-    """One claimed invocation at work. `begin` once, then `answered` when it says `Perform`."""
+    """One claimed invocation at work. `begin` once, then `answered` when it says `Perform`.
+
+    These are jobs of a `BodyPool`.
+    """
 
     def __init__(self, shop: Workshop, claimed: ClaimedInvocation) -> None:
         self.claimed = claimed
@@ -97,31 +108,35 @@ class Turn:
         self._state: State | None = None
         self._function: CompiledFunction | None = None
         self._run: ProgramRun | None = None
+        self._inputs: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._fetches = 0
 
-    def begin(self) -> Perform | Settled:
+    @property
+    def held(self) -> Held | None:
+        """Where its program waits, alive."""
+        return None if self._run is None else self._run.held
+
+    def begin(self) -> Step:
         """Run the program up to its request, or to its end."""
         try:
             return self._begin(may_perform=True)
         except Exception as error:
             return self._broken(error)
 
-    def inline(self) -> Settled:
+    def inline(self) -> Step:
         """Run the program to its end or up to its first call, which is left to a worker."""
         try:
-            step = self._begin(may_perform=False)
+            return self._begin(may_perform=False)
         except Exception as error:
             return self._broken(error)
-        assert isinstance(step, Settled)  # noqa: S101 - it may perform nothing
-        return step
 
     @property
     def program_run(self) -> ProgramRun | None:
         """The program at work; None when it could not begin."""
         return self._run
 
-    def answered(self, answer: Answer, duration_ms: float) -> Perform | Settled:
+    def answered(self, answer: Answer, duration_ms: float) -> Step:
         """Go on with what became of the request."""
         try:
             return self._answered(answer, duration_ms)
@@ -140,7 +155,7 @@ class Turn:
 
     # --- beginning
 
-    def _begin(self, *, may_perform: bool) -> Perform | Settled:
+    def _begin(self, *, may_perform: bool) -> Step:
         claimed, shop = self.claimed, self._shop
         try:
             state = self._state = decode_state(claimed.state)
@@ -154,46 +169,42 @@ class Turn:
             return self._settle("cancelled", "cancelled")
         self._function = function
         try:
-            globals_ = self._globals(function, functions.project)
-            run = self._run = self._program_run(function, globals_, state)
+            run = self._run = self._program_run(function, functions.project, state)
         except (HogRuntimeError, HogLimit, HogThrow, SecretsError) as error:
             message = f"Error building inputs: {_message(error)}"
             self._note("error", message)
             return self._settle("failed", "failed", error=message, kind=INPUTS_FAILED)
-        except HogSourceError as error:
-            self._note("error", f"The code of the function cannot be compiled: {error.message}")
-            return self._settle("failed", "failed", error=error.message)
-        return self._next(run.start(), may_perform=may_perform)
+        return self._compute(run.start(), may_perform=may_perform)
 
-    def _globals(self, function: CompiledFunction, project: KnownProject) -> dict[str, Any]:
-        assert self._state is not None  # noqa: S101 - decoded before
-        globals_: dict[str, Any] = from_json(orjson.loads(memoryview(self._state.globals)))
-        if "person" not in globals_:
-            distinct_id = globals_["event"]["distinct_id"]
-            globals_["person"] = self._shop.event_globals.late_person(project, distinct_id)
-        globals_["source"] = self._shop.site.source(function)
-        globals_.setdefault("groups", {})
-        if self._state.sealed_request is not None:
-            request = orjson.loads(self._shop.box.decrypt_text(self._state.sealed_request))
-            globals_["request"] = from_json(request)
-        return globals_
-
-    def _program_run(self, function: CompiledFunction, globals_: dict[str, Any], state: State) -> ProgramRun:
+    def _program_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
         """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
-        mapping = _mapping(function, state.mapping)
-        if state.journal is None:
-            inputs = function.build_inputs(globals_, mapping)
+        shop, mapping = self._shop, _mapping(function, state.mapping)
+        known = _known.decode(state.globals)
+        more: dict[str, Any] = {"source": shop.site.source(function)}
+        if not known.person:
+            more["person"] = shop.event_globals.late_person(project, known.event.distinct_id)
+        if not known.groups:
+            more["groups"] = {}
+        if state.sealed_request is not None:
+            more["request"] = orjson.loads(shop.box.decrypt_text(state.sealed_request))
+        if not state.journal:
+            variables = from_json({**orjson.loads(memoryview(state.globals)), **more})
+            inputs = function.build_inputs(variables, mapping)
             source = function.hog
         else:
             inputs = self._pinned_inputs(state)
             source = function.hog if state.source is None else state.source
+        more["inputs"] = self._inputs = to_json(inputs)
         return ProgramRun(
-            compile_program(source, RUNNING),
-            {**globals_, "inputs": inputs},
+            function.id,
+            source,
+            known.event,
+            bytes(state.globals),
+            json_of(more),
             run_id=self.claimed.id,
-            redact=function.redactor(inputs, mapping, globals_.get("request")),
-            now=self._shop.now,
-            journal=state.journal,
+            redact=function.redactor(inputs, mapping, more.get("request")),
+            now=shop.now,
+            journal=bytes(state.journal) if state.journal else None,
             timings=state.timings,
         )
 
@@ -205,22 +216,35 @@ class Turn:
 
     # --- going on
 
-    def _next(self, call: Suspended | None, *, may_perform: bool) -> Perform | Settled:
+    def _compute(self, work: Work, *, may_perform: bool) -> Step:
+        return Compute(work, partial(self._computed, may_perform=may_perform))
+
+    def _computed(self, outcome: Outcome, *, may_perform: bool) -> Step:
+        try:
+            run = self._parts[0]
+            call = run.take(outcome)
+            if run.refused is not None:
+                self._note("error", f"The code of the function cannot be compiled: {run.refused}")
+                return self._settle("failed", "failed", error=run.refused)
+            return self._next(call, may_perform=may_perform)
+        except Exception as error:
+            return self._broken(error)
+
+    def _next(self, call: Call | None, *, may_perform: bool) -> Step:
         """Do what the program waits for; it may be ended (None), and a second request waits for its own turn."""
         run, state = self._parts
-        while call is not None:
+        if call is not None:
             if state.error is not None:
                 return self._finish(run, "The program went on to another call after its request had failed.")
             if call.name == "sleep":
                 moment = self._woken(call.args, state)
                 if moment is None:
                     state.sleep_until = None
-                    call = run.resume(None)
-                    continue
+                    return self._compute(run.resume(None), may_perform=may_perform)
                 return self._suspend(scheduled_at=moment)
             if call.name != "fetch":
                 run.fail(f"Unknown async function '{call.name}'")
-                break
+                return self._finish(run)
             if not may_perform:
                 return self._suspend()
             request = fetch_request(call.args, f"{self.claimed.id}-{run.calls_made}")
@@ -239,7 +263,7 @@ class Turn:
         due = datetime.fromtimestamp(state.sleep_until, UTC)
         return due if due > now else None
 
-    def _answered(self, answer: Answer, duration_ms: float) -> Perform | Settled:
+    def _answered(self, answer: Answer, duration_ms: float) -> Step:
         run, state = self._parts
         state.timings.append(Timing("async_function", round(duration_ms, 3)))
         now = self._shop.now()
@@ -257,7 +281,7 @@ class Turn:
                 state.error = run.cleaned(message)
         state.attempts = 0
         self._fetches += 1
-        return self._next(run.resume(_for_program(answer)), may_perform=False)
+        return self._compute(run.resume(_for_program(answer)), may_perform=False)
 
     def _excused_codes(self) -> Any:
         return () if self._function is None else self._function.non_failure_status_codes
@@ -273,7 +297,7 @@ class Turn:
     def _finish(self, run: ProgramRun, error: str | None = None) -> Settled:
         state = self._parts[1]
         if error is not None:
-            run.execution.close()
+            run.close()
             run.log("error", error)
         elif run.error is not None:
             run.log_error(run.error)
@@ -282,17 +306,18 @@ class Turn:
         failure = run.error or state.error
         if failure is None:
             return self._settle("completed", "succeeded")
-        return self._settle("failed", "failed", error=failure)
+        kind = POISON_PILL if run.crashed else None
+        return self._settle("failed", "failed", error=failure, kind=kind)
 
     def _suspend(self, scheduled_at: datetime | None = None, *, retry: bool = False) -> Settled:
         """Put the invocation back, with all that it takes to come to this point again."""
         run, state = self._parts
         claimed = self.claimed
-        if state.journal is None:
+        if not state.journal:
             self._pin(run, state)
             state.first_scheduled_us = to_micros(claimed.created_at)
-        state.journal = run.execution.journal()
-        run.execution.close()
+        state.journal = NOTHING if run.journal is None else msgspec.Raw(run.journal)
+        run.close()
         outcome = InvocationOutcome(
             claimed.id,
             claimed.lock_token,
@@ -305,8 +330,8 @@ class Turn:
 
     def _pin(self, run: ProgramRun, state: State) -> None:
         """Keep the code and the inputs that this run began with. Inputs may hold secrets, so they are sealed."""
-        state.source = run.execution.program.source
-        sealed = self._shop.box.seal(Secrets(inputs=to_json(run.execution.globals["inputs"])))
+        state.source = run.source
+        sealed = self._shop.box.seal(Secrets(inputs=self._inputs))
         state.sealed_inputs = None if sealed is None else sealed.decode()
 
     def _settle(
@@ -395,6 +420,17 @@ class Turn:
 
     def _metric(self, kind: str, name: str, now: datetime, count: int = 1) -> AppMetric:
         return AppMetric(self.claimed.project_id, self.claimed.function_id, kind, name, count, now)
+
+
+class _Known(msgspec.Struct):
+    """What of stored globals is looked at here; programs get all of them, unread."""
+
+    event: EventFacts
+    person: msgspec.Raw = NOTHING
+    groups: msgspec.Raw = NOTHING
+
+
+_known = msgspec.json.Decoder(_Known)
 
 
 def _mapping(function: CompiledFunction, index: int | None) -> CompiledMapping | None:

@@ -25,9 +25,8 @@ from hoglab.delivery.dispatch import DEGRADED_PRIORITY, OVERFLOW_QUEUE
 from hoglab.delivery.globals import NO_PERSON, milliseconds
 from hoglab.delivery.program_run import clipped
 from hoglab.delivery.state import State, encode_state, raw_json
-from hoglab.delivery.turn import Turn
+from hoglab.delivery.turn import Settled, Turn
 from hoglab.delivery.watcher import cost_of
-from hoglab.hog.errors import HogRuntimeError
 from hoglab.http.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
@@ -35,7 +34,8 @@ from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import AppMetric, ClaimedInvocation, InvocationResult, LogEntry, NewInvocation
 
 if TYPE_CHECKING:
-    from hoglab.delivery.turn import Settled, Workshop
+    from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
     from hoglab.delivery.worker import Capture
     from hoglab.functions.compile import CompiledFunction
@@ -244,6 +244,7 @@ class Webhooks:
         queue: InvocationQueue,
         shop: Workshop,
         watcher: Watcher,
+        bodies: BodyPool,
         *,
         capture: Capture | None = None,
         has_room: Callable[[], bool] = lambda: True,
@@ -254,6 +255,7 @@ class Webhooks:
         self._queue = queue
         self._shop = shop
         self._watcher = watcher
+        self._bodies = bodies
         self._capture = capture
         self._has_room = has_room
         self._waiting = 0
@@ -367,7 +369,8 @@ class Webhooks:
             created_at=now,
         )
         turn = Turn(self._shop, claimed)
-        settled = turn.inline()
+        settled = self._bodies.call(turn.inline, function.id)
+        assert isinstance(settled, Settled)  # noqa: S101 - it may perform nothing
         visit.captured = settled.captured
         visit.logs += settled.logs
         visit.metrics += settled.metrics
@@ -392,12 +395,9 @@ class Webhooks:
             return QUEUED
         if outcome.status == "cancelled":  # it was disabled a moment ago
             return NOT_FOUND
-        if outcome.status == "failed" or run is None or run.result is None:
+        if outcome.status == "failed" or run is None:
             return FAILED
-        try:
-            reply = reply_of(run.result.json)
-        except HogRuntimeError:  # nested deeper than data may be
-            reply = None
+        reply = reply_of(run.value)
         if reply is None:
             return DONE
         text = f"Responded with response status - {reply.status}"

@@ -1,7 +1,8 @@
 """The worker: claims invocations, runs their turns, sends their requests, writes what came of it.
 
-One thread with an event loop. Programs run in a few other threads, the queue is used from two more, so the
-loop itself never waits for anything but time and sockets (spec: hog-runtime 4.6, 4.9).
+One thread with an event loop. Turns are computed in a few other threads, which have the programs run in processes
+of their own; the queue is used from two more. So the loop itself never waits for anything but time and sockets
+(spec: hog-runtime 4.6, 4.9).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import uvloop
 from prometheus_client import Counter, Gauge, Histogram
 
 from hoglab.delivery.addresses import AddressGuard
-from hoglab.delivery.bodies import BodyPool
+from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.fetch import Fetcher, FetchLimits, parse_url
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
@@ -33,6 +34,7 @@ from hoglab.storage.invocations import InvocationOutcome
 if TYPE_CHECKING:
     from yarl import URL
 
+    from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
@@ -64,7 +66,6 @@ class WorkerLimits:
     per_function: int = 128
     per_host: int = 64
     claim: int = 100
-    body_threads: int = 2
     flush_outcomes: int = 100
     flush_s: float = 0.004
     heartbeat_s: float = 10.0
@@ -83,6 +84,7 @@ class Worker:
         shop: Workshop,
         guard: AddressGuard,
         watcher: Watcher,
+        bodies: BodyPool,
         *,
         capture: Capture | None = None,
         limits: WorkerLimits | None = None,
@@ -94,6 +96,7 @@ class Worker:
         self._shop = shop
         self._guard = guard
         self._watcher = watcher
+        self._bodies = bodies
         self._capture = capture
         self._limits = limits or WorkerLimits()
         self._fetch_limits = fetch_limits or FetchLimits()
@@ -145,7 +148,14 @@ class Worker:
         self._stopping = asyncio.Event()
         fetcher = Fetcher(self._guard, self._fetch_limits)
         shift = _Shift(
-            self._queue, self._shop, fetcher, self._watcher, self._capture, self._limits, self._stopping
+            self._queue,
+            self._shop,
+            fetcher,
+            self._watcher,
+            BodiesOnLoop(self._bodies),
+            self._capture,
+            self._limits,
+            self._stopping,
         )
         self._ready.set()
         try:
@@ -165,6 +175,7 @@ class _Shift:
         shop: Workshop,
         fetcher: Fetcher,
         watcher: Watcher,
+        bodies: BodiesOnLoop,
         capture: Capture | None,
         limits: WorkerLimits,
         stopping: asyncio.Event,
@@ -176,7 +187,7 @@ class _Shift:
         self._capture = capture
         self._limits = limits
         self._stopping = stopping
-        self._bodies = BodyPool(limits.body_threads)
+        self._bodies = bodies
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
         self._writer = ThreadPoolExecutor(1, "delivery-write")
         self._tasks: dict[asyncio.Task[None], ClaimedInvocation] = {}
@@ -230,7 +241,6 @@ class _Shift:
         await self._flush(put_back)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._writer, self._watcher.save)
-        self._bodies.close(0.2)
         self._claimer.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()
 
@@ -305,10 +315,12 @@ class _Shift:
 
     async def _work_on(self, claimed: ClaimedInvocation) -> None:
         turn = Turn(self._shop, claimed)
-        step = await self._bodies.run(turn.begin)
+        function_id = claimed.function_id
+        step: Perform | Settled = await self._bodies.run(turn.begin, function_id)
         while isinstance(step, Perform):
             answer, duration_ms = await self._perform(step.request)
-            step = await self._bodies.run(partial(turn.answered, answer, duration_ms))
+            go_on = partial(turn.answered, answer, duration_ms)
+            step = await self._bodies.run(go_on, function_id, turn.held)
         if step.captured is not None and self._capture is not None:
             await self._capture_event(claimed, step.captured)
         self._settle(step)

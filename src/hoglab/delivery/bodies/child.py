@@ -1,0 +1,172 @@
+"""One of the processes that run bodies, as the server sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hoglab
+from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, send
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hoglab.delivery.bodies.protocol import Outcome
+
+_KEPT = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TZDIR",
+    "LD_LIBRARY_PATH",
+)
+"""What of the environment a process gets: none of the server's settings, some of which are secret."""
+
+END_S = 0.5
+"""How long a process whose socket is closed may take to end before it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How bodies are run. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
+
+    ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time
+    on the wall for one run, for processes that hang without computing. ``idle_s``: after this long without work
+    only one process is kept. ``batch``: most runs in one message. ``crashes``: how often a run may take its
+    process down before it is given up.
+    """
+
+    processes: int = 2
+    memory_bytes: int = 1 << 30
+    grace_s: float = 1.0
+    stuck_s: float = 60.0
+    idle_s: float = 60.0
+    batch: int = 16
+    crashes: int = 2
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A run that is suspended, alive, in a process."""
+
+    child: Child
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """A stretch of one run: from its start, or from its last call, which ``answer`` answers, to the next.
+
+    ``globals`` and ``more`` (which wins) are JSON objects, ``now`` is Unix time in seconds. With ``held`` the run
+    goes on where it waits; should that be gone, ``journal`` brings another process to the same point.
+    """
+
+    run_id: str
+    function_id: str
+    source: str
+    globals: bytes
+    more: bytes
+    now: float
+    journal: bytes | None = None
+    answer: bytes | None = None
+    held: Held | None = None
+    crashes: int = 0
+
+
+class Child:
+    """A process and the socket to it. Used by one thread at a time."""
+
+    def __init__(self, limits: BodyLimits) -> None:
+        """Start it; what is sent before it is ready waits in the socket."""
+        self._limits = limits
+        self._programs: OrderedDict[str, int] = OrderedDict()
+        self._numbers = 0
+        self.ready = False
+        self.forgotten: deque[int] = deque()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # -P: the directory that the server was started in is no place to import from.
+            command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process", str(theirs.fileno())]
+            command += [str(limits.memory_bytes), str(limits.grace_s)]
+            environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+            paths = [str(Path(hoglab.__file__).parents[1]), environment.get("PYTHONPATH", "")]
+            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter, nothing of what users write
+                command,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                process_group=0,  # Ctrl-C is for the server
+            )
+        self._channel = ours
+        self._frames = Frames(ours)
+        ours.settimeout(limits.stuck_s)
+
+    def send(self, works: Sequence[Work]) -> list[int]:
+        """Hand over some work; returns the numbers of the runs. Raises `OSError` when the process is gone."""
+        requests: list[Request] = []
+        forgotten = []
+        while self.forgotten:
+            forgotten.append(self.forgotten.popleft())
+        if forgotten:
+            requests.append(Forget(forgotten))
+        numbers = []
+        for work in works:
+            request = self._request(work)
+            requests.append(request)
+            numbers.append(request.number)
+        send(self._channel, requests)
+        return numbers
+
+    def outcome(self) -> Outcome:
+        """The next answer. Raises `EOFError` or `OSError` when there will be none."""
+        if not self.ready:
+            self._frames.outcome()  # says no more than that the process is there
+            self.ready = True
+        return self._frames.outcome()
+
+    def end(self) -> int:
+        """End the process, if it has not ended by itself; its status, negative for a signal."""
+        self._channel.close()
+        try:
+            return self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+
+    def _request(self, work: Work) -> Begin | Resume:
+        held = work.held
+        if held is not None and held.child is self and work.answer is not None:
+            return Resume(held.number, work.answer, work.now)
+        self._numbers += 1
+        number = self._programs.get(work.source)
+        known = number is not None
+        if number is None:
+            number = self._programs[work.source] = self._numbers
+            if len(self._programs) > PROGRAMS:
+                self._programs.popitem(last=False)
+        return Begin(
+            self._numbers,
+            number,
+            None if known else work.source,
+            work.run_id,
+            work.globals,
+            work.more,
+            work.now,
+            work.journal,
+            work.answer,
+        )

@@ -1,0 +1,429 @@
+"""The processes that run bodies, and the threads that feed them.
+
+Each thread has a process of its own. It takes some jobs, computes what of them belongs into the server (inputs,
+states), sends the rest as one message, and goes on with each answer as it comes. Nothing is started before it is
+needed; from the first job on, a spare process is kept warm, so that one that dies is replaced at once.
+
+Functions whose bodies take long, and those that nobody has seen run yet, are served apart: one at a time, in turn,
+and never by all of the processes, so that they hold up none of the others.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from hoglab.delivery.bodies.child import BodyLimits, Child, Held, Work
+from hoglab.delivery.bodies.hosted import RUNNING
+from hoglab.delivery.bodies.protocol import Outcome
+from hoglab.hog.rt.numbers import format_number
+from hoglab.hog.stack import ensure_stack
+
+T = TypeVar("T")
+
+SLOW_S = 0.005
+"""Functions whose bodies compute longer than this, on average, are served apart."""
+PACES = 10_000
+"""Functions whose pace is remembered."""
+RESTART_S = 1.0
+"""How long to wait before another process is started when one could not be."""
+STUCK_S = 0.02
+"""A process that has been busy this long may be left by the runs that wait for it: another goes on with them."""
+
+_DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a function's body.", ["reason"])
+_PROCESSES = Gauge("hoglab_delivery_body_processes", "Processes that run bodies.")
+
+_logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(Generic[T]):
+    """What a job gives to have a body run: it goes on with ``then(outcome)``."""
+
+    work: Work
+    then: Callable[[Outcome], T | Compute[T]]
+
+
+Job = Callable[[], "T | Compute[T]"]
+Done = Callable[[Any, BaseException | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    job: Callable[[], Any]
+    done: Done
+    function_id: str
+    child: Child | None  # where the run waits, which is where it is best gone on with
+    compute: Compute[Any] | None = None
+    alone: bool = False  # it may be what killed a process
+
+
+@dataclass(slots=True, eq=False)
+class _Seat:
+    """One thread's place."""
+
+    child: Child | None = None
+    own: deque[_Task] = field(default_factory=deque)
+    busy_since: float | None = None
+    slow: bool = False
+
+
+class _Waiting:
+    """Tasks of functions that are served apart, one function after the other."""
+
+    def __init__(self) -> None:
+        self._by_function: OrderedDict[str, deque[_Task]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_function)
+
+    def push(self, task: _Task, *, first: bool = False) -> None:
+        tasks = self._by_function.setdefault(task.function_id, deque())
+        tasks.appendleft(task) if first else tasks.append(task)
+
+    def pop(self) -> _Task:
+        function_id, tasks = self._by_function.popitem(last=False)
+        task = tasks.popleft()
+        if tasks:
+            self._by_function[function_id] = tasks  # to the end of the line
+        return task
+
+
+class BodyPool:
+    """Runs jobs, and the bodies that they ask for. `submit` may be called from any thread.
+
+    A pool starts nothing before its first job. `close` it when nothing is submitted any more.
+    """
+
+    def __init__(self, limits: BodyLimits | None = None) -> None:
+        self.limits = limits or BodyLimits()
+        self._seats = [_Seat() for _ in range(self.limits.processes)]
+        self._threads: list[threading.Thread] = []
+        self._quick: deque[_Task] = deque()
+        self._slow = _Waiting()
+        self._paces: OrderedDict[str, float] = OrderedDict()
+        self._spare: Child | None = None
+        self.starts_failed = 0
+        """How often a process could not be started."""
+        self._closing = False
+        self._changed = threading.Condition()
+
+    # --- for users
+
+    def submit(self, job: Job[T], done: Done, *, function_id: str, held: Held | None = None) -> None:
+        """Run a job of a function in a thread of the pool; ``done(value, error)`` is called there at its end.
+
+        ``held``: where the job's run waits, if it does.
+        """
+        task = _Task(job, done, function_id, None if held is None else held.child)
+        with self._changed:
+            if self._closing:
+                raise RuntimeError("the pool is closed")
+            self._start()
+            self._enqueue(task)
+
+    def call(self, job: Job[T], function_id: str, held: Held | None = None) -> T:
+        """Run a job and wait for what it comes to."""
+        future: Future[T] = Future()
+
+        def done(value: Any, error: BaseException | None) -> None:
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        self.submit(job, done, function_id=function_id, held=held)
+        return future.result()
+
+    def compute(self, work: Work) -> Outcome:
+        """Run a body and wait for what comes of it."""
+
+        def whole(outcome: Outcome) -> Outcome | Compute[Outcome]:
+            return outcome
+
+        def job() -> Outcome | Compute[Outcome]:
+            return Compute(work, whole)
+
+        return self.call(job, work.function_id, work.held)
+
+    @staticmethod
+    def forget(held: Held) -> None:
+        """Say that a suspended run will not be gone on with."""
+        held.child.forgotten.append(held.number)
+
+    def processes(self) -> list[int]:
+        """The ids of the running processes, the spare one last."""
+        with self._changed:
+            children = [seat.child for seat in self._seats] + [self._spare]
+            return [child.process.pid for child in children if child is not None]
+
+    def close(self, timeout_s: float) -> None:
+        """End the threads and processes; what still computes after ``timeout_s`` is ended, too."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for seat in self._seats:
+            if seat.child is not None:
+                seat.child.kill()
+        for thread in self._threads:
+            thread.join(timeout_s + 1.0)
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.end()
+        _PROCESSES.set(0)
+
+    # --- the line
+
+    def _start(self) -> None:
+        if not self._threads:
+            self._threads = [
+                threading.Thread(target=self._work, args=(seat,), name=f"hog-body-{number}", daemon=True)
+                for number, seat in enumerate(self._seats)
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def _enqueue(self, task: _Task) -> None:
+        if task.child is not None:
+            for seat in self._seats:
+                if seat.child is task.child:
+                    seat.own.append(task)
+                    self._changed.notify_all()
+                    return
+        if self._is_slow(task.function_id):
+            self._slow.push(task)
+        else:
+            self._quick.append(task)
+        self._changed.notify()
+
+    def _is_slow(self, function_id: str) -> bool:
+        return self._paces.get(function_id, SLOW_S) >= SLOW_S
+
+    def _note_pace(self, function_id: str, took_s: float) -> None:
+        with self._changed:
+            pace = self._paces.pop(function_id, None)
+            self._paces[function_id] = took_s if pace is None else pace * 0.8 + took_s * 0.2
+            if len(self._paces) > PACES:
+                self._paces.popitem(last=False)
+
+    def _take(self, seat: _Seat) -> list[_Task] | None:
+        """The next tasks of a thread, None when there will be none. Waits for them; nothing after a long wait."""
+        with self._changed:
+            seat.busy_since, seat.slow = None, False
+            while not (tasks := self._find(seat)):
+                if self._closing:
+                    return None
+                others_wait = any(other.own for other in self._seats)
+                if not self._changed.wait(STUCK_S if others_wait else self.limits.idle_s) and not others_wait:
+                    return []
+            seat.busy_since = time.monotonic()
+            return tasks
+
+    def _find(self, seat: _Seat) -> list[_Task]:
+        tasks: list[_Task] = []
+        share = len(seat.own) + -(-len(self._quick) // len(self._seats))
+        most = min(self.limits.batch, max(1, share))
+        for line in (seat.own, self._quick):
+            while line and len(tasks) < most:
+                tasks.append(line.popleft())
+        if tasks:
+            return tasks
+        apart = max(1, len(self._seats) - 1)
+        if self._slow and sum(other.slow for other in self._seats) < apart:
+            seat.slow = True
+            return [self._slow.pop()]
+        now = time.monotonic()
+        for other in self._seats:
+            if other.own and other.busy_since is not None and now - other.busy_since > STUCK_S:
+                return [other.own.popleft()]
+        return []
+
+    # --- one thread
+
+    def _work(self, seat: _Seat) -> None:
+        ensure_stack()
+        while (tasks := self._take(seat)) is not None:
+            if not tasks:
+                self._rest(seat)
+                continue
+            try:
+                self._run(seat, tasks)
+            except Exception:
+                _logger.exception("body_thread_failed")
+                for task in tasks:
+                    self._finish(task, None, RuntimeError("the body could not be run"))
+        self._leave(seat)
+
+    def _run(self, seat: _Seat, tasks: Sequence[_Task]) -> None:
+        asking = []
+        for task in tasks:
+            if task.compute is None:
+                self._advance(task, task.job)
+            if task.compute is not None:
+                asking.append(task)
+        while asking and not self._closing:
+            # What may have killed a process comes last, and alone.
+            batch = [task for task in asking if not task.alone] or asking[:1]
+            kept = [task for task in asking if task not in batch]
+            asking = self._exchange(seat, batch) + kept
+        for task in asking:
+            self._finish(task, None, RuntimeError("the pool is closed"))
+
+    def _advance(self, task: _Task, step: Callable[[], Any]) -> None:
+        """Take a task one step further: to its next body, or to its end."""
+        task.compute = None
+        try:
+            value = step()
+        except BaseException as error:
+            self._finish(task, None, error)
+            return
+        if isinstance(value, Compute):
+            task.compute = value
+        else:
+            self._finish(task, value, None)
+
+    @staticmethod
+    def _finish(task: _Task, value: Any, error: BaseException | None) -> None:
+        done, task.done = task.done, _nothing
+        done(value, error)
+
+    def _exchange(self, seat: _Seat, tasks: list[_Task]) -> list[_Task]:
+        """Have the bodies of some tasks run; returns those tasks that want to have another one run."""
+        child = self._child(seat)
+        if child is None:
+            return tasks
+        works = [_compute_of(task).work for task in tasks]
+        at, sent = 0, False
+        try:
+            numbers = child.send(works)
+            sent = True
+            for task, work, number in zip(tasks, works, numbers, strict=True):
+                outcome = child.outcome()
+                at += 1
+                self._take_outcome(task, work, outcome, Held(child, number))
+        except (OSError, EOFError) as error:
+            culprit = tasks[at] if sent and at < len(tasks) else None
+            self._bury(seat, child, culprit, stuck=isinstance(error, TimeoutError))
+        return [task for task in tasks if task.compute is not None]
+
+    def _take_outcome(self, task: _Task, work: Work, outcome: Outcome, held: Held) -> None:
+        if outcome.unknown:
+            work.held = None  # the process made room for others: it is to come back by its journal
+            return
+        compute = _compute_of(task)
+        self._note_pace(work.function_id, outcome.used_s / (1 + outcome.answered))
+        work.held = held if outcome.held else None
+        self._advance(task, lambda: compute.then(outcome))
+
+    # --- processes
+
+    def _child(self, seat: _Seat) -> Child | None:
+        """The thread's process; a new one if it has none, None when the pool closes before there is one."""
+        while seat.child is None and not self._closing:
+            with self._changed:
+                child, self._spare = self._spare, None
+            try:
+                seat.child = child or Child(self.limits)
+                spare = Child(self.limits)
+            except OSError as error:  # the system has no room for a process now
+                _logger.error("body_process_not_started", error=str(error))  # noqa: TRY400
+                self._pause()
+                continue
+            with self._changed:
+                wanted = self._spare is None
+                if wanted:
+                    self._spare = spare
+            if not wanted:
+                spare.end()
+            _PROCESSES.set(len(self.processes()))
+        return seat.child
+
+    def _pause(self) -> None:
+        with self._changed:
+            self.starts_failed += 1
+            self._changed.wait_for(lambda: self._closing, RESTART_S)
+
+    def _bury(self, seat: _Seat, child: Child, culprit: _Task | None, *, stuck: bool) -> None:
+        """After a process died: find out why, and whether the task that it was at is to blame."""
+        with self._changed:
+            seat.child = None
+            for task in seat.own:
+                task.child = None
+        if stuck:
+            child.kill()
+        status = child.end()
+        if self._closing or (status == 0 and not stuck):
+            return  # it made room for a fresh one; nobody is to blame
+        if not child.ready:
+            _logger.error("body_process_did_not_start", status=status)
+            self._pause()
+            return
+        reason = "time" if stuck or status == -signal.SIGPROF else "crash"
+        _DEATHS.labels(reason).inc()
+        work = None if culprit is None else _compute_of(culprit).work
+        _logger.warning(
+            "body_process_died",
+            reason=reason,
+            status=status,
+            function_id=None if work is None else work.function_id,
+            invocation_id=None if work is None else work.run_id,
+        )
+        if culprit is not None:
+            self._blame(culprit, reason)
+
+    def _blame(self, culprit: _Task, reason: str) -> None:
+        """Give up a run that took too long or that killed its process too often; the others are tried again."""
+        compute = _compute_of(culprit)
+        work = compute.work
+        work.crashes += 1
+        culprit.alone = True
+        if reason == "time":
+            error = f"Execution timed out after {format_number(RUNNING.limits.time_s)} seconds."
+        elif work.crashes > self.limits.crashes:
+            error = f"The process that ran the function ended unexpectedly, {work.crashes} times in a row."
+        else:
+            return
+        used_s = RUNNING.limits.time_s + self.limits.grace_s
+        self._note_pace(work.function_id, used_s)
+        outcome = Outcome(error=error, used_s=used_s, crashed=reason == "crash")
+        self._advance(culprit, lambda: compute.then(outcome))
+
+    def _rest(self, seat: _Seat) -> None:
+        """After a while without work, give the process back."""
+        child, seat.child = seat.child, None
+        if child is not None:
+            child.end()
+            _PROCESSES.set(len(self.processes()))
+
+    def _leave(self, seat: _Seat) -> None:
+        while seat.own:
+            self._finish(seat.own.popleft(), None, RuntimeError("the pool is closed"))
+        with self._changed:
+            while self._quick:
+                self._finish(self._quick.popleft(), None, RuntimeError("the pool is closed"))
+            while self._slow:
+                self._finish(self._slow.pop(), None, RuntimeError("the pool is closed"))
+            child, seat.child = seat.child, None
+        if child is not None:
+            child.end()
+
+
+def _compute_of(task: _Task) -> Compute[Any]:
+    assert task.compute is not None  # noqa: S101 - only tasks that ask for a body come here
+    return task.compute
+
+
+def _nothing(_value: Any, _error: BaseException | None) -> None:
+    """The task was finished before."""

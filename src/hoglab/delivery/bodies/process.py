@@ -1,0 +1,254 @@
+"""The program that runs bodies: ``python -m hoglab.delivery.bodies.process FD MEMORY_BYTES GRACE_S``.
+
+Started by `pool`, never by hand. Between the language's own limits and the server stand three walls of the system:
+the address space, a clock of computing time that ends the process (even inside one long operation of the runtime),
+and an environment without the server's secrets and sockets.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+# First of all: these are for the server, which ends this process by closing its end of the socket.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+import gc  # noqa: E402
+import os  # noqa: E402
+import resource  # noqa: E402
+import socket  # noqa: E402
+import time  # noqa: E402
+from collections import OrderedDict  # noqa: E402
+from typing import Any  # noqa: E402
+
+import orjson  # noqa: E402
+
+from hoglab.delivery.bodies.hosted import RUNNING, HostedExecution  # noqa: E402
+from hoglab.delivery.bodies.protocol import (  # noqa: E402
+    PROGRAMS,
+    Begin,
+    Forget,
+    Frames,
+    Outcome,
+    Request,
+    Resume,
+    json_of,
+    send,
+)
+from hoglab.hog.errors import HogRuntimeError, HogSourceError  # noqa: E402
+from hoglab.hog.program import Program, compile_program  # noqa: E402
+from hoglab.hog.rt.context import memory_text  # noqa: E402
+from hoglab.hog.rt.values import from_json, to_json  # noqa: E402
+from hoglab.hog.run import REPEAT_FACTOR, Finished, Suspended  # noqa: E402
+from hoglab.hog.stack import ensure_stack  # noqa: E402
+
+HELD_RUNS = 1_000
+"""Suspended runs that are kept alive; the oldest are forgotten, and come to the same point by their journals."""
+HELD_BYTES = 128 << 20
+"""Memory of suspended runs, as the language accounts for it, above which the oldest are forgotten."""
+RETIRE_BYTES = 384 << 20
+"""A process that has grown to this makes room for a fresh one."""
+OPEN_FILES = 64
+
+
+class _Clock:
+    """What ``now()`` reads: the server's time, moved on by a clock that nobody sets."""
+
+    __slots__ = ("_base",)
+
+    def __init__(self, now: float) -> None:
+        self.set(now)
+
+    def set(self, now: float) -> None:
+        self._base = now - time.monotonic()
+
+    def __call__(self) -> float:
+        return self._base + time.monotonic()
+
+
+class Bench:
+    """The runs of one process."""
+
+    def __init__(self, grace_s: float) -> None:
+        self.spent = False
+        self._grace_s = grace_s
+        self._programs: OrderedDict[int, str] = OrderedDict()
+        self._held: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
+        self._held_bytes = 0
+
+    def answer(self, request: Request) -> Outcome | None:
+        """Do what is asked for. Ends the process when that takes far longer than it may."""
+        if isinstance(request, Forget):
+            for number in request.numbers:
+                self._drop(number)
+            return None
+        repeats = isinstance(request, Begin) and request.journal is not None
+        most_s = RUNNING.limits.time_s * (1 + REPEAT_FACTOR * repeats) + self._grace_s
+        signal.setitimer(signal.ITIMER_PROF, most_s)
+        try:
+            return self._begin(request) if isinstance(request, Begin) else self._resume(request)
+        except MemoryError:
+            self.spent = True
+            limit = RUNNING.limits.memory_bytes
+            return Outcome(error=memory_text(limit, limit))
+        except HogRuntimeError as error:
+            return Outcome(error=_clean(error.message))
+        except Exception as error:
+            return Outcome(error=f"Internal error: {type(error).__name__}: {error}"[:500])
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _begin(self, request: Begin) -> Outcome:
+        try:
+            program = self._program(request)
+        except HogSourceError as error:
+            return Outcome(refused=error.message)
+        variables = from_json(orjson.loads(request.globals)) | from_json(orjson.loads(request.more))
+        clock = _Clock(request.now)
+        journal = None if request.journal is None else orjson.loads(request.journal)
+        execution = HostedExecution(program, variables, seed=request.run_id, clock=clock, journal=journal)
+        execution.run_id = request.run_id
+        step = execution.start()
+        if request.answer is not None and isinstance(step, Suspended):
+            shown = len(execution.printed_lines)
+            step = _go_on(execution, request.answer)
+            return self._outcome(request.number, execution, clock, step, shown)
+        return self._outcome(request.number, execution, clock, step, 0)
+
+    def _resume(self, request: Resume) -> Outcome:
+        held = self._drop(request.number)
+        if held is None:
+            return Outcome(unknown=True)
+        execution, clock = held
+        clock.set(request.now)
+        shown = len(execution.printed_lines)
+        step = _go_on(execution, request.answer)
+        return self._outcome(request.number, execution, clock, step, shown)
+
+    def _program(self, request: Begin) -> Program:
+        if request.source is not None:
+            self._programs[request.program] = request.source
+            if len(self._programs) > PROGRAMS:
+                self._programs.popitem(last=False)
+        return compile_program(self._programs[request.program], RUNNING)
+
+    def _outcome(
+        self,
+        number: int,
+        execution: HostedExecution,
+        clock: _Clock,
+        step: Finished | Suspended,
+        shown: int,
+    ) -> Outcome:
+        outcome = Outcome(
+            lines=[_clean(line) for line in execution.printed_lines[shown:]],
+            loop_found=execution.loop_found,
+            captured=None if execution.captured is None else json_of(execution.captured),
+            answered=len(execution.calls),
+            used_s=execution.used_s,
+        )
+        execution.loop_found = False
+        if isinstance(step, Suspended):
+            outcome.call, outcome.args = step.name, json_of(step.args)
+            outcome.dropped = execution.context.dropped_lines
+            outcome.journal = json_of(execution.journal())
+            outcome.held = True
+            self._hold(number, execution, clock)
+            return outcome
+        result = step.result
+        outcome.dropped, outcome.steps, outcome.memory = result.dropped_lines, result.steps, result.memory
+        if result.error is not None:
+            outcome.error = _clean(result.error.message)
+        elif result.value is not None:
+            try:
+                outcome.value = json_of(to_json(result.value))
+            except HogRuntimeError:  # too deep or too large to be shown; no one needs to see it
+                outcome.value = None
+        return outcome
+
+    def _hold(self, number: int, execution: HostedExecution, clock: _Clock) -> None:
+        size = execution.context.memory
+        self._held[number] = execution, clock, size
+        self._held_bytes += size
+        while len(self._held) > 1 and (len(self._held) > HELD_RUNS or self._held_bytes > HELD_BYTES):
+            self._drop(next(iter(self._held)))
+
+    def _drop(self, number: int) -> tuple[HostedExecution, _Clock] | None:
+        held = self._held.pop(number, None)
+        if held is None:
+            return None
+        self._held_bytes -= held[2]
+        return held[0], held[1]
+
+
+def _go_on(execution: HostedExecution, answer: bytes) -> Finished | Suspended:
+    try:
+        return execution.resume(orjson.loads(answer))
+    except HogRuntimeError as error:  # nested deeper than values may be
+        return execution.fail(f"The answer cannot be taken over: {error.message}")
+
+
+def _clean(text: str) -> str:
+    """A text that can be written: programs can cut strings inside a character."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _confine(memory_bytes: int) -> None:
+    for kind, most in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+class _Size:
+    """How large this process is; nothing where the system does not tell."""
+
+    def __init__(self) -> None:
+        try:
+            self._file: int | None = os.open("/proc/self/statm", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def bytes(self) -> int:
+        if self._file is None:
+            return 0
+        resident: int = int(os.pread(self._file, 100, 0).split()[1]) * resource.getpagesize()
+        return resident
+
+
+def main(fd: int, memory_bytes: int, grace_s: float) -> None:
+    """Serve until the server closes its end, or until this process has become too large."""
+    channel = socket.socket(fileno=fd)
+    frames = Frames(channel)
+    bench, size = Bench(grace_s), _Size()
+    ensure_stack()
+    gc.collect()
+    gc.freeze()
+    _confine(memory_bytes)
+    send(channel, Outcome())
+    while size.bytes() <= RETIRE_BYTES:
+        for request in frames.requests():
+            outcome = bench.answer(request)
+            if outcome is not None:
+                send(channel, outcome)
+            if bench.spent:
+                return
+
+
+if __name__ == "__main__":
+    arguments: list[Any] = sys.argv[1:]
+    try:
+        main(int(arguments[0]), int(arguments[1]), float(arguments[2]))
+    except (EOFError, ConnectionError):
+        status = 0
+    except MemoryError:
+        status = 1
+    else:
+        status = 0
+    # Nothing here needs to be put in order, and what a program left in memory may take long to give back.
+    os._exit(status)

@@ -1,0 +1,132 @@
+"""What the server and the processes that run bodies say to each other.
+
+A frame is its length in four bytes, then MessagePack. The process first sends an empty `Outcome` when it is ready.
+Then the server sends frames with lists of `Request`, and the process answers each request with a frame of its own,
+in order, before it looks at the next. So when a process dies, the first request without an answer is the one that
+it died of.
+
+JSON stays JSON on the way: neither side decodes what only the other needs.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+import msgspec
+import orjson
+
+PROGRAMS = 1_000
+"""Programs that a process keeps. Both sides forget the oldest one when there are more."""
+
+_LENGTH = struct.Struct("<I")
+_CHUNK = 1 << 18
+
+
+class Begin(msgspec.Struct, tag=0, array_like=True):
+    """Run a program from its start; with a ``journal`` to the call that it records, and with ``answer`` beyond it.
+
+    ``source`` comes with the first run of a program in this process; ``globals`` and ``more`` (which wins) are JSON
+    objects; ``now`` is the Unix time that the program's clock starts from.
+    """
+
+    number: int
+    program: int
+    source: str | None
+    run_id: str
+    globals: bytes
+    more: bytes
+    now: float
+    journal: bytes | None = None
+    answer: bytes | None = None
+
+
+class Resume(msgspec.Struct, tag=1, array_like=True):
+    """Go on with the run that waits under this number. ``answer`` is JSON."""
+
+    number: int
+    answer: bytes
+    now: float
+
+
+class Forget(msgspec.Struct, tag=2, array_like=True):
+    """Runs that are not gone on with here. Not answered."""
+
+    numbers: list[int]
+
+
+Request = Begin | Resume | Forget
+
+
+class Outcome(msgspec.Struct, array_like=True):
+    """Where a run has come to: the call it waits for (``call``, None when it is over) or ``error``.
+
+    ``lines`` were printed since the last outcome; ``dropped`` and ``used_s`` count from the start of the run.
+    ``held``: the process waits for `Resume`. ``answered``: calls that were answered so far. ``unknown``: the
+    process has no run of that number (any more). ``refused``: the source cannot be compiled, and why. ``crashed``
+    is set by the pool: the processes that ran it died.
+    """
+
+    call: str | None = None
+    args: bytes = b"[]"
+    value: bytes | None = None
+    error: str | None = None
+    lines: list[str] = []
+    dropped: int = 0
+    loop_found: bool = False
+    captured: bytes | None = None
+    journal: bytes | None = None
+    answered: int = 0
+    used_s: float = 0.0
+    steps: int = 0
+    memory: int = 0
+    held: bool = False
+    unknown: bool = False
+    refused: str | None = None
+    crashed: bool = False
+
+
+_encoder = msgspec.msgpack.Encoder()
+_requests = msgspec.msgpack.Decoder(list[Request])
+_outcome = msgspec.msgpack.Decoder(Outcome)
+
+
+def send(channel: socket.socket, message: Any) -> None:
+    """Write one frame."""
+    body = _encoder.encode(message)
+    channel.sendall(_LENGTH.pack(len(body)) + body)
+
+
+class Frames:
+    """Reads frames from a socket. Raises `EOFError` when the other side has closed it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._rest = bytearray()
+
+    def requests(self) -> list[Request]:
+        return _requests.decode(self._next())
+
+    def outcome(self) -> Outcome:
+        return _outcome.decode(self._next())
+
+    def _next(self) -> bytes:
+        self._fill(_LENGTH.size)
+        [length] = _LENGTH.unpack_from(self._rest)
+        self._fill(_LENGTH.size + length)
+        body = bytes(memoryview(self._rest)[_LENGTH.size : _LENGTH.size + length])
+        del self._rest[: _LENGTH.size + length]
+        return body
+
+    def _fill(self, size: int) -> None:
+        while len(self._rest) < size:
+            more = self._channel.recv(_CHUNK)
+            if not more:
+                raise EOFError
+            self._rest += more
+
+
+def json_of(value: Any) -> bytes:
+    """Plain JSON data (`hoglab.hog.rt.values.to_json`) as text."""
+    return orjson.dumps(value)

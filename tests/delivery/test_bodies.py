@@ -1,0 +1,299 @@
+"""Bodies in processes of their own: what dies with one, and what does not (spec: hog-runtime 4.1, 4.9)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pytest
+from tests.delivery.conftest import House, Receiver, stored, wait_for
+
+from hoglab.delivery.bodies.child import BodyLimits, Work
+from hoglab.delivery.bodies.pool import BodyPool, Compute
+from hoglab.delivery.bodies.protocol import Outcome
+
+GLOBALS = orjson.dumps({"event": {"uuid": "e", "event": "x", "distinct_id": "d", "properties": {}}})
+
+
+def work(source: str, function_id: str = "f", **more: Any) -> Work:
+    return Work(str(uuid4()), function_id, source, GLOBALS, orjson.dumps(more), 1_767_261_600.0)
+
+
+def value(outcome: Outcome) -> Any:
+    assert outcome.error is None
+    return None if outcome.value is None else orjson.loads(outcome.value)
+
+
+class Together:
+    """Submits bodies at once and collects what comes of them, in the order in which it comes."""
+
+    def __init__(self, pool: BodyPool) -> None:
+        self.pool = pool
+        self.outcomes: list[tuple[str, Outcome]] = []
+        self.errors: list[BaseException] = []
+        self._wanted = 0
+
+    def add(self, name: str, one: Work) -> None:
+        def done(outcome: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self.errors.append(error)
+            else:
+                self.outcomes.append((name, outcome))
+
+        def job() -> Compute[Outcome]:
+            return Compute(one, lambda outcome: outcome)
+
+        self._wanted += 1
+        self.pool.submit(job, done, function_id=one.function_id, held=one.held)
+
+    def wait(self) -> dict[str, Outcome]:
+        wait_for(lambda: len(self.outcomes) + len(self.errors) == self._wanted)
+        assert self.errors == []
+        return dict(self.outcomes)
+
+
+@pytest.fixture
+def pool() -> Iterator[BodyPool]:
+    pool = BodyPool(BodyLimits(grace_s=0.2, idle_s=30))
+    yield pool
+    pool.close(1.0)
+
+
+def test_nothing_is_started_before_the_first_body_and_a_spare_after_it(pool: BodyPool) -> None:
+    assert pool.processes() == []
+    assert value(pool.compute(work("return event.event"))) == "x"
+    assert len(pool.processes()) == 2
+    pool.close(1.0)
+    with pytest.raises(RuntimeError):
+        pool.compute(work("return 1"))
+
+
+def test_after_a_while_without_work_only_the_spare_is_left() -> None:
+    pool = BodyPool(BodyLimits(idle_s=0.05))
+    try:
+        pool.compute(work("return 1"))
+        first = pool.processes()
+        wait_for(lambda: len(pool.processes()) == 1)
+        assert pool.processes() == first[1:]
+        assert value(pool.compute(work("return 2"))) == 2
+        assert first[1] in pool.processes()
+    finally:
+        pool.close(1.0)
+
+
+def test_a_process_knows_nothing_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOGLAB_SECRET_KEYS", "s3cret")
+    pool = BodyPool()
+    try:
+        pool.compute(work("return 1"))
+        for process in pool.processes():
+            place = Path(f"/proc/{process}")
+            if not place.exists():
+                pytest.skip("there is no /proc here")
+            assert b"s3cret" not in (place / "environ").read_bytes()
+            opened = [str(one.readlink()) for one in (place / "fd").iterdir()]
+            assert not any(one.startswith("anon_inode") for one in opened)
+            assert sum(one.startswith("socket:") for one in opened) == 1
+    finally:
+        pool.close(1.0)
+
+
+def test_a_process_imports_the_language_and_little_else() -> None:
+    code = (
+        "import sys, hoglab.delivery.bodies.process\n"
+        "heavy = ['sqlalchemy', 'aiohttp', 'duckdb', 'pydantic', 'starlette', 'asyncio', 'numpy', 'cryptography']\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+def test_a_program_waits_alive_and_goes_on(pool: BodyPool) -> None:
+    one = work("let n := 1 let r := fetch('a', {'n': n}) return [n, r]")
+    first = pool.compute(one)
+    assert (first.call, orjson.loads(first.args)) == ("fetch", ["a", {"n": 1}])
+    assert one.held is not None
+    one.journal, one.answer = None, b'{"status": 200}'  # no journal: it can only go on where it waits
+    assert value(pool.compute(one)) == [1, {"status": 200}]
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_program_whose_process_is_gone_comes_back_by_its_journal(pool: BodyPool, forgotten: bool) -> None:
+    one = work("print('a') let id := generateUUIDv4() let r := fetch(id) print('b') return [id, r]")
+    first = pool.compute(one)
+    assert one.held is not None
+    if forgotten:
+        BodyPool.forget(one.held)
+    else:
+        one.held.child.kill()
+    one.journal, one.answer = first.journal, b"7"
+    second = pool.compute(one)
+    assert value(second) == [orjson.loads(first.args)[0], 7]
+    assert (first.lines, second.lines) == (["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "while (true) {}",
+        "fn f(n) { return f(n + 1) } return f(0)",
+        "let a := [] while (true) { a := arrayPushBack(a, repeat('x', 1000)) }",
+        "let s := 'x' while (true) { s := concat(s, s) }",
+        "let a := [1] while (true) { a := [a, a, a] }",
+        "while (true) { try { throw Error('again') } catch { } }",
+        "let i := 0 while (true) { print(repeat('x', 9000)) i := i + 1 }",
+        "let x := 3 while (true) { x := x * x }",
+    ],
+)
+def test_hostile_bodies_end_with_an_error_and_the_pool_goes_on(pool: BodyPool, source: str) -> None:
+    outcome = pool.compute(work(source))
+    assert outcome.error is not None
+    assert not outcome.crashed
+    assert value(pool.compute(work("return 1", "other"))) == 1
+
+
+def test_a_dying_process_takes_no_neighbour_with_it(pool: BodyPool) -> None:
+    """Many runs share a process; the one that it dies of ends alone, the others are run again."""
+    pool.compute(work("return 0", "good"))
+    together = Together(pool)
+    for number in range(40):
+        together.add(f"good {number}", work("return inputs", "good", inputs=number))
+    outcomes = together.wait()
+    victim = pool.processes()[0]
+    assert [value(outcomes[f"good {number}"]) for number in range(40)] == list(range(40))
+    together = Together(pool)
+    for number in range(200):
+        together.add(f"good {number}", work("return inputs", "good", inputs=number))
+    os.kill(victim, signal.SIGKILL)
+    outcomes = together.wait()
+    assert [value(outcomes[f"good {number}"]) for number in range(200)] == list(range(200))
+
+
+def test_a_process_past_its_deadline_is_ended_and_replaced() -> None:
+    """The wall outside of the language's own limit: here it stands before it, so that it is reached."""
+    pool = BodyPool(BodyLimits(grace_s=-0.8))
+    try:
+        pool.compute(work("return 0"))
+        before = pool.processes()
+        outcome = pool.compute(work("while (true) {}", "bad"))
+        assert outcome.error == "Execution timed out after 1 seconds."
+        assert not outcome.crashed
+        assert value(pool.compute(work("return 2"))) == 2
+        assert len(set(before) - set(pool.processes())) == 1
+    finally:
+        pool.close(1.0)
+
+
+def test_a_body_that_kills_its_process_again_and_again_is_given_up(pool: BodyPool) -> None:
+    pool.compute(work("return 0"))
+    over = threading.Event()
+
+    def killer() -> None:
+        while not over.is_set():
+            for seat in pool._seats:
+                child = seat.child
+                if seat.busy_since is not None and child is not None and child.ready:
+                    child.kill()
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=killer)
+    bad = work("while (true) {}", "bad")
+    thread.start()
+    try:
+        outcome = pool.compute(bad)
+    finally:
+        over.set()
+        thread.join()
+    assert outcome.crashed
+    assert outcome.error == "The process that ran the function ended unexpectedly, 3 times in a row."
+    assert value(pool.compute(work("return 3", "good"))) == 3
+
+
+def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
+    """While one function loops in every run, quick ones are served: by order of service, not by the clock."""
+    pool.compute(work("return 0", "quick"))
+    together = Together(pool)
+    for number in range(4):
+        together.add(f"slow {number}", work("while (true) {}", "slow"))
+    for number in range(50):
+        together.add(f"quick {number}", work("return 1", "quick"))
+    together.wait()
+    order = [name.split()[0] for name, _ in together.outcomes]
+    assert order[-1] == "slow"  # were both processes at the slow ones first, the quick ones would be last
+
+
+def test_slow_functions_take_turns(pool: BodyPool) -> None:
+    together = Together(pool)
+    slow = "let i := 0 while (i < 300000) { i := i + 1 }"
+    pool.compute(work(slow, "flood"))
+    pool.compute(work(slow, "single"))
+    for number in range(10):
+        together.add(f"flood {number}", work(slow, "flood"))
+    together.add("single", work(slow, "single"))
+    together.wait()
+    assert [name for name, _ in together.outcomes].index("single") <= 3
+
+
+def test_large_answers_and_many_at_once(pool: BodyPool) -> None:
+    together = Together(pool)
+    text = "x" * 1_000_000
+    for number in range(12):
+        together.add(str(number), work("return inputs", "large", inputs=text))
+    assert all(value(outcome) == text for outcome in together.wait().values())
+
+
+def test_a_process_that_cannot_start_holds_up_but_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room for a process is the machine's trouble, not that of the runs that wait."""
+    pool = BodyPool(BodyLimits(processes=1))
+    monkeypatch.setattr("hoglab.delivery.bodies.pool.RESTART_S", 0.01)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    together = Together(pool)
+    together.add("one", work("return 1"))
+    try:
+        wait_for(lambda: pool.starts_failed >= 2)
+        assert together.outcomes == []
+        monkeypatch.undo()
+        assert value(together.wait()["one"]) == 1
+    finally:
+        pool.close(1.0)
+
+
+# --- through the whole engine
+
+
+def test_a_killed_process_costs_no_delivery(house: House, receiver: Receiver) -> None:
+    house.create("fetch(inputs.url, {'body': event.uuid})", values={"url": receiver.url})
+    assert house.bodies is not None
+    events = [stored() for _ in range(60)]
+    house.dispatch(*events)
+    house.delivery.start()
+    wait_for(lambda: len(receiver.hits) >= 5)
+    for process in house.bodies.processes():
+        os.kill(process, signal.SIGKILL)
+    house.wait_idle()
+    assert {result["status"] for result in house.results()} == {"succeeded"}
+    keys: dict[bytes, set[str]] = {}
+    for hit in receiver.hits:
+        keys.setdefault(hit.body, set()).add(hit.headers["idempotency-key"])
+    assert len(keys) == 60
+    assert all(len(names) == 1 for names in keys.values())
+
+
+def test_texts_that_cannot_be_written_are_mended(house: House) -> None:
+    """A program can cut a text inside a character, which no database takes."""
+    function = house.create(
+        "print(substring('\U0001f600x', 1, 1)) throw Error(substring('\U0001f600x', 1, 1))"
+    )
+    house.run(stored())
+    levels = [level for level, _ in house.logs(function)]
+    assert levels == ["info", "error"]
+    assert house.results()[0]["error_message"] == "Error('?')"
