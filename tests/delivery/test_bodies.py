@@ -218,12 +218,15 @@ def test_a_body_that_kills_its_process_again_and_again_is_given_up(pool: BodyPoo
     assert value(pool.compute(work("return 3", "good"))) == 3
 
 
+SLOW = "let i := 0 while (i < 300000) { i := i + 1 }"
+
+
 def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
-    """While one function loops in every run, quick ones are served: by order of service, not by the clock."""
+    """While one function computes long in every run, quick ones are served: by order of service, not by the clock."""
     pool.compute(work("return 0", "quick"))
     together = Together(pool)
-    for number in range(4):
-        together.add(f"slow {number}", work("while (true) {}", "slow"))
+    for number in range(12):
+        together.add(f"slow {number}", work(SLOW, "slow"))
     for number in range(50):
         together.add(f"quick {number}", work("return 1", "quick"))
     together.wait()
@@ -233,12 +236,11 @@ def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
 
 def test_slow_functions_take_turns(pool: BodyPool) -> None:
     together = Together(pool)
-    slow = "let i := 0 while (i < 300000) { i := i + 1 }"
-    pool.compute(work(slow, "flood"))
-    pool.compute(work(slow, "single"))
+    pool.compute(work(SLOW, "flood"))
+    pool.compute(work(SLOW, "single"))
     for number in range(10):
-        together.add(f"flood {number}", work(slow, "flood"))
-    together.add("single", work(slow, "single"))
+        together.add(f"flood {number}", work(SLOW, "flood"))
+    together.add("single", work(SLOW, "single"))
     together.wait()
     assert [name for name, _ in together.outcomes].index("single") <= 3
 

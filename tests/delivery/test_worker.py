@@ -97,6 +97,7 @@ def test_killed_during_back_off_it_goes_on_after_the_restart(house: House, recei
 
 @pytest.mark.faults
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receiver: Receiver) -> None:
     def answer(_request: web.Request, number: int) -> web.Response:
         return web.Response(status=503 if number % 7 == 0 else 200)
