@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.contract.described import Described
 
 from hoglab.app import Hoglab
 from hoglab.settings import Settings
 from hoglab.storage.database import Database
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "api" / "openapi.json"
 OWNER_KEY = "phx_" + "k" * 43
 TOKEN = "phc_" + "t" * 43
 ABSOLUTE = ("/api", "/batch", "/flags")
@@ -128,8 +131,14 @@ class Laboratory:
 
 @pytest.fixture(scope="session")
 def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Laboratory]]:
-    """Open an application with settings of its own."""
+    """Open an application with settings of its own. Every answer is held against the OpenAPI document."""
     opened: list[Laboratory] = []
+    described = Described(json.loads(DOCUMENT.read_bytes()))
+
+    async def check(answer: httpx.Response) -> None:
+        await answer.aread()
+        described.check(answer)
+
     with asyncio.Runner() as runner:
 
         def open_with(**settings: Any) -> Laboratory:
@@ -146,7 +155,9 @@ def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
             hoglab.start()
             hoglab.http.end_streams()  # this client waits for the end of each answer; streams are refused
             transport = httpx.ASGITransport(hoglab.http, raise_app_exceptions=False)
-            client = httpx.AsyncClient(transport=transport, base_url="http://hoglab.test")
+            client = httpx.AsyncClient(
+                transport=transport, base_url="http://hoglab.test", event_hooks={"response": [check]}
+            )
             opened.append(Laboratory(hoglab, data, client, runner))
             return opened[-1]
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Mode = Literal["validation", "serialization"]
 
+FORMS = "x-also-accepted"
+"""Where a body names the media types that may bring it besides JSON."""
+
 _REFERENCE = "#/components/schemas/"
 
 _DESCRIPTION = """\
@@ -34,7 +37,8 @@ Experiments and event functions, compatible with PostHog's API.
 
 Every path under `/api/projects/{project_id}` is also served under `/api/environments/{project_id}`, and the slash
 at the end of a path may be left out. `project_id` is a number, or `@current` for the current project of the user.
-Bodies may also be forms. Only the first error of a request is reported.
+Bodies may also be forms, of the media types that `x-also-accepted` names. Only the first error of a request is
+reported.
 """
 
 _SECURITY = {
@@ -137,7 +141,17 @@ class _Schemas:
         self._by_key = {name: _renamed(schema) for (name, _), schema in found.items()}
         definitions: dict[str, Any] = shared.get("$defs", {})
         self.definitions = {_name(name): _renamed(schema) for name, schema in definitions.items()}
+        for operation in operations:
+            if operation.method in ("PATCH", "PUT"):
+                self._drop_defaults(operation)
         self.examples = Examples(self.definitions)
+
+    def _drop_defaults(self, operation: Operation) -> None:
+        """What a change leaves out stays as it is, whereas clients that know a default would send it."""
+        if operation.body is None or isinstance(operation.body, dict):
+            return
+        for schema in self.resolved(operation.body, "validation").get("properties", {}).values():
+            schema.pop("default", None)
 
     def of(self, model: Any, mode: Mode) -> dict[str, Any]:
         """The schema of a model, or the schema that was given in place of one."""
@@ -219,9 +233,9 @@ def _operation(operation: Operation, schemas: _Schemas, names: dict[str, int]) -
         described["description"] = operation.description
     if operation.body is not None:
         schema = schemas.of(operation.body, "validation")
-        form = {"schema": schema}
-        json = {**form, "example": schemas.examples.of(schema, required_only=True)}
-        described["requestBody"] = {"content": {JSON: json, URLENCODED: form, MULTIPART: form}}
+        json = {"schema": schema, "example": schemas.examples.of(schema, required_only=True)}
+        # Generators of clients make a mess of one body in several media types, so that the others stand apart.
+        described["requestBody"] = {"content": {JSON: json}, FORMS: [URLENCODED, MULTIPART]}
     return described
 
 

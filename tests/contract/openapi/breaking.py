@@ -20,6 +20,12 @@ Document = dict[str, Any]
 Schema = dict[str, Any]
 
 
+def _bodies(body: dict[str, Any]) -> dict[str, Any]:
+    """What a request may bring, by media type; forms are fields of the JSON object."""
+    content: dict[str, Any] = body.get("content", {})
+    return content | dict.fromkeys(body.get("x-also-accepted", ()), content.get("application/json"))
+
+
 def breaking_changes(old: Document, new: Document) -> list[str]:
     """One line for each change that breaks a client."""
     return list(_Comparison(old, new).changes())
@@ -57,7 +63,7 @@ class _Comparison:
                 yield from self._accepts(f"{place} {key[1]}", known["schema"], each["schema"], set())
 
     def _body(self, place: str, old: Any, new: Any) -> Iterator[str]:
-        before, after = (each.get("requestBody", {}).get("content", {}) for each in (old, new))
+        before, after = (_bodies(each.get("requestBody", {})) for each in (old, new))
         for media_type, media in before.items():
             if media_type not in after:
                 yield f"{place}: bodies of {media_type} no longer accepted"

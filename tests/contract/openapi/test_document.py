@@ -53,6 +53,16 @@ def test_every_field_is_described(world: World) -> None:
     assert missing == []
 
 
+def test_changes_have_no_defaults(world: World) -> None:
+    """A client that knows a default sends it, and would change what its user left out."""
+    changes = [operation for method, _, operation in operations(world.document) if method in ("patch", "put")]
+    bodies = [each["requestBody"]["content"]["application/json"] for each in changes if "requestBody" in each]
+    names = {body["schema"]["$ref"].rpartition("/")[2] for body in bodies if "$ref" in body["schema"]}
+    assert "ExperimentPatch" in names
+    schemas = [world.document["components"]["schemas"][name] for name in names]
+    assert not any("default" in field for schema in schemas for field in schema["properties"].values())
+
+
 def test_every_operation_and_parameter_is_described(world: World) -> None:
     missing = []
     for method, path, operation in operations(world.document):
