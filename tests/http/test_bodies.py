@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -285,7 +285,9 @@ class TestSize:
 
 class TestReading:
     @staticmethod
-    def read(messages: list[dict[str, Any]], **options: Any) -> bytes:
+    def read(
+        messages: list[dict[str, Any]], headers: Sequence[tuple[bytes, bytes]] = (), **options: Any
+    ) -> bytes:
         async def go() -> bytes:
             remaining = iter(messages)
 
@@ -295,7 +297,7 @@ class TestReading:
                     await asyncio.Event().wait()
                 return message
 
-            return await read_body({"headers": []}, receive, **options)
+            return await read_body({"headers": headers}, receive, **options)
 
         return asyncio.run(go())
 
@@ -306,6 +308,20 @@ class TestReading:
             {"type": "http.request", "body": b"b"},
         ]
         assert self.read(parts) == b"ab"
+
+    def test_the_announced_bytes_are_all_that_is_waited_for(self) -> None:
+        parts = [
+            {"type": "http.request", "body": b"a", "more_body": True},
+            {"type": "http.request", "body": b"b", "more_body": True},
+        ]
+        assert self.read(parts, [(b"content-length", b"2")]) == b"ab"
+
+    def test_a_body_in_chunks_ends_where_they_end(self) -> None:
+        parts = [
+            {"type": "http.request", "body": b"a", "more_body": True},
+            {"type": "http.request", "body": b"b"},
+        ]
+        assert self.read(parts, [(b"content-length", b"1"), (b"transfer-encoding", b"chunked")]) == b"ab"
 
     def test_half_sent_body_times_out(self) -> None:
         with pytest.raises(ApiError) as caught:

@@ -62,6 +62,7 @@ async def read_body(
         raise errors.payload_too_large(limit_bytes)
     if announced == 0:
         return b""
+    whole = announced if announced is not None and header(scope, b"transfer-encoding") is None else None
     task = asyncio.current_task()
     if task is None:
         return await asyncio.create_task(read_body(scope, receive, limit_bytes, timeout_s, keep=keep))
@@ -71,7 +72,7 @@ async def read_body(
     deadlines.begin(task, timeout_s)
     is_late = False
     try:
-        return await _drain(receive, limit_bytes, keep=keep)
+        return await _drain(receive, whole, limit_bytes, keep=keep)
     except asyncio.CancelledError:
         is_late = deadlines.end(task)
         if is_late and task.uncancel() <= cancelling:
@@ -103,7 +104,8 @@ async def discard_body(scope: Scope, receive: Receive) -> None:
             await read_body(scope, receive, DISCARDED_BYTES, DISCARD_TIMEOUT_S, keep=False)
 
 
-async def _drain(receive: Receive, limit_bytes: int, *, keep: bool) -> bytes:
+async def _drain(receive: Receive, whole: int | None, limit_bytes: int, *, keep: bool) -> bytes:
+    """Receive until the body ends: there is no more of it, or there are the ``whole`` bytes that it has."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -116,7 +118,9 @@ async def _drain(receive: Receive, limit_bytes: int, *, keep: bool) -> bytes:
             raise errors.payload_too_large(limit_bytes)
         if keep:
             parts.append(part)
-        if not message.get("more_body", False):
+        # A server may say only in another message that this was the last. To wait for that one costs as much as
+        # the first did: another turn of the event loop and of the server's threads.
+        if size == whole or not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
