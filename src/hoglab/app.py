@@ -48,7 +48,7 @@ from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
 from hoglab.functions import routes as function_routes
 from hoglab.functions import template_routes
-from hoglab.functions.recompile import FilterRecompiler
+from hoglab.functions.recompile import Recompiler
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
@@ -238,7 +238,7 @@ class Hoglab:
         self._background: list[Any] = [
             _ChangeWatch(database),
             accounts.usage,
-            FilterRecompiler(database),
+            Recompiler(database, storage.secrets),
             CohortCalculator(database, behaviour=performers(database, store)),
             delivery,
             delivery.internal_events(database),

@@ -80,6 +80,11 @@ def tab(browser: NodeProcess, site: Site, project: Project) -> Tab:
             {"name": "Off", "disabled": True, "filters": {}},
         ],
     )
+    function(
+        type="site_destination",
+        name="Without mappings",
+        hog="export function onEvent() { (window as any).seen.push('never') }",
+    )
     tab = Tab(browser, site.url)
     tab.start(project.token, project.server.url, opt_in_site_apps=True)
     return tab

@@ -12,9 +12,10 @@ from tests.functions.conftest import Api
 
 from hoglab.accounts.service import AccountService
 from hoglab.filters.hog import FilterFailure
+from hoglab.functions import store
 from hoglab.functions.compile import CompiledFunction
 from hoglab.functions.globals import filter_globals
-from hoglab.functions.recompile import FilterRecompiler
+from hoglab.functions.recompile import Recompiler
 from hoglab.functions.redaction import redactor
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
@@ -394,14 +395,14 @@ def test_longer_secrets_go_first() -> None:
 
 @rule("F6.9")
 def test_stored_filters_follow_what_they_speak_about(
-    api: Api, database: Database, accounts: AccountService
+    api: Api, database: Database, accounts: AccountService, box: SecretBox
 ) -> None:
     action_id = add_action(database, [{"event": "a"}])
     entry = {"filters": {"actions": [{"id": action_id}]}}
     made = api.create(enabled=True, **entry)
     mapped = api.create(enabled=True, mappings=[entry])
     accounts_only = api.create(enabled=True, filters={"filter_test_accounts": True})
-    recompiler = FilterRecompiler(database)
+    recompiler = Recompiler(database, box)
     assert recompiler.recompile(1) == 0
     change_action(database, action_id, [{"event": "b"}])
     assert recompiler.recompile(1) == 2
@@ -420,10 +421,10 @@ def test_stored_filters_follow_what_they_speak_about(
 
 
 @rule("F6.9")
-def test_it_happens_by_itself(api: Api, database: Database) -> None:
+def test_it_happens_by_itself(api: Api, database: Database, box: SecretBox) -> None:
     action_id = add_action(database, [{"event": "a"}])
     made = api.create(enabled=True, filters={"actions": [{"id": action_id}]})
-    recompiler = FilterRecompiler(database)
+    recompiler = Recompiler(database, box)
     done = threading.Event()
     wanted = ["_H", 1, 32, "c", 32, "event", 1, 1, 11]
 
@@ -432,8 +433,6 @@ def test_it_happens_by_itself(api: Api, database: Database) -> None:
             done.set()
 
     def api_filters() -> dict[str, Any]:
-        from hoglab.functions import store
-
         with database.read() as connection:
             row = store.get(connection, 1, made["id"])
         assert row is not None
@@ -447,3 +446,70 @@ def test_it_happens_by_itself(api: Api, database: Database) -> None:
         assert done.wait(10)
     finally:
         recompiler.stop()
+
+
+# --- keeping what is compiled in step with the compiler
+
+
+OLD = ["_H", 1, 29]
+
+
+def made_by_another_compiler(database: Database, function_id: str) -> dict[str, Any]:
+    """Make a function look as if an older server had stored it; the row as it was before."""
+    with database.write() as tx:
+        row = dict(store.get(tx.connection, 1, function_id) or {})
+        plain = {key: {**item, "bytecode": OLD} for key, item in row["inputs"].items()}
+        mappings = row["mappings"] and [
+            {**one, "inputs": {key: {**item, "bytecode": OLD} for key, item in one["inputs"].items()}}
+            for one in row["mappings"]
+        ]
+        stale = {
+            "compiler_version": 1,
+            "bytecode": OLD,
+            "inputs": plain,
+            "masking": row["masking"] and {**row["masking"], "bytecode": OLD},
+            "mappings": mappings,
+        }
+        store.change(tx.connection, function_id, stale)
+    return row
+
+
+def test_everything_compiled_follows_the_compiler(api: Api, database: Database, box: SecretBox) -> None:
+    schema = [
+        {"key": "url", "type": "string", "required": True},
+        {"key": "key", "type": "string", "secret": True},
+    ]
+    mapping = {
+        "name": "m",
+        "inputs_schema": [{"key": "what", "type": "string"}],
+        "inputs": {"what": {"value": "{event.event}"}},
+        "filters": {"events": [{"id": "a", "type": "events"}]},
+    }
+    made = api.create(
+        enabled=True,
+        hog="print(inputs.url)",
+        inputs_schema=schema,
+        inputs={"url": {"value": "{event.uuid}"}, "key": {"value": "s3cr3t"}},
+        masking={"ttl": 60, "hash": "{person.id}"},
+        mappings=[mapping],
+    )
+    before = made_by_another_compiler(database, made["id"])
+    path = f"/hog_functions/{made['id']}/"
+    assert api.get(path).json()["bytecode"] == OLD
+    recompiler = Recompiler(database, box)
+    assert recompiler.recompile(1) == 1
+    assert api.get(path).json() == made, "as it was, with its version and its time"
+    with database.read() as connection:
+        assert store.get(connection, 1, made["id"]) == before
+    assert recompiler.recompile(1) == 0
+
+
+def test_code_that_the_compiler_refuses_stays_as_it_is(api: Api, database: Database, box: SecretBox) -> None:
+    made = api.create(enabled=True)
+    made_by_another_compiler(database, made["id"])
+    with database.write() as tx:
+        store.change(tx.connection, made["id"], {"hog": "return ("})
+    recompiler = Recompiler(database, box)
+    assert recompiler.recompile(1) == 1
+    assert api.get(f"/hog_functions/{made['id']}/").json()["bytecode"] == OLD
+    assert recompiler.recompile(1) == 0, "it is not tried again until the compiler is another"

@@ -9,7 +9,7 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import store
-from hoglab.functions.recompile import FilterRecompiler
+from hoglab.functions.recompile import Recompiler
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.functions.site_functions import SiteFunctions
@@ -144,7 +144,7 @@ def test_filters_follow_what_they_speak_about(
             ('[{"key": "plan", "type": "event", "operator": "exact", "value": "internal-zz"}]',),
         )
         tx.changed("project", 1)
-    assert FilterRecompiler(database).recompile(1) == 1
+    assert Recompiler(database, box).recompile(1) == 1
     changed = api.get(f"/hog_functions/{made['id']}/").json()
     assert "internal-zz" in changed["filters"]["transpiled"]["code"]
     assert "internal-zz" in changed["transpiled"]

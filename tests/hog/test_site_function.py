@@ -34,6 +34,9 @@ INPUTS = (
 )
 
 
+ALWAYS = hog.SiteMapping(None)
+
+
 def run(code: str, script: str, *, posthog: str = "{ get_property: () => ({email: 'stored'}) }") -> list[str]:
     """What a page prints that gets the artefact: `init` is its only way in."""
     page = f"console.error = () => console.log('error')\nconst app = ({code})().init({{ posthog: {posthog}, "
@@ -53,7 +56,7 @@ def payload(line: str) -> Any:
 
 
 def test_inputs_are_built_for_loading_and_for_events(node_modules: Path) -> None:
-    code = hog.compile_site_function(SOURCE, INPUTS)
+    code = hog.compile_site_function(SOURCE, INPUTS, None, [ALWAYS])
     load, callback, error, event = run(code, "app.processEvent(globals)")
     assert callback == "callback true"
     assert payload(load)["mail"] == "to stored"
@@ -79,7 +82,7 @@ def test_inputs_are_built_for_loading_and_for_events(node_modules: Path) -> None
 )
 def test_filters_decide(node_modules: Path, source: str, called: bool) -> None:
     code = hog.compile_site_function(
-        "export function onEvent() { console.log('hit') }", (), condition(source)
+        "export function onEvent() { console.log('hit') }", (), condition(source), [ALWAYS]
     )
     assert run(code, "app.processEvent(globals)") == ["callback true", *["hit"] * called]
 
@@ -100,6 +103,11 @@ def test_mappings_have_their_own_filters_and_inputs(node_modules: Path) -> None:
         "error",
         '{"who":"Ada","what":"-"}',
     ]
+
+
+def test_without_mappings_no_event_is_of_interest(node_modules: Path) -> None:
+    code = hog.compile_site_function("export function onEvent() { console.log('hit') }")
+    assert run(code, "app.processEvent(globals)") == ["callback true"]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from hoglab.delivery.service import Delivery
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration import Configuration
+    from hoglab.functions.model import Configuration
     from hoglab.functions.service import FunctionService
     from hoglab.http.call import Call
     from hoglab.storage.database import Database

@@ -14,7 +14,7 @@ from hoglab.hog.errors import HogSourceError
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration import Configuration
+    from hoglab.functions.model import Configuration
     from hoglab.http.identity import Project
 
 

@@ -27,8 +27,8 @@ from hoglab.hog.program import Input, Program, compile_inputs, compile_program, 
 from hoglab.hog.run import evaluate
 
 if TYPE_CHECKING:
-    from hoglab.functions.configuration import Configuration
     from hoglab.functions.inputs import Inputs, Item
+    from hoglab.functions.model import Configuration
     from hoglab.functions.secrets import SecretBox
 
 NOT_RESOLVED = frozenset({"integration", "integration_multi"})

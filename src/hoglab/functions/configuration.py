@@ -7,7 +7,7 @@ of several errors is to be reported (spec: hog-functions-api 4.1, 4.2, 23).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -20,13 +20,14 @@ from hoglab.functions.filtering import (
     arrange_filters,
     bare_filters,
     checked_filters,
+    compile_filters,
     without_events,
 )
-from hoglab.functions.inputs import Inputs, SentItem, build_inputs, shown_inputs
+from hoglab.functions.inputs import Inputs, SentItem, build_inputs
+from hoglab.functions.model import Configuration, MappingConfiguration, mapping_label
 from hoglab.functions.schemas import FunctionBody, InputItem, InputSchemaItem
 from hoglab.functions.schemas import Mapping as MappingBody
-from hoglab.functions.secrets import Secrets
-from hoglab.functions.site_functions import SITE_TYPES, SiteMappingParts, SiteParts
+from hoglab.functions.site_functions import SITE_TYPES
 from hoglab.functions.templates import UNUSABLE, Template, find_template
 from hoglab.functions.templating import Dialect, TemplateError, compile_value
 
@@ -47,101 +48,6 @@ COPIED_FROM_TEMPLATE = ("hog", "inputs_schema", "icon_url", "description", "name
 
 REPAIRED = ("integration", "integration_key", "integration_field", "requires_field", "requiredScopes")
 """Attributes of a schema entry that older editors leave out when they send it back."""
-
-
-@dataclass(frozen=True, slots=True)
-class MappingConfiguration:
-    """One mapping. ``given``: the keys that the request had, which are the keys that are shown."""
-
-    name: str | None = None
-    disabled: bool = False
-    inputs_schema: Sequence[Mapping[str, Any]] = ()
-    inputs: Inputs = field(default_factory=Inputs)
-    filters: Mapping[str, Any] | None = None
-    given: frozenset[str] = frozenset()
-
-    def shown(self) -> dict[str, Any]:
-        """The mapping as the API shows it."""
-        parts: dict[str, Any] = {
-            "name": self.name,
-            "disabled": self.disabled,
-            "inputs_schema": list(self.inputs_schema),
-            "inputs": shown_inputs(self.inputs_schema, self.inputs, every_key=False),
-            "filters": self.filters,
-        }
-        return {name: value for name, value in parts.items() if name in self.given}
-
-    def stored(self) -> dict[str, Any]:
-        """The mapping as it is kept: without its secrets."""
-        return {**self.shown(), "inputs": dict(self.inputs.plain)} if self.inputs.plain else self.shown()
-
-    @classmethod
-    def of_stored(cls, row: Mapping[str, Any], secrets: Mapping[str, Any]) -> MappingConfiguration:
-        schema = row.get("inputs_schema") or []
-        hidden = {entry["key"] for entry in schema if entry.get("secret")}
-        plain = {key: item for key, item in (row.get("inputs") or {}).items() if key not in hidden}
-        return cls(
-            name=row.get("name"),
-            disabled=bool(row.get("disabled")),
-            inputs_schema=schema,
-            inputs=Inputs(plain, dict(secrets)),
-            filters=row.get("filters"),
-            given=frozenset(row),
-        )
-
-
-def mapping_label(mapping: MappingConfiguration, index: int) -> str:
-    """What the secrets of a mapping are kept under: its name, else its place."""
-    return mapping.name or str(index)
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """Everything of a function that people decide, with what is compiled from it."""
-
-    type: str | None
-    name: str | None
-    description: str
-    enabled: bool
-    deleted: bool
-    hog: str
-    bytecode: list[Any] | None
-    transpiled: str | None
-    """What browsers run, for the types that run there."""
-    inputs_schema: Sequence[Mapping[str, Any]]
-    inputs: Inputs
-    filters: Mapping[str, Any]
-    masking: Mapping[str, Any] | None
-    mappings: Sequence[MappingConfiguration] | None
-    icon_url: str | None
-    template_id: str | None
-    template: Mapping[str, Any] | None
-    execution_order: int | None
-    create_in_folder: str | None
-    x_tests: Sequence[Mapping[str, Any]] = ()
-    """Test cases, run on every save."""
-
-    @property
-    def active(self) -> bool:
-        return self.enabled and not self.deleted
-
-    def site_parts(self) -> SiteParts:
-        """What a site function is made of, without its secrets."""
-        mappings = [
-            SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
-            for one in self.mappings or ()
-            if not one.disabled
-        ]
-        return SiteParts(self.hog, self.inputs_schema, self.inputs.plain, self.filters, mappings)
-
-    @property
-    def secrets(self) -> Secrets:
-        mappings = {
-            mapping_label(mapping, index): mapping.inputs.secret
-            for index, mapping in enumerate(self.mappings or ())
-            if mapping.inputs.secret
-        }
-        return Secrets(self.inputs.secret, mappings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,13 +222,7 @@ class Builder:
         if self.current is not None and not self.sent.has("masking"):
             return self.current.masking
         masking: Masking | None = self.sent.read("masking")
-        if masking is None:
-            return None
-        try:
-            compiled = compile_value(masking.hash, Dialect(template_environment(None)))
-        except TemplateError as error:
-            raise InvalidFunctionError(str(error), "masking", "hash") from None
-        return {**masking.sent(), "bytecode": compiled.artefact}
+        return None if masking is None else compiled_masking(masking.sent())
 
     def _mappings(
         self, kind: str | None, dialect: Dialect, *, active: bool
@@ -389,6 +289,50 @@ class Builder:
         if kind in SITE_TYPES:
             return None
         return code.compile_code(hog, kind)
+
+
+def recompiled(current: Configuration, context: FilterContext, *, programs: bool) -> Configuration:
+    """The same configuration compiled anew: its filters, which depend on ``context``, and what browsers run;
+    ``programs``: its code, inputs and masking too. Nothing is checked that saving has checked before.
+
+    Filters that cannot be compiled any more say so. Raises `InvalidFunctionError` for programs that cannot be.
+    """
+    kind, browser = current.type, current.type in SITE_TYPES
+
+    def filters(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        return compile_filters(stored, context, browser=browser)
+
+    built = replace(
+        current,
+        filters=filters(current.filters),
+        mappings=None
+        if current.mappings is None
+        else [replace(one, filters=one.filters and filters(one.filters)) for one in current.mappings],
+    )
+    if programs:
+        dialect = _dialect(kind, str(current.filters.get("source")))
+
+        def inputs(schema: Sequence[Mapping[str, Any]], stored: Inputs) -> Inputs:
+            return build_inputs(schema, _as_sent(stored), stored, dialect)
+
+        built = replace(
+            built,
+            bytecode=None if browser else code.compile_code(current.hog, kind),
+            inputs=inputs(current.inputs_schema, current.inputs),
+            masking=current.masking and compiled_masking(current.masking),
+            mappings=built.mappings
+            and [replace(one, inputs=inputs(one.inputs_schema, one.inputs)) for one in built.mappings],
+        )
+    return replace(built, transpiled=built.site_parts().transpile(context)) if browser else built
+
+
+def compiled_masking(masking: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Masking with the bytecode of its hash. Raises `InvalidFunctionError`."""
+    try:
+        compiled = compile_value(masking["hash"], Dialect(template_environment(None)))
+    except TemplateError as error:
+        raise InvalidFunctionError(str(error), "masking", "hash") from None
+    return {**masking, "bytecode": compiled.artefact}
 
 
 def _completed(sent: Sent, template: Template) -> Sent:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hoglab import hog
-from hoglab.functions.configuration import Builder, Configuration, Sent
+from hoglab.functions.configuration import Builder, Sent
 from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.liquid import LiquidTemplate, LiquidTemplateError, has_markup
@@ -18,6 +18,7 @@ from hoglab.hog.templates import map_texts
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
+    from hoglab.functions.model import Configuration
     from hoglab.hog.env import Environment
     from hoglab.hog.errors import Diagnostic
 

@@ -1,7 +1,9 @@
-"""Bringing stored filters up to date when what they speak about has changed (spec: hog-functions-api 6.5).
+"""Bringing what is compiled up to date when what filters speak about, or the compiler, has changed
+(spec: hog-functions-api 6.5).
 
-What runs is always compiled from the present actions, test-account filters and cohorts; this keeps the bytecode
-and the error that the API shows in step with that. It is no change by a person: no version, no history.
+What runs on the server is always compiled from the source, with the present actions, test-account filters and
+cohorts; this keeps what the API shows and browsers run in step with that. It is no change by a person: no version,
+no history.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ import structlog
 
 from hoglab.accounts import store as accounts
 from hoglab.functions import store
-from hoglab.functions.filtering import compile_filters
-from hoglab.functions.site_functions import SITE_TYPES, SiteParts
+from hoglab.functions.compiler_version import compiler_version
+from hoglab.functions.configuration import recompiled
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.secrets import SecretsError
+from hoglab.functions.stored import read_configuration, row_values
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
+    from hoglab.functions.secrets import SecretBox
     from hoglab.storage.database import Database
     from hoglab.storage.database.changes import Topic
 
@@ -27,11 +33,12 @@ TOPICS: tuple[Topic, ...] = ("actions", "project", "cohorts")
 _logger = structlog.get_logger(__name__)
 
 
-class FilterRecompiler:
+class Recompiler:
     """A background service: `start` once, `stop` once. `recompile` may also be called by itself."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, box: SecretBox) -> None:
         self._database = database
+        self._box = box
         self._waiting: set[int] = set()
         self._wake = threading.Condition()
         self._stopping = False
@@ -42,7 +49,7 @@ class FilterRecompiler:
         """Start working; projects that changed while the server was down are looked at first."""
         with self._database.read() as connection:
             self._waiting.update(store.projects_with_functions(connection))
-        self._thread = threading.Thread(target=self._work, name="filter-recompiler", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="recompiler", daemon=True)
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
@@ -70,46 +77,49 @@ class FilterRecompiler:
             try:
                 self.recompile(project_id)
             except Exception:
-                _logger.exception("filters_not_recompiled", project_id=project_id)
+                _logger.exception("functions_not_recompiled", project_id=project_id)
 
     def recompile(self, project_id: int) -> int:
-        """Compile the filters of a project's functions again; returns how many functions changed."""
+        """Compile the functions of a project again; returns how many of them changed by that."""
         with self._database.read() as connection:
             project = next((one for one in accounts.projects(connection) if one.id == project_id), None)
             if project is None:
                 return 0
             context = store.filter_context(connection, project)
-            rows = store.with_filters(connection, project_id)
-            stale = [row["id"] for row in rows if _changes(row, context)]
+            rows = store.everything(connection, project_id)
+        compiled = {row["id"]: (row["updated_at"], self._changes(row, context)) for row in rows}
+        stale = {function_id: found for function_id, found in compiled.items() if found[1]}
         if not stale:
             return 0
         with self._database.write() as tx:
-            current = {row["id"]: row for row in store.with_filters(tx.connection, project_id)}
-            for function_id in stale:
-                if function_id in current:
-                    store.change(tx.connection, function_id, _changes(current[function_id], context))
+            for row in store.everything(tx.connection, project_id):
+                if row["id"] in stale:
+                    seen_at, changes = stale[row["id"]]
+                    # Compiling takes its time, and nobody else can write here: only what was saved meanwhile.
+                    values = changes if row["updated_at"] == seen_at else self._changes(row, context)
+                    store.change(tx.connection, row["id"], values)
             tx.changed("functions", project_id)
         return len(stale)
 
+    def _changes(self, row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
+        """The columns of a function that compiling it anew changes."""
+        try:
+            before = read_configuration(row, self._box)
+        except SecretsError as error:
+            _logger.warning("function_not_recompiled", function_id=row["id"], reason=str(error))
+            return {}
+        version = compiler_version()
+        after = before
+        for programs in (True, False) if row["compiler_version"] != version else (False,):
+            try:
+                after = recompiled(before, context, programs=programs)
+                break
+            except InvalidFunctionError as error:
+                # What the present compiler refuses stays as it is; it says so where somebody edits or runs it.
+                _logger.warning("function_not_recompiled", function_id=row["id"], reason=error.detail)
+        values = {**row_values(after, self._box), "compiler_version": version}
+        return {name: values[name] for name in _COMPILED if values[name] != row[name]}
 
-def _changes(row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
-    """The columns of a function that compiling its filters anew changes."""
-    changes: dict[str, Any] = {}
-    browser = row["type"] in SITE_TYPES
-    filters = compile_filters(row["filters"], context, browser=browser)
-    if filters != row["filters"]:
-        changes["filters"] = filters
-    if row["mappings"]:
-        mappings = [
-            {**one, "filters": compile_filters(one["filters"], context, browser=browser)}
-            if one.get("filters")
-            else one
-            for one in row["mappings"]
-        ]
-        if mappings != row["mappings"]:
-            changes["mappings"] = mappings
-    if browser:
-        transpiled = SiteParts.of_row({**row, **changes}).transpile(context)
-        if transpiled != row["transpiled"]:
-            changes["transpiled"] = transpiled
-    return changes
+
+_COMPILED = ("filters", "mappings", "transpiled", "bytecode", "inputs", "masking", "compiler_version")
+"""The columns that hold something compiled, or say by what."""

@@ -11,6 +11,7 @@ import orjson
 from hoglab.functions import icons
 from hoglab.functions.configuration import Sent
 from hoglab.functions.editing import completions
+from hoglab.functions.listing import FunctionList, Listing, moment_or_none
 from hoglab.functions.schemas import (
     CompletionsOut,
     CompletionsQuery,
@@ -30,8 +31,8 @@ from hoglab.functions.schemas import (
     VersionOut,
 )
 from hoglab.functions.search import MAX_SEARCH_LENGTH
-from hoglab.functions.service import Listing, moment_or_none
 from hoglab.functions.store import Selection
+from hoglab.functions.versions import FunctionVersions
 from hoglab.http.errors import BareError, not_found, permission_denied, validation_error
 from hoglab.http.fields import parse_integer, parse_uuid
 from hoglab.http.pagination import Paged, envelope
@@ -54,12 +55,14 @@ _ICON_ID = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.ASCII)
 def router(service: FunctionService) -> ResourceRouter:
     """The endpoints below ``/hog_functions``."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
+    listed = FunctionList(service.database, service.presenter)
+    versions = FunctionVersions(service)
 
     @routes.get("/", query=ListQuery, response=Paged[FunctionListItem])
     def list_functions(call: Call) -> dict[str, Any]:
         """List the functions of a project."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
-        items, count = service.list_functions(call.project, _listing(call), page.limit, page.offset)
+        items, count = listed.page(call.project, _listing(call), page.limit, page.offset)
         return envelope(call, items, count, page)
 
     @routes.post("/", body=FunctionBody, response=FunctionOut, status=201)
@@ -121,21 +124,21 @@ def router(service: FunctionService) -> ResourceRouter:
     def list_versions(call: Call, function_id: UuidId) -> dict[str, Any]:
         """The versions of a function, newest first; what came before its first change is one of them."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
-        items, count = service.versions(call.project, function_id, page.limit, page.offset)
+        items, count = versions.page(call.project, function_id, page.limit, page.offset)
         return envelope(call, items, count, page)
 
     @routes.get("/{function_id}/revisions/{version}/diff/", query=DiffQuery, response=VersionChangesOut)
     def diff_versions(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
         """What changed from a version to another, or to the present."""
         to = call.validate_query(DiffQuery).to
-        return service.version_changes(call.project, function_id, parse_integer(version), to)
+        return versions.changes(call.project, function_id, parse_integer(version), to)
 
     @routes.post(
         "/{function_id}/revisions/{version}/rollback/", body=RollbackBody, response=FunctionOut, errors=(400,)
     )
     def roll_back(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
         """Make a function what it was in a version; secrets, name and state stay what they are."""
-        return service.roll_back(
+        return versions.roll_back(
             call.project,
             call.principal.user.id,
             function_id,
@@ -146,7 +149,7 @@ def router(service: FunctionService) -> ResourceRouter:
     @routes.get("/{function_id}/revisions/{version}/", response=VersionOut)
     def read_version(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
         """One version with its content, without secrets."""
-        return service.version(call.project, function_id, parse_integer(version))
+        return versions.read(call.project, function_id, parse_integer(version))
 
     @routes.post("/{function_id}/enable_backfills/", answers={400: ErrorText})
     def enable_backfills(call: Call, function_id: UuidId) -> dict[str, Any]:

@@ -1,38 +1,28 @@
-"""The rules of hog functions (spec: hog-functions-api 4, 13, 19, 22)."""
+"""The rules of hog functions (spec: hog-functions-api 4, 19, 22)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import structlog
 from uuid_utils import uuid7
 
 from hoglab.accounts import activity
-from hoglab.accounts import store as accounts
 from hoglab.functions import revisions, store
-from hoglab.functions.configuration import ORDERED_TYPES, Builder, Configuration, Sent
+from hoglab.functions.changes import VERSIONED, changes_between
+from hoglab.functions.compiler_version import compiler_version
+from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent
 from hoglab.functions.editing import diagnose
 from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.presentation import Presenter
 from hoglab.functions.schemas import MAX_EXECUTION_ORDER
-from hoglab.functions.search import Hit, find, holds_any
-from hoglab.functions.status import UNKNOWN, AllHealthy, FunctionStates, Status, status_of
-from hoglab.functions.stored import (
-    SCOPE,
-    activity_detail,
-    full_form,
-    live_config,
-    read_configuration,
-    row_values,
-    secret_values,
-    summary,
-)
-from hoglab.http.dates import parse_moment, utc_now
+from hoglab.functions.status import AllHealthy, FunctionStates
+from hoglab.functions.stored import SCOPE, activity_detail, live_config, read_configuration, row_values
+from hoglab.http.dates import utc_now
 from hoglab.http.errors import conflict, not_found, validation_error
 from hoglab.http.fields import parse_integer, parse_uuid
-from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,9 +30,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.filters.hog import FilterContext
+    from hoglab.functions.model import Configuration
     from hoglab.functions.secrets import SecretBox
-    from hoglab.functions.store import Row, Selection
-    from hoglab.http.identity import Project, User
+    from hoglab.functions.store import Row
+    from hoglab.http.identity import Project
     from hoglab.storage.database import Database, Transaction
 
 _logger = structlog.get_logger("hoglab.functions")
@@ -66,18 +57,8 @@ TestCheck = Callable[["Project", "Configuration", "FilterContext"], TestFailure 
 """Runs the test cases of a configuration; None when all of them pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a list asks for."""
-
-    selection: Selection
-    search: str | None = None
-    filter_groups: Sequence[Mapping[str, Any]] = ()
-    full: bool = False
-
-
 class FunctionService:
-    """Creates, changes and lists hog functions."""
+    """Creates, reads and changes hog functions."""
 
     def __init__(
         self,
@@ -90,9 +71,10 @@ class FunctionService:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``states``: the runtime's view of functions; without one, enabled functions count as healthy."""
-        self._database = database
-        self._box = box
+        self.database = database
+        self.box = box
         self.states = states or AllHealthy()
+        self.presenter = Presenter(box, self.states)
         self._caps = caps
         self._check_tests = check_tests
         self._now = now
@@ -101,93 +83,16 @@ class FunctionService:
 
     def get(self, project: Project, function_id: str) -> dict[str, Any]:
         """One function in full. Raises 404."""
-        with self._database.read() as connection:
-            row = self._row(connection, project, function_id)
-            return self._full(connection, [row])[0]
+        with self.database.read() as connection:
+            row = self.row(connection, project, function_id)
+            return self.presenter.full(connection, [row])[0]
 
-    def list_functions(
-        self, project: Project, listing: Listing, limit: int, offset: int
-    ) -> tuple[list[dict[str, Any]], int]:
-        """A page of functions and how many there are. Raises 400 for what cannot be looked for."""
-        with self._database.read() as connection:
-            self._check_author(connection, listing.selection)
-            if listing.search or listing.filter_groups:
-                return self._search(connection, project, listing, limit, offset)
-            selection = listing.selection
-            rows = store.page(
-                connection, project.id, selection, limit=limit, offset=offset, full=listing.full
-            )
-            shown = self._full(connection, rows) if listing.full else self._summaries(connection, rows)
-            return shown, store.count(connection, project.id, selection)
-
-    def _check_author(self, connection: Connection, selection: Selection) -> None:
-        author = selection.created_by
-        if author is not None and accounts.user_by_id(connection, author) is None:
-            raise validation_error(
-                "Select a valid choice. That choice is not one of the available choices.",
-                "created_by",
-                "invalid_choice",
-            )
-
-    def _search(
-        self, connection: Connection, project: Project, listing: Listing, limit: int, offset: int
-    ) -> tuple[list[dict[str, Any]], int]:
-        rows = store.searchable(connection, project.id, listing.selection)
-        if listing.filter_groups:
-            rows = [row for row in rows if holds_any(row["filters"], listing.filter_groups)]
-        hits: dict[str, Hit] = {}
-        ids = store.ids_of(rows)
-        if listing.search:
-            hits = {hit.id: hit for hit in find(rows, listing.search)}
-            ids = list(hits)
-        wanted = ids[offset : offset + limit]
-        found = store.by_ids(connection, project.id, wanted, full=listing.full)
-        ordered = [found[function_id] for function_id in wanted]
-        shown = self._full(connection, ordered) if listing.full else self._summaries(connection, ordered)
-        if listing.search:
-            shown = [{**item, "search_match_type": hits[item["id"]].match} for item in shown]
-        return shown, len(ids)
-
-    def _row(self, connection: Connection, project: Project, function_id: str) -> Row:
+    def row(self, connection: Connection, project: Project, function_id: str) -> Row:
+        """One function as it is stored. Raises 404."""
         row = store.get(connection, project.id, function_id)
         if row is None or row["deleted"]:
             raise not_found()
         return row
-
-    def _full(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        configurations = {row["id"]: read_configuration(row, self._box) for row in rows}
-        authors = accounts.users(connection, (row["created_by_id"] for row in rows))
-        known = self._known_states(rows)
-        return [
-            full_form(
-                row,
-                configurations[row["id"]],
-                authors.get(row["created_by_id"]),
-                status_of(row["id"], enabled=row["enabled"], known=known),
-            )
-            for row in rows
-        ]
-
-    def _summaries(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        authors = accounts.users(connection, (row["created_by_id"] for row in rows))
-        known = self._known_states(rows)
-        return [
-            summary(
-                row,
-                authors.get(row["created_by_id"]),
-                status_of(row["id"], enabled=row["enabled"], known=known),
-            )
-            for row in rows
-        ]
-
-    def _known_states(self, rows: Sequence[Row]) -> Mapping[str, Status]:
-        """What the runtime says about functions, at once; unknown for all where it cannot say."""
-        ids = [row["id"] for row in rows]
-        try:
-            return self.states.statuses(ids)
-        except Exception:
-            _logger.exception("function_states_unknown")
-            return dict.fromkeys(ids, UNKNOWN)
 
     # --- checking ---
 
@@ -196,17 +101,21 @@ class FunctionService:
 
         For test runs. An id that does not resolve counts as new. Raises `InvalidFunctionError`.
         """
-        with self._database.read() as connection:
-            row = None if function_id is None else store.get(connection, project.id, function_id)
-            current = None if row is None or row["deleted"] else read_configuration(row, self._box)
+        with self.database.read() as connection:
+            current = self._current(connection, project, function_id)
             return Builder(sent, current, store.filter_context(connection, project)).build()
 
     def diagnose(self, project: Project, sent: Sent, function_id: str | None = None) -> list[dict[str, Any]]:
         """What an editor should show about a configuration; an id that does not resolve counts as new."""
-        with self._database.read() as connection:
-            row = None if function_id is None else store.get(connection, project.id, function_id)
-            current = None if row is None or row["deleted"] else read_configuration(row, self._box)
+        with self.database.read() as connection:
+            current = self._current(connection, project, function_id)
             return diagnose(sent, current, store.filter_context(connection, project))
+
+    def _current(
+        self, connection: Connection, project: Project, function_id: str | None
+    ) -> Configuration | None:
+        row = None if function_id is None else store.get(connection, project.id, function_id)
+        return None if row is None or row["deleted"] else read_configuration(row, self.box)
 
     # --- writing ---
 
@@ -214,7 +123,7 @@ class FunctionService:
         """Make a function. Raises `InvalidFunctionError`."""
         # Compiles, so that the write below only looks up what was compiled.
         self._run_tests(project, self.configure(project, sent), sent)
-        with self._database.write() as tx:
+        with self.database.write() as tx:
             now = self._now()
             built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
             if built.active:
@@ -225,8 +134,9 @@ class FunctionService:
             row = {
                 "id": function_id,
                 "project_id": project.id,
-                **row_values(built, self._box),
+                **row_values(built, self.box),
                 "version": 1,
+                "compiler_version": compiler_version(),
                 "created_by_id": user_id,
                 "created_at": now,
                 "updated_at": now,
@@ -238,19 +148,19 @@ class FunctionService:
 
     def update(self, project: Project, user_id: int | None, function_id: str, sent: Sent) -> dict[str, Any]:
         """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`."""
-        with self._database.read() as connection:  # compiles, as in create
+        with self.database.read() as connection:  # compiles, as in create
             _, _, built = self._changed(connection, project, function_id, sent)
         self._run_tests(project, built, sent)
-        with self._database.write() as tx:
+        with self.database.write() as tx:
             row, before, built = self._changed(tx.connection, project, function_id, sent)
             self._check_hidden_template(built)
             if built.active and not before.active:
                 self._check_cap(tx, project, built.type)
             if self._returns(before, built, sent):
                 built = self._at_the_end(tx, project, built, but=function_id)
-            values = {**row_values(built, self._box), "updated_at": self._now()}
-            changes = _changes(before, built)
-            if any(change["field"] in _VERSIONED for change in changes):
+            values = {**row_values(built, self.box), "updated_at": self._now()}
+            changes = changes_between(before, built)
+            if any(change["field"] in VERSIONED for change in changes):
                 values["version"] = row["version"] + 1
             store.change(tx.connection, function_id, values)
             changed = {**row, **values}
@@ -265,7 +175,7 @@ class FunctionService:
         """Refuse what fails a test case of its own, unless the request says not to mind."""
         if self._check_tests is None or not built.x_tests or built.deleted or sent.read("force"):
             return
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             context = store.filter_context(connection, project)
         failure = self._check_tests(project, built, context)
         if failure is not None:
@@ -292,55 +202,7 @@ class FunctionService:
         last = {"user_id": user_id, "at": changed["updated_at"]}
         revisions.add(tx.connection, row["id"], changed["version"], live_config(built), **last)
 
-    # --- versions ---
-
-    def versions(
-        self, project: Project, function_id: str, limit: int, offset: int
-    ) -> tuple[list[dict[str, Any]], int]:
-        """A page of a function's versions, newest first, and how many are kept. Raises 404."""
-        with self._database.read() as connection:
-            self._row(connection, project, function_id)
-            rows, count = revisions.page(connection, function_id, limit, offset)
-            authors = accounts.users(connection, (row["created_by_id"] for row in rows))
-            return [_version(row, authors.get(row["created_by_id"])) for row in rows], count
-
-    def version(self, project: Project, function_id: str, version: int | None) -> dict[str, Any]:
-        """One version with its content. Raises 404."""
-        with self._database.read() as connection:
-            self._row(connection, project, function_id)
-            row = self._revision(connection, function_id, version)
-            author = accounts.users(connection, [row["created_by_id"]]).get(row["created_by_id"])
-            return {**_version(row, author), "content": row["content"]}
-
-    def version_changes(
-        self, project: Project, function_id: str, version: int | None, to: int | None
-    ) -> dict[str, Any]:
-        """What changed from one version to another; ``to`` None is the present. Raises 404."""
-        with self._database.read() as connection:
-            row = self._row(connection, project, function_id)
-            before = self._revision(connection, function_id, version)
-            if to is None:
-                after, to = live_config(read_configuration(row, self._box)), row["version"]
-            else:
-                after = self._revision(connection, function_id, to)["content"]
-        changes = revisions.differences(before["content"], after)
-        return {"from_version": version, "to_version": to, "changes": changes}
-
-    def roll_back(
-        self, project: Project, user_id: int | None, function_id: str, version: int | None, *, force: bool
-    ) -> dict[str, Any]:
-        """Make a function what it was; its secrets stay what they are. Raises as `update`."""
-        with self._database.read() as connection:
-            self._row(connection, project, function_id)
-            content = self._revision(connection, function_id, version)["content"]
-        return self.update(project, user_id, function_id, Sent({**content, "force": force}))
-
-    def _revision(self, connection: Connection, function_id: str, version: int | None) -> Row:
-        known = version is not None and 0 < version <= MAX_VERSION
-        row = revisions.get(connection, function_id, version or 0) if known else None
-        if row is None:
-            raise not_found("No such revision for this function.")
-        return row
+    # --- inside a transaction ---
 
     def _changed(
         self, connection: Connection, project: Project, function_id: str, sent: Sent
@@ -350,13 +212,13 @@ class FunctionService:
         if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
             raise not_found()
         self._check_base(row, sent)
-        before = read_configuration(row, self._box)
+        before = read_configuration(row, self.box)
         return row, before, Builder(sent, before, store.filter_context(connection, project)).build()
 
     def rearrange(self, project: Project, user_id: int | None, orders: Any) -> list[dict[str, Any]]:
         """Give ordered functions new places, all or none. Raises 400."""
         wanted = _wanted_orders(orders)
-        with self._database.write() as tx:
+        with self.database.write() as tx:
             rows = {row["id"]: row for row in self._ordered_rows(tx.connection, project)}
             for function_id in wanted:
                 if function_id not in rows:
@@ -377,8 +239,8 @@ class FunctionService:
                 self._log(tx, project, user_id, "updated", row, [change])
             if moved:
                 tx.changed("functions", project.id)
-        with self._database.read() as connection:
-            return self._full(connection, store.all_of_type(connection, project.id, types.pop()))
+        with self.database.read() as connection:
+            return self.presenter.full(connection, store.all_of_type(connection, project.id, types.pop()))
 
     def _ordered_rows(self, connection: Connection, project: Project) -> list[Row]:
         return [
@@ -393,8 +255,8 @@ class FunctionService:
                 self.states.function_saved(row["id"])
             except Exception:  # the function is stored: a client that saw an error would make it again
                 _logger.exception("function_state_not_reset", function_id=row["id"])
-        with self._database.read() as connection:
-            return self._full(connection, [row])[0]
+        with self.database.read() as connection:
+            return self.presenter.full(connection, [row])[0]
 
     def _check_cap(self, tx: Transaction, project: Project, function_type: str | None) -> None:
         cap = self._caps.get(function_type or "destination")
@@ -452,56 +314,6 @@ class FunctionService:
         activity.record(tx, project.id, user_id, what, SCOPE, row["id"], detail, now=self._now())
 
 
-MAX_VERSION = 2**31 - 1
-
-
-def _version(row: Row, author: User | None) -> dict[str, Any]:
-    return {
-        "version": row["version"],
-        "created_at": row["created_at"],
-        "created_by": user_object(author),
-    }
-
-
-_VERSIONED = frozenset(
-    {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings"}
-)
-
-
-def _watched(configuration: Configuration) -> dict[str, Any]:
-    """The fields whose changes the activity log shows."""
-    order = configuration.execution_order
-    return {
-        "name": configuration.name,
-        "description": configuration.description,
-        "enabled": configuration.enabled,
-        "deleted": configuration.deleted,
-        **live_config(configuration),
-        "icon_url": configuration.icon_url,
-        "_create_in_folder": configuration.create_in_folder,
-        "priority": None if order is None else str(order),
-    }
-
-
-def _changes(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
-    """What a save changed, for the activity log: never bytecode, never a secret."""
-    old, new = _watched(before), _watched(after)
-    found = [
-        activity.change(SCOPE, name, old[name], new[name]) for name in old if not _same(old[name], new[name])
-    ]
-    if not _same(secret_values(before), secret_values(after)):
-        found.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))
-    return found
-
-
-def _same(before: Any, after: Any) -> bool:
-    """Whether two JSON values are the same; unlike `==`, true is not 1 here."""
-    return orjson.dumps(before, option=_SORTED) == orjson.dumps(after, option=_SORTED)
-
-
-_SORTED = orjson.OPT_SORT_KEYS
-
-
 def _wanted_orders(orders: Any) -> dict[str, int]:
     """New places by function id."""
     if not isinstance(orders, Mapping) or not orders:
@@ -519,13 +331,3 @@ def _wanted_orders(orders: Any) -> dict[str, int]:
             raise validation_error(text, f"orders__{sent_id}", "max_value")
         wanted[parse_uuid(sent_id) or sent_id] = order
     return wanted
-
-
-def moment_or_none(text: str | None, name: str) -> datetime | None:
-    """A query parameter that is a date-time. Raises 400."""
-    if text is None:
-        return None
-    try:
-        return parse_moment(text)
-    except ValueError:
-        raise validation_error("Enter a valid date/time.", name) from None

@@ -67,15 +67,6 @@ class SiteParts:
     filters: Mapping[str, Any]
     mappings: Sequence[SiteMappingParts] = ()
 
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> SiteParts:
-        mappings = [
-            SiteMappingParts(one.get("inputs_schema") or [], one.get("inputs") or {}, one.get("filters"))
-            for one in row["mappings"] or ()
-            if not one.get("disabled")
-        ]
-        return cls(row["hog"], row["inputs_schema"], row["inputs"], row["filters"], mappings)
-
     def transpile(self, context: FilterContext) -> str | None:
         """What browsers run; None when the filters cannot be compiled.
 

@@ -142,19 +142,9 @@ def site_functions(connection: Connection, project_id: int, types: Sequence[str]
     return _rows(connection, query)
 
 
-def with_filters(connection: Connection, project_id: int) -> list[Row]:
-    """The filters and mappings of every function that is not deleted, and what else goes to browsers."""
-    columns = (
-        _column.id,
-        _column.type,
-        _column.filters,
-        _column.mappings,
-        _column.hog,
-        _column.inputs_schema,
-        _column.inputs,
-        _column.transpiled,
-    )
-    query = select(*columns).where(_column.project_id == project_id, _column.deleted.is_(False))
+def everything(connection: Connection, project_id: int) -> list[Row]:
+    """Every function of a project that is not deleted."""
+    query = select(hog_function).where(_column.project_id == project_id, _column.deleted.is_(False))
     return _rows(connection, query)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hoglab.functions.configuration import Configuration, MappingConfiguration, mapping_label
 from hoglab.functions.inputs import Inputs, shown_inputs
+from hoglab.functions.model import Configuration, MappingConfiguration, mapping_label
 from hoglab.functions.status import Status
 from hoglab.http.wire import user_object
 

@@ -42,8 +42,8 @@ def compile_site_function(
     """The `transpiled` text of a site function.
 
     `source` is a JavaScript module that may export `onLoad` and `onEvent`. `inputs` come in the order in which they
-    are to be computed; those of mode `hog` are templates. `filters` decides for which events `onEvent` is called;
-    without mappings it is called once for each of them, otherwise once for each mapping whose filter matches.
+    are to be computed; those of mode `hog` are templates. For the events that `filters` matches, `onEvent` is called
+    once for each mapping whose filter matches too; without mappings it is never called.
 
     Raises `HogSourceError` for templates and filters that cannot be JavaScript, with `path` set to the place of a
     template, and for what `source` imports.
@@ -133,9 +133,7 @@ class _Writer:
         return json.dumps(value)
 
     def process_event(self, filters: Program | None, mappings: Sequence[SiteMapping]) -> str:
-        calls = [self.mapping(mapping) for mapping in mappings] or [
-            "source.onEvent({ ...globals, inputs, posthog });"
-        ]
+        calls = [self.mapping(mapping) for mapping in mappings]
         return "\n".join(
             [_PROCESS, f"const filterMatches = {self.filter(filters)};", _FILTERED, *calls, "} }"]
         )

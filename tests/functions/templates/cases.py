@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 
 from hoglab.functions import templates
+from hoglab.functions.template_pages import example
 from hoglab.functions.templates import Template, catalogue
 
 PROJECT = {"id": 1, "name": "Shop", "url": "https://h.example/project/1"}
@@ -86,39 +87,14 @@ class Case:
 
     def function(self) -> dict[str, Any]:
         """The body of a request that creates the function, as people fill it in from the template."""
-        template = self.template
-        body: dict[str, Any] = {
-            "template_id": template.id,
-            "type": template.type,
-            "inputs": {
-                **defaults(template.inputs_schema),
-                **{key: {"value": value} for key, value in self.given.get("inputs", {}).items()},
-            },
-        }
-        if template.filters is not None:
-            body["filters"] = template.filters
-        if template.mapping_templates is not None:
-            body["mappings"] = [
-                {
-                    "name": one["name"],
-                    "filters": one["filters"],
-                    "inputs_schema": one["inputs_schema"],
-                    "inputs": defaults(one["inputs_schema"]),
-                }
-                for one in template.mapping_templates
-                if one["include_by_default"]
-            ]
-        return body
+        given = {key: {"value": value} for key, value in self.given.get("inputs", {}).items()}
+        body = example(self.template)
+        return {**body, "inputs": {**body["inputs"], **given}}
 
     def secrets(self) -> list[str]:
         """The values that must not show up anywhere but in requests."""
         keys = {entry["key"] for entry in self.template.inputs_schema if entry.get("secret")}
         return [value for key, value in self.given.get("inputs", {}).items() if key in keys and value]
-
-
-def defaults(schema: list[dict[str, Any]]) -> dict[str, Any]:
-    """The inputs of a schema, filled in where it has defaults."""
-    return {entry["key"]: {"value": entry["default"]} for entry in schema if "default" in entry}
 
 
 def cases_of(template: Template) -> list[Case]:

@@ -123,7 +123,7 @@ def test_the_worker_delivers_what_a_template_sends_and_tries_again(
     house = House(Path(shutil.copytree(prepared[0], tmp_path / "data")))
     house.open()
     try:
-        made = house.functions.create(house.project, None, Sent({"enabled": True, **case.function()}))
+        made = house.functions.create(house.project, None, Sent(case.function()))
         person = {"email": "ann@example.com", "first_name": "Ann"}
         house.run(stored("$identify", person=person), stored("something else", person=person))
         assert house.metrics(made)["succeeded"] == 1

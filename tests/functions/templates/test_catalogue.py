@@ -109,7 +109,7 @@ def test_a_template_is_shown_in_action(template: Template) -> None:
 @pytest.mark.parametrize("template", IN_HOG)
 def test_a_function_can_be_made_of_it(template: Template, api: Api) -> None:
     """Over the API, with what its first case fills in."""
-    made = api.create(name=template.name, enabled=True, **cases_of(template)[0].function())
+    made = api.create(**cases_of(template)[0].function())
     assert made["template"]["id"] == template.id
     assert made["bytecode"]
     for entry in template.inputs_schema:

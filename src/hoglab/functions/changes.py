@@ -1,0 +1,54 @@
+"""What a save changed of a function, for the activity log and for versions (spec: hog-functions-api 20.2, 22)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hoglab.accounts import activity
+from hoglab.functions.stored import SCOPE, live_config, secret_values
+
+if TYPE_CHECKING:
+    from hoglab.functions.model import Configuration
+
+VERSIONED = frozenset(
+    {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings"}
+)
+"""The fields that decide how a function behaves: a change of one makes a new version."""
+
+
+def _watched(configuration: Configuration) -> dict[str, Any]:
+    """The fields whose changes the activity log shows."""
+    order = configuration.execution_order
+    return {
+        "name": configuration.name,
+        "description": configuration.description,
+        "enabled": configuration.enabled,
+        "deleted": configuration.deleted,
+        **live_config(configuration),
+        "icon_url": configuration.icon_url,
+        "_create_in_folder": configuration.create_in_folder,
+        "priority": None if order is None else str(order),
+    }
+
+
+def changes_between(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
+    """What a save changed, for the activity log: never bytecode, never a secret."""
+    old, new = _watched(before), _watched(after)
+    found = [
+        activity.change(SCOPE, name, old[name], new[name])
+        for name in old
+        if not _is_same(old[name], new[name])
+    ]
+    if not _is_same(secret_values(before), secret_values(after)):
+        found.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))
+    return found
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    """Whether two JSON values are the same; unlike `==`, true is not 1 here."""
+    return orjson.dumps(before, option=_SORTED) == orjson.dumps(after, option=_SORTED)
+
+
+_SORTED = orjson.OPT_SORT_KEYS

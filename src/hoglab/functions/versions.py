@@ -1,0 +1,85 @@
+"""What functions were, and making them that again (spec: hog-functions-api 20.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.accounts import store as accounts
+from hoglab.functions import revisions
+from hoglab.functions.configuration import Sent
+from hoglab.functions.stored import live_config, read_configuration
+from hoglab.http.errors import not_found
+from hoglab.http.wire import user_object
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.functions.service import FunctionService
+    from hoglab.functions.store import Row
+    from hoglab.http.identity import Project, User
+
+MAX_VERSION = 2**31 - 1
+"""The highest number of a version."""
+
+
+class FunctionVersions:
+    """The versions of functions, as the API shows them."""
+
+    def __init__(self, service: FunctionService) -> None:
+        self._service = service
+
+    def page(
+        self, project: Project, function_id: str, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """A page of a function's versions, newest first, and how many are kept. Raises 404."""
+        with self._service.database.read() as connection:
+            self._service.row(connection, project, function_id)
+            rows, count = revisions.page(connection, function_id, limit, offset)
+            authors = accounts.users(connection, (row["created_by_id"] for row in rows))
+            return [_version(row, authors.get(row["created_by_id"])) for row in rows], count
+
+    def read(self, project: Project, function_id: str, version: int | None) -> dict[str, Any]:
+        """One version with its content. Raises 404."""
+        with self._service.database.read() as connection:
+            self._service.row(connection, project, function_id)
+            row = self._revision(connection, function_id, version)
+            author = accounts.users(connection, [row["created_by_id"]]).get(row["created_by_id"])
+            return {**_version(row, author), "content": row["content"]}
+
+    def changes(
+        self, project: Project, function_id: str, version: int | None, to: int | None
+    ) -> dict[str, Any]:
+        """What changed from one version to another; ``to`` None is the present. Raises 404."""
+        with self._service.database.read() as connection:
+            row = self._service.row(connection, project, function_id)
+            before = self._revision(connection, function_id, version)
+            if to is None:
+                after, to = live_config(read_configuration(row, self._service.box)), row["version"]
+            else:
+                after = self._revision(connection, function_id, to)["content"]
+        changes = revisions.differences(before["content"], after)
+        return {"from_version": version, "to_version": to, "changes": changes}
+
+    def roll_back(
+        self, project: Project, user_id: int | None, function_id: str, version: int | None, *, force: bool
+    ) -> dict[str, Any]:
+        """Make a function what it was; its secrets stay what they are. Raises as `update`."""
+        with self._service.database.read() as connection:
+            self._service.row(connection, project, function_id)
+            content = self._revision(connection, function_id, version)["content"]
+        return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
+
+    def _revision(self, connection: Connection, function_id: str, version: int | None) -> Row:
+        known = version is not None and 0 < version <= MAX_VERSION
+        row = revisions.get(connection, function_id, version or 0) if known else None
+        if row is None:
+            raise not_found("No such revision for this function.")
+        return row
+
+
+def _version(row: Row, author: User | None) -> dict[str, Any]:
+    return {
+        "version": row["version"],
+        "created_at": row["created_at"],
+        "created_by": user_object(author),
+    }
