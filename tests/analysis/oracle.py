@@ -171,9 +171,86 @@ def rows(
     return found
 
 
+def formula(text: str) -> tuple[str, Callable[[Event], Any]]:
+    """The aggregates over expressions that tests use, said again in Python."""
+    return {
+        "sum(toFloat(properties.amount) * 2)": (
+            "sum",
+            lambda event: 2 * number(event.properties.get("amount")),
+        ),
+        "max(if(properties.size = 'big', properties.amount, 1))": (
+            "max",
+            lambda event: event.properties.get("amount") if event.properties.get("size") == "big" else 1,
+        ),
+        "count(distinct properties.size)": ("distinct", lambda event: as_text(event.properties.get("size"))),
+        "count(properties['amount'])": ("sum", lambda event: int(event.properties.get("amount") is not None)),
+        "count()": ("sum", lambda _event: 1),
+        "properties.amount": ("sum", lambda event: event.properties.get("amount")),
+    }[text]
+
+
+def as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def aggregated(how: str, numbers: Sequence[float]) -> float:
+    match how:
+        case "avg":
+            return math.fsum(numbers) / len(numbers)
+        case "min":
+            return min(numbers)
+        case "max":
+            return max(numbers)
+    return math.fsum(numbers)
+
+
+def session_values(
+    setting: Setting, events: Sequence[Event], metric: Mapping[str, Any], node: Mapping[str, Any]
+) -> dict[str, float]:
+    """The number of every exposed entity with a session that its matching events began in its window."""
+    length = window(metric)
+    day = timedelta(days=1)
+    last = setting.end + MICRO if setting.capped else setting.end + length + day
+    sessions: dict[str, list[Event]] = {}
+    for event in events:
+        name = event.properties.get("$session_id")
+        if name and setting.start - day <= event.timestamp < last:
+            sessions.setdefault(name, []).append(event)
+    result = {}
+    found = rows(setting, events, node, length, inclusive=False)
+    for entity, unit in units(setting, events).items():
+        if length and not mature(setting, unit.first + length):
+            continue
+        began: dict[str, datetime] = {}
+        for event in found.get(entity, []):
+            if name := event.properties.get("$session_id"):
+                began.setdefault(name, event.timestamp)
+        mine = [
+            session_property(node["math_property"], sessions[name])
+            for name, first in began.items()
+            if first >= unit.first and (not length or first < unit.first + length)
+        ]
+        if mine:
+            result[entity] = aggregated(node["math"], mine)
+    return result
+
+
+def session_property(name: str, found: Sequence[Event]) -> float:
+    moments = [event.timestamp for event in found]
+    if name == "$session_duration":
+        return (max(moments) - min(moments)) / timedelta(seconds=1)
+    assert name == "$pageview_count"
+    return sum(event.event == "$pageview" for event in found)
+
+
 def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> float:
     """One entity's number from its events."""
     math_, prop = node.get("math", "total"), node.get("math_property")
+    if math_ == "hogql":
+        how, of = formula(node["math_hogql"])
+        if how == "distinct":
+            return len({of(event) for event in found} - {None, ""})
+        return aggregated(how, [number(of(event)) for event in found]) if found else 0.0
     if math_ == "unique_session":
         return len({e.properties.get("$session_id") for e in found} - {None, ""})
     if math_ == "unique_group":
@@ -184,22 +261,15 @@ def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> 
         numbers = [1.0 for _ in found]
     else:
         numbers = [number(event.properties.get(prop)) for event in found]
-    if not numbers:
-        return 0.0
-    match math_:
-        case "avg":
-            return math.fsum(numbers) / len(numbers)
-        case "min":
-            return min(numbers)
-        case "max":
-            return max(numbers)
-    return math.fsum(numbers)
+    return aggregated(math_, numbers) if numbers else 0.0
 
 
 def values(
     setting: Setting, events: Sequence[Event], metric: Mapping[str, Any], node: Mapping[str, Any]
 ) -> dict[str, float]:
     """The number of every exposed and mature entity."""
+    if str(node.get("math_property_type")) == "session_properties":
+        return session_values(setting, events, metric, node)
     length = window(metric)
     found = rows(setting, events, node, length, inclusive=False)
     result = {}
@@ -232,6 +302,8 @@ def statistics(
     setting: Setting, events: Sequence[Event], metric: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """The sufficient statistics by variant; a variant that nobody saw is missing."""
+    if metric["metric_type"] == "quantile":
+        return quantile(setting, events, metric)
     everybody = units(setting, events)
     per_entity = {
         "mean": mean,
@@ -250,12 +322,70 @@ def statistics(
     return result
 
 
+def quantile(
+    setting: Setting, events: Sequence[Event], metric: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The quantile of each variant with the values around its ranks (the 95 % interval), and how entities cluster."""
+    length, per_event = window(metric), metric.get("quantile_unit") == "event"
+    one = values(setting, events, metric, metric["source"])
+    found = rows(setting, events, metric["source"], length, inclusive=False)
+    groups: dict[str, list[list[float]]] = {}
+    for entity, unit in units(setting, events).items():
+        if entity not in one or unit.variant == "$multiple":
+            continue
+        mine = [one[entity]]
+        if per_event:
+            mine = [
+                number(event.properties.get(metric["source"]["math_property"]))
+                for event in found.get(entity, [])
+                if event.timestamp >= unit.first and (not length or event.timestamp < unit.first + length)
+            ]
+        if metric.get("ignore_zeros"):
+            mine = [each for each in mine if each != 0]
+        if mine:
+            groups.setdefault(unit.variant, []).append(mine)
+    return {
+        variant: at_level(clusters, metric["quantile_level"], per_event)
+        for variant, clusters in groups.items()
+    }
+
+
+def at_level(clusters: Sequence[Sequence[float]], level: float, per_event: bool) -> dict[str, Any]:
+    ordered = sorted(each for values in clusters for each in values)
+    size = len(ordered)
+    half = 1.959963984540054 * math.sqrt(level * (1 - level) / size)
+    found = {"n": size, "level": level, "quantile": ordered[min(math.floor(level * size), size - 1)]}
+    for name, rank in (("lower", size * (level - half)), ("upper", size * (level + half))):
+        rank = min(max(rank, 1.0), float(size))
+        low = ordered[math.floor(rank) - 1]
+        high = ordered[min(math.floor(rank), size - 1)]
+        found[f"quantile_{name}"] = low + (rank - math.floor(rank)) * (high - low)
+    found["cluster_factor"] = clustered(clusters, level, found["quantile"]) if per_event else 1.0
+    return found
+
+
+def clustered(clusters: Sequence[Sequence[float]], level: float, at: float) -> float:
+    """The variance of the share of values up to the quantile between entities, over that of independent values."""
+    entities = len(clusters)
+    if entities < 2:
+        return math.nan
+    below = [sum(each <= at for each in values) for values in clusters]
+    sizes = [len(values) for values in clusters]
+    share = sum(below) / sum(sizes)
+    residuals = [b - share * s for b, s in zip(below, sizes, strict=True)]
+    average = sum(sizes) / entities
+    variance = sum(each * each for each in residuals) / (entities - 1) / entities / average**2
+    return variance / (level * (1 - level) / sum(sizes))
+
+
 def mean(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any) -> dict[str, Any]:
     numbers = values(setting, events, metric, metric["source"])
     if metric.get("lower_bound_percentile") is not None or metric.get("upper_bound_percentile") is not None:
         numbers = clamped(numbers, metric)
     elif metric.get("threshold") is not None:
         numbers = {entity: float(each >= metric["threshold"]) for entity, each in numbers.items()}
+        setting = replace(setting, lookback=None)
+    if metric["source"].get("math_property_type") == "session_properties":
         setting = replace(setting, lookback=None)
     return {
         entity: {"sum": y, "sum_squares": y * y}
@@ -291,20 +421,21 @@ def covariates(y: float, found: Before | None, x_of: Callable[..., float]) -> di
 
 
 def ratio(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any) -> dict[str, Any]:
-    sides = []
+    sides, length = [], window(metric)
     for name in ("numerator", "denominator"):
         numbers = values(setting, events, metric, metric[name])
         handling = metric.get(f"{name}_outlier_handling")
         sides.append(clamped(numbers, handling) if handling else numbers)
     return {
         entity: {
-            "sum": m,
+            "sum": (m := sides[0].get(entity, 0.0)),
             "sum_squares": m * m,
-            "denominator_sum": sides[1][entity],
-            "denominator_sum_squares": sides[1][entity] ** 2,
-            "numerator_denominator_sum_product": m * sides[1][entity],
+            "denominator_sum": (d := sides[1].get(entity, 0.0)),
+            "denominator_sum_squares": d * d,
+            "numerator_denominator_sum_product": m * d,
         }
-        for entity, m in sides[0].items()
+        for entity, unit in everybody.items()
+        if not length or mature(setting, unit.first + length)
     }
 
 

@@ -62,6 +62,19 @@ def retention(first: int, last: int, unit: str, **fields: Any) -> dict[str, Any]
     }
 
 
+def of_sessions(math: str, name: str) -> dict[str, Any]:
+    return {**ANYTHING, "math": math, "math_property": name, "math_property_type": "session_properties"}
+
+
+def quantile(level: float, **fields: Any) -> dict[str, Any]:
+    return {
+        "metric_type": "quantile",
+        "source": {**PURCHASE, **AMOUNT, "math": "sum"},
+        "quantile_level": level,
+        **fields,
+    }
+
+
 METRICS = [
     mean(),
     mean(source=ANYTHING),
@@ -97,6 +110,31 @@ METRICS = [
         "denominator": {**ANYTHING, "math": "unique_session"},
         "numerator_outlier_handling": {"upper_bound_percentile": 0.6},
     },
+    *(
+        mean(source={**PURCHASE, "math": "hogql", "math_hogql": text})
+        for text in (
+            "sum(toFloat(properties.amount) * 2)",
+            "max(if(properties.size = 'big', properties.amount, 1))",
+            "count(distinct properties.size)",
+            "count(properties['amount'])",
+            "count()",
+            "properties.amount",
+        )
+    ),
+    mean(source=of_sessions("sum", "$session_duration")),
+    mean(source={**of_sessions("avg", "$session_duration"), "event": "purchase"}),
+    mean(source=of_sessions("max", "$pageview_count"), upper_bound_percentile=0.6),
+    {
+        "metric_type": "ratio",
+        "numerator": {**of_sessions("sum", "$session_duration"), "event": "purchase"},
+        "denominator": PURCHASE,
+    },
+    quantile(0.5),
+    quantile(0.9, source={**PURCHASE, **AMOUNT, "math": "max"}),
+    quantile(0.25, source=PURCHASE, ignore_zeros=True),
+    quantile(0.75, source=of_sessions("sum", "$session_duration")),
+    quantile(0.5, quantile_unit="event"),
+    quantile(0.8, quantile_unit="event", ignore_zeros=True),
     retention(0, 0, "day"),
     retention(1, 2, "day", completion_event=ANYTHING),
     retention(1, 30, "hour", start_event=CHECKOUT),
@@ -125,7 +163,9 @@ def moments(random: Random) -> list[datetime]:
 
 
 def an_event(random: Random, when: list[datetime], uuid: UUID) -> Event:
-    event = random.choice(["$feature_flag_called"] * 4 + ["purchase"] * 4 + ["checkout"] * 3 + ["saw"] * 2)
+    event = random.choice(
+        ["$feature_flag_called"] * 4 + ["purchase"] * 4 + ["checkout"] * 3 + ["saw"] * 2 + ["$pageview"]
+    )
     properties: dict[str, Any] = {}
     variant = random.choices(
         ["control", "test", "holdout-1", True, False, None, "TEST"], weights=[12, 6, 1, 1, 1, 1, 1]
@@ -268,7 +308,7 @@ def assert_same(found: Groups, expected: dict[str, dict[str, Any]], what: str) -
         shown[variant] = numbers
     assert shown.keys() == expected.keys(), what
     for variant, numbers in expected.items():
-        assert shown[variant] == pytest.approx(numbers, rel=1e-9, abs=1e-6), (what, variant)
+        assert shown[variant] == pytest.approx(numbers, rel=1e-9, abs=1e-6, nan_ok=True), (what, variant)
 
 
 def earlier(setting: Setting, question: Question, number: int) -> Setting:
@@ -281,7 +321,7 @@ def earlier(setting: Setting, question: Question, number: int) -> Setting:
     return replace(setting, end=end, capped=True)
 
 
-@pytest.mark.parametrize("metric_type", ["mean", "funnel", "ratio", "retention"])
+@pytest.mark.parametrize("metric_type", ["mean", "funnel", "ratio", "retention", "quantile"])
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
@@ -335,10 +375,14 @@ def compare_answers(
         expected = oracle.statistics(replace(setting, only=cell), events, metric)
         assert_same(answer.cells.get(cell, {}), expected, f"{what}, {cell}")
         for variant, numbers in expected.items():
+            if metric["metric_type"] == "quantile":
+                continue
             total = whole.setdefault(variant, dict.fromkeys(numbers, 0))
             for name, each in numbers.items():
                 total[name] += each
     assert answer.cells.keys() <= cells
+    if metric["metric_type"] == "quantile":
+        whole = oracle.statistics(setting, events, metric)
     assert_same(answer.groups, whole, what)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.query.counts import events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.model import Question
+from hoglab.analysis.query.model import MeanMetric, QuantileMetric, Question
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.statements import (
     Answer,
@@ -48,7 +49,12 @@ class Computer:
         """Statistics by variant over the whole span."""
         question = replace(question, span=replace(question.span, days=None))
         query = self._compiled(question)
-        return _bounded(query.answer(self._run(query.statement)))
+        answer = _bounded(query.answer(self._run(query.statement)))
+        if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
+            # Quantiles of cells do not add up: everybody is a question of its own.
+            everybody = replace(question, exposures=replace(question.exposures, breakdowns=()))
+            answer = replace(answer, groups=self.result(everybody).groups)
+        return answer
 
     def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
         """Statistics by variant at the end of days of the span's grid, by the number of the day.
@@ -70,15 +76,36 @@ class Computer:
         if grid is None:
             raise ValueError("exposures are counted by day")
         variants = question.exposures.variants
-        try:
-            statement = exposures_per_day(Scope(question, self._dialect))
-        except FilterError as error:
-            raise DefinitionError(str(error)) from error
+        statement = self._built(exposures_per_day, question)
         counts = {key: [0] * grid.count for key in variants}
         for day, variant, entities in self._run(statement):
             key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
             counts.setdefault(key, [0] * grid.count)[day] = entities
         return counts
+
+    def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
+        """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
+        grid, metric = question.span.days, question.metric
+        if grid is None or not isinstance(metric, MeanMetric):
+            raise ValueError("tagged events are counted by day, as a mean metric says")
+        variants = question.exposures.variants
+        totals = {key: [0.0] * grid.count for key in variants}
+        for variant, day, total in self._run(
+            self._built(lambda scope: events_per_day(scope, metric.value), question)
+        ):
+            totals[variants[variant]][day] = total
+        return totals
+
+    def tagged_people(self, question: Question) -> Mapping[str, int]:
+        """Entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
+        rows = self._run(self._built(people, question))
+        return {question.exposures.variants[variant]: count for variant, count in rows}
+
+    def _built(self, build: Callable[[Scope], Statement], question: Question) -> Statement:
+        try:
+            return build(Scope(question, self._dialect))
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
 
     def _compiled(self, question: Question) -> Compiled:
         try:

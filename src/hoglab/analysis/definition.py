@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from hoglab.analysis.actions import Actions, action_matches
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.hogql import aggregated
 from hoglab.analysis.query.model import (
     SECOND_US,
     Bounds,
@@ -24,6 +25,7 @@ from hoglab.analysis.query.model import (
     Math,
     MeanMetric,
     Metric,
+    QuantileMetric,
     RatioMetric,
     RetentionMetric,
     RetentionUnit,
@@ -94,34 +96,39 @@ class Reader:
         return read if cuped is None or not cuped.enabled else _with_covariate(read, cuped.lookback_days)
 
     def _metric(self, metric: Mapping[str, Any]) -> Metric:
-        window_us = _window_us(metric)
+        length_us = window_us(metric)
         match metric.get("metric_type"):
             case "mean":
-                return MeanMetric(self._mean_value(metric), window_us)
+                return MeanMetric(self._mean_value(metric), length_us)
             case "funnel":
-                return self._funnel(metric, window_us)
+                return self._funnel(metric, length_us)
             case "ratio":
                 return RatioMetric(
-                    self._side(metric, "numerator"), self._side(metric, "denominator"), window_us
+                    self._side(metric, "numerator"), self._side(metric, "denominator"), length_us
                 )
             case "retention":
-                return self._retention(metric, window_us)
+                return self._retention(metric, length_us)
+            case "quantile":
+                return self._quantile(metric, length_us)
             case other:
                 raise DefinitionError(f"Metrics of type {other!r} are not supported.")
 
     def _mean_value(self, metric: Mapping[str, Any]) -> Value:
         value = self._value(metric.get("source"), "source", _bounds(metric))
         threshold = metric.get("threshold")
-        if threshold is None:
-            return value
-        return Value(
-            value.source,
-            value.math,
-            value.property,
-            value.group_type_index,
-            value.bounds,
-            _number(threshold, "threshold"),
-        )
+        return value if threshold is None else replace(value, threshold=_number(threshold, "threshold"))
+
+    def _quantile(self, metric: Mapping[str, Any], window_us: int) -> QuantileMetric:
+        level = _number(metric.get("quantile_level"), "quantile_level")
+        if not 0 < level < 1:
+            raise DefinitionError("quantile_level must lie strictly between 0 and 1.")
+        value = self._value(metric.get("source"), "source", None)
+        per_event = metric.get("quantile_unit") == "event"
+        if per_event and value.math not in _PROPERTY_MATH:
+            raise DefinitionError(
+                "A quantile over events needs a number of each event: a sum, avg, min or max."
+            )
+        return QuantileMetric(value, level, per_event, metric.get("ignore_zeros") is True, window_us)
 
     def _side(self, metric: Mapping[str, Any], name: str) -> Value:
         handling = metric.get(f"{name}_outlier_handling")
@@ -134,7 +141,8 @@ class Reader:
         assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
         name = node.get("math") or Math.TOTAL
         if name == "hogql":
-            raise DefinitionError("HogQL expressions as math are not supported.")
+            kind, expression = aggregated(node.get("math_hogql"), path)
+            return Value(source, kind, bounds=bounds, expression=expression)
         try:
             kind = Math(name)
         except ValueError:
@@ -143,7 +151,7 @@ class Reader:
         if prop is not None and (
             prop == "$session_duration" or node.get("math_property_type") == "session_properties"
         ):
-            raise DefinitionError("Session properties are not supported in metrics yet.")
+            return Value(source, kind, bounds=bounds, session_property=str(prop))
         index = node.get("math_group_type_index")
         if kind is Math.UNIQUE_GROUP and not (isinstance(index, int) and 0 <= index <= 4):
             raise DefinitionError(f"{path}: unique_group needs math_group_type_index.")
@@ -221,7 +229,9 @@ def _with_covariate(metric: Metric, lookback_days: int) -> Metric:
     """Means without a threshold and funnels whose steps follow in order have one (spec experiment-results 3.8)."""
     lookback_us = lookback_days * UNIT_S["day"] * SECOND_US
     match metric:
-        case MeanMetric() if metric.value.threshold is None or metric.value.bounds is not None:
+        case MeanMetric() if metric.value.session_property is None and (
+            metric.value.threshold is None or metric.value.bounds is not None
+        ):
             return replace(metric, covariate_us=lookback_us)
         case FunnelMetric() if metric.order is not FunnelOrder.UNORDERED:
             return replace(metric, covariate_us=lookback_us)
@@ -239,7 +249,7 @@ def _filters(raw: object, path: str) -> PropertyGroup:
         raise DefinitionError(str(error)) from error
 
 
-def _window_us(metric: Mapping[str, Any]) -> int:
+def window_us(metric: Mapping[str, Any]) -> int:
     """The conversion window; 0 without a number or a unit (spec experiment-results 0)."""
     length, unit = metric.get("conversion_window"), metric.get("conversion_window_unit")
     if not length or not unit:

@@ -13,6 +13,7 @@ from hoglab.analysis.actions import Actions
 from hoglab.analysis.days import DayGrid, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.legacy import legacy_answer
 from hoglab.analysis.plan import Plan, plan
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
@@ -50,6 +51,8 @@ class LiveResults:
                 answer = self._explained(lambda: self._result(project, query))
             case "ExperimentExposureQuery":
                 answer = self._explained(lambda: self._exposures(project, query))
+            case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
+                answer = self._explained(lambda: self._legacy(project, query))
             case other:
                 raise validation_error(f"Queries of kind {other!r} are not supported.", "query")
         return answer | {
@@ -88,7 +91,16 @@ class LiveResults:
             read = found.reader.metric(metric)
             return result_object(Answer({}), variants, config, read)
         question = found.question(metric, span)
-        return result_object(self._service.computer.result(question), variants, config, question.metric)
+        result = result_object(self._service.computer.result(question), variants, config, question.metric)
+        return self._service.corrected(found, metric, result, self._service.newest_of_family(found, metric))
+
+    def _legacy(self, project: Project, query: Mapping[str, Any]) -> dict[str, Any]:
+        identifier = query.get("experiment_id")
+        if not _is_id(identifier):
+            raise validation_error("experiment_id is required")
+        parts = [part for part in query.values() if isinstance(part, Mapping)]
+        found = self._plan(project, identifier, *parts)
+        return legacy_answer(found, found.span(self._service.now()), query, self._service.computer)
 
     def _plan(self, project: Project, experiment_id: int, *further: Mapping[str, Any]) -> Plan:
         with self._service.database.read() as connection:

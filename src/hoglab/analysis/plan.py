@@ -38,6 +38,8 @@ class Plan:
     calculation: Calculation
     metrics: tuple[dict[str, Any], ...]
     """Inline and saved ones that the present engine computes and that have a uuid."""
+    primary: frozenset[str]
+    """The uuids of those that the experiment is decided by."""
     actions: Mapping[int, list[dict[str, Any]]]
     cohorts: Mapping[int, Cohort]
 
@@ -109,11 +111,12 @@ def plan(
     """Read an experiment's plan; ``further`` metrics are not its own, but their actions are looked up too."""
     flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
     links = experiments.links(connection, [row.id]).get(row.id, [])
-    own = tuple(
-        metric
-        for metric in (*(row.metrics or ()), *(row.metrics_secondary or ()), *(link.query for link in links))
-        if _is_computed(metric)
-    )
+    stored = [
+        *((metric, True) for metric in row.metrics or ()),
+        *((metric, False) for metric in row.metrics_secondary or ()),
+        *((link.query, link.is_primary) for link in links),
+    ]
+    own = tuple(metric for metric, _ in stored if _is_computed(metric))
     criteria = row.exposure_criteria or {}
     configs = [criteria.get("exposure_config"), criteria.get("activation_config")]
     ids = metrics.action_ids([*own, *further]) | set(_action_ids(configs))
@@ -125,6 +128,7 @@ def plan(
         flag=flag,
         calculation=calculation(row, flag, project),
         metrics=own,
+        primary=frozenset(metric["uuid"] for metric, primary in stored if primary and _is_computed(metric)),
         actions=steps,
         cohorts=named_cohorts(connection, project.id, named),
     )

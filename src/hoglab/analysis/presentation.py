@@ -7,11 +7,12 @@ from math import isfinite
 from typing import Any
 
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.model import FunnelMetric, Metric, RatioMetric, RetentionMetric
+from hoglab.analysis.query.model import FunnelMetric, Metric, QuantileMetric, RatioMetric, RetentionMetric
 from hoglab.analysis.query.statements import Answer, Groups
 from hoglab.statistics import (
     Method,
     Proportion,
+    QuantileSample,
     Ratio,
     Retention,
     SampleMean,
@@ -119,6 +120,18 @@ def _sums(statistics: SufficientStatistics, *, missing: bool) -> dict[str, Any]:
         "step_counts": list(plain.step_counts) if isinstance(plain, Proportion) and not missing else None,
         "step_sessions": None,
         **{name: None if missing else _finite(getattr(statistics, name, None)) for name in _SUMS},
+        **(_quantile(statistics) if isinstance(statistics, QuantileSample) else {}),
+    }
+
+
+def _quantile(statistics: QuantileSample) -> dict[str, Any]:
+    """What else a row of a quantile metric has (an extension, spec experiment-results 10)."""
+    return {
+        "quantile_level": statistics.level,
+        "quantile": _finite(statistics.quantile),
+        "quantile_lower": _finite(statistics.quantile_lower),
+        "quantile_upper": _finite(statistics.quantile_upper),
+        "cluster_factor": _finite(statistics.cluster_factor),
     }
 
 
@@ -131,6 +144,8 @@ def _nothing(metric: Metric) -> SufficientStatistics:
             return Ratio(0, 0, 0, 0, 0, 0)
         case RetentionMetric():
             return Retention(0, 0)
+        case QuantileMetric():
+            return QuantileSample(0, metric.level, 0, 0, 0)
         case _:
             return SampleMean(0, 0, 0)
 

@@ -9,6 +9,7 @@ import structlog
 
 from hoglab.analysis import store
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.families import adjusted
 from hoglab.analysis.plan import Plan
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
@@ -88,6 +89,7 @@ class Recalculations:
             _outcome(uuid, result=point.result) if point is not None else _outcome(uuid)
             for uuid, point in points.items()
         ]
+        results = _adjusted(found, results)
         last = max(known, key=lambda point: point.query_to)
         job = Recalculation(
             id="",
@@ -131,6 +133,8 @@ class Recalculations:
                 return len(results)
             results.append(self._computed(found, metric, now))
             self._note(job, results=results)
+        if found is not None:
+            self._note(job, results=_adjusted(found, results))
         failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
         self._note(job, status=FAILED if failed else COMPLETED, completed_at=self._service.now())
         return len(results)
@@ -155,6 +159,14 @@ class Recalculations:
     def _note(self, job: Recalculation, **values: Any) -> None:
         with self._service.database.write() as tx:
             store.update_recalculation(tx.connection, job.id, **values)
+
+
+def _adjusted(found: Plan, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The outcomes with p-values corrected over the primary metrics."""
+    results = {each["metric_uuid"]: each["result"] for each in outcomes if each["result"] is not None}
+    correction = found.calculation.statistics.correction
+    corrected = adjusted(results, correction, outside=frozenset(results) - found.primary)
+    return [{**each, "result": corrected.get(each["metric_uuid"])} for each in outcomes]
 
 
 def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:

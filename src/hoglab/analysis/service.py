@@ -13,6 +13,7 @@ from hoglab.analysis import store
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import day_of, zone_of
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.families import adjusted
 from hoglab.analysis.flights import Flights
 from hoglab.analysis.plan import SETTLING, Plan, plan, query_to, settled_at
 from hoglab.analysis.presentation import result_object
@@ -20,6 +21,7 @@ from hoglab.analysis.store import COMPLETED, FAILED, Job, NewPoint, Point, Serie
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
 from hoglab.http.errors import validation_error
+from hoglab.statistics import Correction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +116,66 @@ class ResultsService:
         with self.database.read() as connection:
             points = store.points(connection, key, also=also)
             job = store.active_job(connection, row.id, fingerprint)
-        return _timeseries_object(project, row, key, points, job, self.now())
+        answer = _timeseries_object(project, row, key, points, job, self.now())
+        if own is not None:
+            answer["timeseries"] = self._corrected(found, own[0], answer["timeseries"])
+        return answer
+
+    def _corrected(
+        self, found: Plan, metric: Mapping[str, Any], results: Mapping[str, dict[str, Any] | None]
+    ) -> dict[str, dict[str, Any] | None]:
+        """The results of days with p-values corrected over the primary metrics' results of the same days."""
+        correction = found.calculation.statistics.correction
+        if correction is Correction.NONE:
+            return dict(results)
+        family = self._family(found, metric)
+        corrected: dict[str, dict[str, Any] | None] = {}
+        for day, result in results.items():
+            if result is None:
+                corrected[day] = None
+                continue
+            same_day = {uuid: days[day] for uuid, days in family.items() if day in days}
+            corrected[day] = self.corrected(found, metric, result, same_day)
+        return corrected
+
+    def corrected(
+        self,
+        found: Plan,
+        metric: Mapping[str, Any],
+        result: dict[str, Any],
+        others: Mapping[str, dict[str, Any]],
+    ) -> dict[str, Any]:
+        """A result with p-values corrected together with those of other primary metrics, by their uuids.
+
+        A metric that is not among the primary ones of its experiment is corrected for its variants alone, and
+        a secondary one not at all.
+        """
+        uuid = metric.get("uuid")
+        secondary = any(each["uuid"] == uuid for each in found.metrics) and uuid not in found.primary
+        family = {None: result} | {each: others[each] for each in others if each != uuid}
+        outside = frozenset({None}) if secondary else frozenset()
+        return adjusted(family, found.calculation.statistics.correction, outside=outside)[None]
+
+    def newest_of_family(self, found: Plan, metric: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """The newest stored results of the other primary metrics, where the metric is a primary one."""
+        return {uuid: days[max(days)] for uuid, days in self._family(found, metric).items() if days}
+
+    def _family(self, found: Plan, metric: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+        """The stored results of the other primary metrics: by uuid and day."""
+        if metric.get("uuid") not in found.primary:
+            return {}
+        zone = zone_of(found.project.timezone)
+        family = {}
+        with self.database.read() as connection:
+            for other in found.metrics:
+                if other["uuid"] in found.primary and other["uuid"] != metric.get("uuid"):
+                    points = store.points(connection, found.key(other))
+                    family[other["uuid"]] = {
+                        point.day(zone).isoformat(): point.result
+                        for point in points
+                        if point.status == COMPLETED and point.result is not None
+                    }
+        return family
 
     def refresh(self, found: Plan, metric: Mapping[str, Any], *, force: bool = False) -> None:
         """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""

@@ -142,12 +142,19 @@ class RetentionMetric(_Metric):
     start_handling: Literal["first_seen", "last_seen"]
 
 
-ExperimentMetric = Annotated[
-    MeanMetric | FunnelMetric | RatioMetric | RetentionMetric, Field(discriminator="metric_type")
-]
-_METRIC: TypeAdapter[MeanMetric | FunnelMetric | RatioMetric | RetentionMetric] = TypeAdapter(
-    ExperimentMetric
-)
+class QuantileMetric(_Metric):
+    """A quantile of one value of each entity, or of the values of all events; not known to PostHog's clients."""
+
+    metric_type: Literal["quantile"]
+    source: Source
+    quantile_level: Annotated[float, Field(gt=0, lt=1)]
+    quantile_unit: Literal["entity", "event"] | None = None
+    ignore_zeros: StrictBool | None = None
+
+
+_AnyMetric = MeanMetric | FunnelMetric | RatioMetric | RetentionMetric | QuantileMetric
+ExperimentMetric = Annotated[_AnyMetric, Field(discriminator="metric_type")]
+_METRIC: TypeAdapter[_AnyMetric] = TypeAdapter(ExperimentMetric)
 
 
 def validate_metrics(value: Any, attr: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hoglab.analysis.days import DayGrid
+    from hoglab.hog.nodes import Expr
 
 SECOND_US = 1_000_000
 NO_FILTERS = PropertyGroup("AND", ())
@@ -109,6 +110,8 @@ class Math(StrEnum):
     UNIQUE_SESSION = "unique_session"
     UNIQUE_PERSON = "dau"
     UNIQUE_GROUP = "unique_group"
+    UNIQUE_VALUE = "unique_value"
+    """Of an expression: ``count(distinct …)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,10 @@ class Value:
     group_type_index: int | None = None
     bounds: Bounds | None = None
     threshold: float | None = None
+    session_property: str | None = None
+    """Read once for each session of an entity instead of from its events (spec experiment-results 3.5)."""
+    expression: Expr | None = None
+    """Computed from each event instead of reading one property (``math_hogql``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,21 @@ class RetentionMetric:
     window_us: int = 0
 
 
-Metric = MeanMetric | RatioMetric | FunnelMetric | RetentionMetric
+@dataclass(frozen=True, slots=True)
+class QuantileMetric:
+    """A quantile of the values of entities, or of all their events (spec experiment-results 10).
+
+    ``ignore_zeros`` leaves out values of 0: those who never did it, where an entity has one value.
+    """
+
+    value: Value
+    level: float
+    per_event: bool = False
+    ignore_zeros: bool = False
+    window_us: int = 0
+
+
+Metric = MeanMetric | RatioMetric | FunnelMetric | RetentionMetric | QuantileMetric
 
 
 @dataclass(frozen=True, slots=True)

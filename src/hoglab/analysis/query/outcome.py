@@ -73,14 +73,15 @@ def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
     return scope.statement(f"SELECT {key}, {summed} FROM {values} GROUP BY {key}")
 
 
-def define_values(scope: Scope, outcome: Outcome, partials: str) -> str:
-    """``valued(entity, variant, values…)`` over the whole span: every entity, also those without partials."""
+def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bool = False) -> str:
+    """``valued(entity, variant, values…)`` over the whole span: every entity, also those without partials
+    unless they are ``required``."""
     values = outcome.evaluated(partials + ".{name}")
     columns = ", ".join(f"{text} AS {name}" for name, text in values.items())
     return scope.define(
         "valued",
         f"SELECT unit.entity AS entity, unit.variant AS variant{scope.cell_of('unit')}, {columns} "
-        f"FROM unit LEFT JOIN {partials} ON {partials}.entity = unit.entity",
+        f"FROM unit {'INNER' if required else 'LEFT'} JOIN {partials} ON {partials}.entity = unit.entity",
     )
 
 

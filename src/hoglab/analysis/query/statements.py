@@ -17,16 +17,27 @@ from hoglab.analysis.query.model import (
     FunnelMetric,
     MeanMetric,
     Metric,
+    QuantileMetric,
     Question,
     RatioMetric,
     RetentionMetric,
     Span,
+    Value,
 )
 from hoglab.analysis.query.outcome import Outcome
+from hoglab.analysis.query.quantiles import quantile_sample, quantile_statement
 from hoglab.analysis.query.retention import retention_statement
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.values import define_mean_covariate, mean_statement, ratio_statement
-from hoglab.statistics import Proportion, Ratio, Retention, SampleMean, SufficientStatistics, WithCovariate
+from hoglab.statistics import (
+    Proportion,
+    QuantileSample,
+    Ratio,
+    Retention,
+    SampleMean,
+    SufficientStatistics,
+    WithCovariate,
+)
 
 Groups = Mapping[str, SufficientStatistics]
 """Statistics by variant; a variant without samples is missing."""
@@ -44,12 +55,14 @@ class Answer:
 
     @classmethod
     def of(cls, cells: Mapping[Cell, Groups]) -> Answer:
-        """The whole is the sum of its cells (spec experiment-results 3.9)."""
+        """The whole is the sum of its cells (spec experiment-results 3.9); quantiles do not add up."""
         if set(cells) <= {()}:
             return cls(cells.get((), {}))
         groups: dict[str, Any] = {}
         for cell in cells.values():
             for variant, statistics in cell.items():
+                if isinstance(statistics, QuantileSample):
+                    continue
                 groups[variant] = groups[variant] + statistics if variant in groups else statistics
         return cls(groups, dict(sorted(cells.items())))
 
@@ -95,6 +108,8 @@ class Compiled:
         return [Answer.of(point) for point in points]
 
     def _statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
+        if isinstance(self.question.metric, QuantileMetric):
+            return quantile_sample(self.question.metric, sums)
         numbers = [_plain(number) for number in sums]
         size = int(numbers[0])
         match self.question.metric:
@@ -127,6 +142,8 @@ def compiled(question: Question, dialect: Dialect) -> Compiled:
             statement, outcome = funnel_statement(scope, metric)
         case RetentionMetric():
             statement, outcome = retention_statement(scope, metric, matured_only=question.matured_only)
+        case QuantileMetric():
+            statement, outcome = quantile_statement(scope, metric)
     return Compiled(question, statement, outcome)
 
 
@@ -150,17 +167,24 @@ def _define_units(scope: Scope, metric: Metric, maturity_us: int) -> None:
 def can_telescope(metric: Metric) -> bool:
     """Whether all days of a series can be told in one pass (spec experiment-results 11.3).
 
-    Percentile bounds move from day to day, and so does the last start of an entity.
+    Percentile bounds move from day to day, and so do quantiles, the last start of an entity and the length of a
+    session.
     """
     match metric:
         case MeanMetric():
-            return metric.value.bounds is None
+            return _adds_up(metric.value)
         case RatioMetric():
-            return metric.numerator.bounds is None and metric.denominator.bounds is None
+            return _adds_up(metric.numerator) and _adds_up(metric.denominator)
+        case QuantileMetric():
+            return False
         case RetentionMetric():
             return not metric.last_seen
         case FunnelMetric():
             return True
+
+
+def _adds_up(value: Value) -> bool:
+    return value.bounds is None and value.session_property is None
 
 
 def at_end_of_day(question: Question, number: int) -> Question:

@@ -4,37 +4,42 @@
 
 from __future__ import annotations
 
+from hoglab.analysis.query import expressions
 from hoglab.analysis.query.model import Bounds, Math, MeanMetric, RatioMetric, Value
 from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
 from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.sessions import define_session_rows
 
 MAX_MAGNITUDE = "1e100"
 """A property beyond this counts as no number, so that one event cannot make sums of squares infinite."""
 
-_DISTINCT = frozenset({Math.UNIQUE_SESSION, Math.UNIQUE_PERSON, Math.UNIQUE_GROUP})
+_DISTINCT = frozenset({Math.UNIQUE_SESSION, Math.UNIQUE_PERSON, Math.UNIQUE_GROUP, Math.UNIQUE_VALUE})
 _EXACT = _DISTINCT | {Math.TOTAL}
 
 
 def mean_statement(scope: Scope, metric: MeanMetric) -> tuple[Statement, Outcome]:
     """A statement for a mean metric. ``unit`` must be defined."""
     value = metric.value
-    partials = _value_partials(value, "a")
-    exact = _is_exact(value) and value.bounds is None
-    outcome = Outcome(
-        partials,
-        {"y": _thresholded(value, _value_of(value, "a"))},
-        {"n": "1", "s": "{y}", "ss": "{y} * {y}"},
-        exact=exact,
-    )
+    outcome = valued_outcome(value, "a")
     if metric.covariate_us:
         outcome = with_covariate(outcome, "{y}")
-    partial = _define_partials(scope, value, "a", metric.window_us)
+    partial = define_partials(scope, value, "a", metric.window_us)
     if scope.days is not None:
         return series(scope, outcome, partial), outcome
-    valued = define_values(scope, outcome, partial)
+    valued = define_values(scope, outcome, partial, required=value.session_property is not None)
     if value.bounds is not None:
         valued = _define_clamped(scope, valued, list(outcome.values), {"y": value.bounds})
     return totals(scope, outcome, valued), outcome
+
+
+def valued_outcome(value: Value, name: str) -> Outcome:
+    """One number ``y`` for each entity, and its sums."""
+    return Outcome(
+        _value_partials(value, name),
+        {"y": _thresholded(value, _value_of(value, name))},
+        {"n": "1", "s": "{y}", "ss": "{y} * {y}"},
+        exact=_is_exact(value) and value.bounds is None,
+    )
 
 
 def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outcome]:
@@ -54,7 +59,7 @@ def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outco
         },
         exact=all(_is_exact(side) for side in sides.values()) and not bounded,
     )
-    relations = {name: _define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
+    relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
     both = _define_both(scope, outcome, relations)
     if scope.days is not None:
         return series(scope, outcome, both), outcome
@@ -65,7 +70,7 @@ def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outco
 
 
 def _is_exact(value: Value) -> bool:
-    return value.math in _EXACT or value.property is None or value.threshold is not None
+    return value.math in _EXACT or not _reads_number(value) or value.threshold is not None
 
 
 def _value_partials(value: Value, name: str) -> tuple[Partial, ...]:
@@ -99,7 +104,7 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
     ts = scope.ts()
     rows = scope.define(
         "x_row",
-        f"SELECT {units}.entity AS entity, {ts} AS ts, {_input(scope, value)} AS x "
+        f"SELECT {units}.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
         f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
         f"WHERE {scope.before_exposures(lookback_us)} AND {scope.matches(value.source)} "
         f"AND {ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0",
@@ -110,25 +115,32 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
     scope.define("covariate", f"SELECT entity, {x} AS x FROM {partial}")
 
 
-def _define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
+def define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
     """``<name>_partial(entity[, day], …)``: the partials of one value."""
+    rows = define_value_rows(scope, value, name, window_us)
+    return _define_combined(scope, value, name, rows, by_day=scope.days is not None)
+
+
+def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> str:
+    """``<name>_row(entity, ts, x)``: what each event, or each session, in an entity's window contributes."""
+    if value.session_property is not None:
+        return define_session_rows(scope, value, name, window_us)
     ts = scope.ts()
     within = f" AND {ts} < unit.t0 + {window_us}" if window_us else ""
     # Joined before anything is read from JSON: only events of exposed entities are worth that.
-    rows = scope.define(
+    return scope.define(
         f"{name}_row",
-        f"SELECT unit.entity AS entity, {ts} AS ts, {_input(scope, value)} AS x "
+        f"SELECT unit.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
         f"FROM {scope.dialect.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} "
         f"AND {scope.matches(value.source)} AND {ts} >= unit.t0{within}",
     )
-    return _define_combined(scope, value, name, rows, by_day=scope.days is not None)
 
 
 def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day: bool) -> str:
     """The partials of rows ``(entity, ts, x)``."""
     day = scope.day("ts")
-    x = f"CASE WHEN abs(x) <= {MAX_MAGNITUDE} THEN x ELSE 0 END" if _reads_property(value) else "x"
+    x = counted(value, "x")
     if value.math in _DISTINCT:
         rows = scope.define(
             f"{name}_found",
@@ -146,11 +158,18 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
     return scope.define(f"{name}_partial", f"SELECT {shown}, {columns} FROM {rows} GROUP BY {key}")
 
 
-def _reads_property(value: Value) -> bool:
-    return value.math not in _EXACT and value.property is not None
+def counted(value: Value, x: str) -> str:
+    """What a row counts as: 0 where it has no number, or one out of range."""
+    return f"CASE WHEN abs({x}) <= {MAX_MAGNITUDE} THEN {x} ELSE 0 END" if _reads_number(value) else x
 
 
-def _input(scope: Scope, value: Value) -> str:
+def _reads_number(value: Value) -> bool:
+    """Whether events contribute anything else than 1."""
+    given = value.property is not None or value.expression is not None or value.session_property is not None
+    return value.math not in _EXACT and given
+
+
+def value_of_event(scope: Scope, value: Value) -> str:
     """What one event contributes; NULL for a property that is missing or no number."""
     match value.math:
         case Math.UNIQUE_SESSION:
@@ -159,7 +178,11 @@ def _input(scope: Scope, value: Value) -> str:
             return "CAST(person_id AS VARCHAR)"
         case Math.UNIQUE_GROUP if value.group_type_index is not None:
             return f"group_{value.group_type_index}"
-    if value.property is None or not _reads_property(value):
+        case Math.UNIQUE_VALUE if value.expression is not None:
+            return expressions.text_of(value.expression, scope)
+    if value.expression is not None and _reads_number(value):
+        return expressions.number_of(value.expression, scope)
+    if value.property is None or not _reads_number(value):
         return "1"
     return scope.dialect.number(scope.dialect.property_text("properties", value.property, scope.parameters))
 

@@ -1,0 +1,43 @@
+"""Events by the variant that each of them carries: what trends of the former engine count.
+
+Source: spec experiment-results 1.8. There is no join with exposures: an event belongs to the variant in its own property.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.model import Value
+from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.values import counted, value_of_event
+
+
+def events_per_day(scope: Scope, value: Value) -> Statement:
+    """Rows ``(variant, day, total)``: the events that the question's exposures describe, or their summed values."""
+    _define_tagged(scope, value_of_event(scope, value))
+    return scope.statement(
+        f"SELECT variant, {scope.day('ts')} AS day, {scope.dialect.sum_numbers(counted(value, 'x'))} AS total "
+        f"FROM tagged GROUP BY variant, {scope.day('ts')}"
+    )
+
+
+def people(scope: Scope) -> Statement:
+    """Rows ``(variant, people)``: how many different entities have such an event."""
+    _define_tagged(scope, "1")
+    return scope.statement(
+        "SELECT variant, count(DISTINCT entity) AS people FROM tagged WHERE entity IS NOT NULL GROUP BY variant"
+    )
+
+
+def _define_tagged(scope: Scope, x: str) -> None:
+    """``tagged(entity, variant, ts, x)``: the events with the number of their variant."""
+    exposures, span = scope.question.exposures, scope.question.span
+    text = scope.dialect.property_text("properties", exposures.variant_property, scope.parameters)
+    cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
+    scope.define(
+        "tagged",
+        f"SELECT {scope.entity()} AS entity, CASE {text} {cases} END AS variant, {scope.ts()} AS ts, {x} AS x "
+        f"FROM {scope.dialect.events} WHERE {scope.within(span.start, exclusive(span.end))} "
+        f"AND {exposure_condition(scope)}",
+    )

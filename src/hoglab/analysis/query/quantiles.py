@@ -1,0 +1,136 @@
+"""Quantile metrics: the values at three ranks of each variant, and how values cluster by entity.
+
+Source: spec experiment-results 10 (quantile metric); `hoglab.statistics.quantiles` for the ranks.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hoglab.analysis.query.model import QuantileMetric
+from hoglab.analysis.query.outcome import Outcome, define_values
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.values import counted, define_partials, define_value_rows, valued_outcome
+from hoglab.statistics import QuantileSample, Ratio, cluster_factor, quantile_ranks
+from hoglab.statistics.refusal import RefusalError
+
+_SUMS = ("entities", "b", "bb", "s", "ss", "bs")
+
+
+def quantile_statement(scope: Scope, metric: QuantileMetric) -> tuple[Statement, Outcome]:
+    """Rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``unit`` must be defined; there are no series."""
+    if scope.days is not None:
+        raise ValueError("quantiles of two days do not add up, so days cannot be told in one pass")
+    outcome = valued_outcome(metric.value, "a")
+    values = _define_event_values(scope, metric) if metric.per_event else _define_entity_values(scope, metric)
+    key = ["variant", *scope.cell]
+    _define_ranked(scope, metric, values, key)
+    names = ", ".join(key)
+    picked = ", ".join(
+        f"max(CASE WHEN place = {place} THEN y END) AS {name}"
+        for name, place in (
+            *(("q", "q_place"), ("l0", "floor(low)"), ("l1", "floor(low) + 1")),
+            *(("u0", "floor(high)"), ("u1", "floor(high) + 1")),
+        )
+    )
+    scope.define(
+        "picked",
+        f"SELECT {names}, max(size) AS n, max(low) AS low, max(high) AS high, {picked} FROM placed GROUP BY {names}",
+    )
+    if not metric.per_event:
+        nothing = ", ".join(f"0 AS {name}" for name in _SUMS)
+        return scope.statement(
+            f"SELECT {names}, n, q, low, l0, l1, high, u0, u1, {nothing} FROM picked"
+        ), outcome
+    _define_clusters(scope, values, key)
+    shown = ", ".join(
+        f"picked.{name} AS {name}" for name in (*key, "n", "q", "low", "l0", "l1", "high", "u0", "u1")
+    )
+    sums = ", ".join(f"cluster_sums.{name} AS {name}" for name in _SUMS)
+    same = " AND ".join(f"cluster_sums.{name} = picked.{name}" for name in key)
+    return scope.statement(f"SELECT {shown}, {sums} FROM picked INNER JOIN cluster_sums ON {same}"), outcome
+
+
+def quantile_sample(metric: QuantileMetric, numbers: Sequence[Any]) -> QuantileSample:
+    """The statistics of one row of the answer, without its key."""
+    size, quantile, low, l0, l1, high, u0, u1, *clusters = numbers
+    factor = 1.0
+    if metric.per_event:
+        entities, *sums = clusters
+        try:
+            factor = cluster_factor(metric.level, Ratio(int(entities), *map(float, sums)))
+        except RefusalError:
+            factor = float("nan")  # all values are of one entity: nothing is known about others
+    lower, upper = _between(low, l0, l1), _between(high, u0, u1)
+    return QuantileSample(int(size), metric.level, float(quantile), lower, upper, factor)
+
+
+def _between(rank: float, at: float, after: float | None) -> float:
+    """The value at a rank that need not be whole."""
+    return float(at) if after is None else float(at) + (rank - int(rank)) * (float(after) - float(at))
+
+
+def _define_entity_values(scope: Scope, metric: QuantileMetric) -> str:
+    partials = define_partials(scope, metric.value, "a", metric.window_us)
+    outcome = valued_outcome(metric.value, "a")
+    valued = define_values(scope, outcome, partials, required=metric.value.session_property is not None)
+    return _without_zeros(scope, metric, valued)
+
+
+def _define_event_values(scope: Scope, metric: QuantileMetric) -> str:
+    rows = define_value_rows(scope, metric.value, "a", metric.window_us)
+    cell = scope.cell_of("unit")
+    valued = scope.define(
+        "valued",
+        f"SELECT unit.entity AS entity, unit.variant AS variant{cell}, {counted(metric.value, f'{rows}.x')} AS y "
+        f"FROM unit INNER JOIN {rows} ON {rows}.entity = unit.entity",
+    )
+    return _without_zeros(scope, metric, valued)
+
+
+def _without_zeros(scope: Scope, metric: QuantileMetric, valued: str) -> str:
+    if not metric.ignore_zeros:
+        return valued
+    return scope.define("counted_values", f"SELECT * FROM {valued} WHERE y <> 0")
+
+
+def _define_ranked(scope: Scope, metric: QuantileMetric, values: str, key: list[str]) -> None:
+    """``placed``: every value with its rank from 1, and the ranks of its variant that matter."""
+    names = ", ".join(key)
+    scope.define(
+        "ranked",
+        f"SELECT {names}, y, row_number() OVER (PARTITION BY {names} ORDER BY y) AS place, "
+        f"count(*) OVER (PARTITION BY {names}) AS size FROM {values}",
+    )
+    level = metric.level
+    # The half-width of the ranks for one value; that of n values is √n times as much.
+    half = (quantile_ranks(level, 1).upper - level) if level else 0.0
+    middle = f"CAST({level!r} AS DOUBLE) * size"
+    scope.define(
+        "placed",
+        f"SELECT {names}, y, place, size, 1 + least(size - 1, floor({middle})) AS q_place, "
+        f"greatest(1.0, least(CAST(size AS DOUBLE), {middle} - {half!r} * sqrt(size))) AS low, "
+        f"greatest(1.0, least(CAST(size AS DOUBLE), {middle} + {half!r} * sqrt(size))) AS high FROM ranked",
+    )
+
+
+def _define_clusters(scope: Scope, values: str, key: list[str]) -> None:
+    """``cluster_sums``: over entities, of how many of its values are at most the quantile and how many it has."""
+    names = ", ".join(key)
+    same = " AND ".join(f"picked.{name} = {values}.{name}" for name in key)
+    shown = ", ".join(f"{values}.{name} AS {name}" for name in key)
+    grouped = ", ".join(f"{values}.{name}" for name in key)
+    scope.define(
+        "cluster",
+        f"SELECT {shown}, {values}.entity AS entity, "
+        f"sum(CASE WHEN {values}.y <= picked.q THEN 1.0 ELSE 0.0 END) AS b, CAST(count(*) AS DOUBLE) AS s "
+        f"FROM {values} INNER JOIN picked ON {same} GROUP BY {grouped}, {values}.entity",
+    )
+    scope.define(
+        "cluster_sums",
+        f"SELECT {names}, count(*) AS entities, sum(b) AS b, sum(b * b) AS bb, sum(s) AS s, sum(s * s) AS ss, "
+        f"sum(b * s) AS bs FROM cluster GROUP BY {names}",
+    )

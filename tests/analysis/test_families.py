@@ -1,0 +1,106 @@
+"""P-values corrected for several metrics and variants, wherever results are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.analysis.events import Event
+from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
+
+from hoglab.statistics import Correction
+
+START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
+LAST = "2026-03-10"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()
+
+
+def traffic() -> list[Event]:
+    events = []
+    for place, variant in enumerate(("control", "a", "b")):
+        for number in range(100):
+            person = f"{variant}-{number}"
+            events.append(exposed(person, variant, START))
+            if number < 20 + 8 * place:
+                events.append(bought(person, START + timedelta(hours=1), 5 + number % 7))
+    return events
+
+
+def experiment(lab: Lab, correction: str | None) -> dict[str, Any]:
+    variants = [
+        {"key": key, "rollout_percentage": share} for key, share in (("control", 34), ("a", 33), ("b", 33))
+    ]
+    settings: dict[str, Any] = {"method": "frequentist"}
+    if correction is not None:
+        settings["multiple_testing_correction"] = correction
+    made = lab.experiment(
+        metrics=[PURCHASES, REVENUE],
+        metrics_secondary=[{**PURCHASES, "name": "Again"}],
+        parameters={"feature_flag_variants": variants},
+        stats_config=settings,
+        start_date=START.isoformat(),
+    )
+    lab.send(traffic())
+    return made
+
+
+def p_values(result: dict[str, Any], name: str = "p_value") -> list[float | None]:
+    return [row[name] for row in result["variant_results"]]
+
+
+@pytest.mark.parametrize("correction", ["bonferroni", "holm", "benjamini-hochberg"])
+def test_daily_points_are_corrected_over_metrics_and_variants(lab: Lab, correction: str) -> None:
+    made = experiment(lab, correction)
+    first = lab.series(made, 0)["timeseries"][LAST]
+    assert p_values(first, "adjusted_p_value") == Correction(correction).adjust(p_values(first)), (
+        "alone at first"
+    )
+    second = lab.series(made, 1)["timeseries"][LAST]
+    expected = Correction(correction).adjust([*p_values(second), *p_values(first)])
+    assert p_values(second, "adjusted_p_value") == expected[:2]
+    first = lab.series(made, 0)["timeseries"][LAST]
+    assert p_values(first, "adjusted_p_value") == expected[2:]
+
+
+def test_the_query_is_corrected_with_the_newest_points_of_the_others(lab: Lab) -> None:
+    made = experiment(lab, "bonferroni")
+    lab.series(made, 1)
+    metric = made["metrics"][0]
+    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": metric})
+    assert p_values(answer, "adjusted_p_value") == [
+        min(1.0, 4 * p) for p in p_values(answer) if p is not None
+    ]
+
+
+def test_secondary_metrics_are_outside(lab: Lab) -> None:
+    made = experiment(lab, "holm")
+    secondary = made["metrics_secondary"][0]
+    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": secondary})
+    assert p_values(answer, "adjusted_p_value") == [None, None]
+
+
+def test_recalculations_are_corrected(lab: Lab) -> None:
+    made = experiment(lab, "bonferroni")
+    lab.ok("POST", f"/experiments/{made['id']}/metrics_recalculation/", {}, status=201)
+    lab.runner.run_once()
+    job = lab.ok("GET", f"/experiments/{made['id']}/metrics_recalculation/latest/")
+    by_uuid = {each["metric_uuid"]: each["result"] for each in job["results"]}
+    for metric in made["metrics"]:
+        result = by_uuid[metric["uuid"]]
+        expected = [min(1.0, 4 * p) for p in p_values(result) if p is not None]
+        assert p_values(result, "adjusted_p_value") == expected
+    assert p_values(by_uuid[made["metrics_secondary"][0]["uuid"]], "adjusted_p_value") == [None, None]
+
+
+def test_without_a_correction_there_is_no_such_field(lab: Lab) -> None:
+    made = experiment(lab, None)
+    assert "adjusted_p_value" not in lab.series(made)["timeseries"][LAST]["variant_results"][0]
