@@ -1,6 +1,7 @@
 """Events by the variant that each of them carries: what trends of the former engine count.
 
-Source: spec experiment-results 1.8. There is no join with exposures: an event belongs to the variant in its own property.
+Source: spec experiment-results 1.8. There is no join with exposures: an event belongs to the variant in its own
+property.
 """
 
 # ruff: noqa: S608 - see scope.py
