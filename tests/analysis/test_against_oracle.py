@@ -322,7 +322,8 @@ def earlier(setting: Setting, question: Question, number: int) -> Setting:
 
 
 @pytest.mark.parametrize("metric_type", ["mean", "funnel", "ratio", "retention", "quantile"])
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(900)  # many examples, on machines that may be busy
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     seed=seeds,
