@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -285,12 +285,12 @@ class _Answer:
         self.started = False
         self.status = 500
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
             message = {**message, "headers": [*message.get("headers", ()), *self._added]}
-        await self._send(message)
+        return self._send(message)
 
 
 async def _not_found(scope: Scope, receive: Receive, _send: Send) -> None:
