@@ -69,6 +69,14 @@ def assert_stored(project: Project, believed: list[dict[str, Any]], more: int = 
     return stored
 
 
+def test_surveys_that_are_not_here_are_no_error(shop: Shop) -> None:
+    tab = shop.visit(disable_surveys=False)
+    tab.wait("() => window.__PosthogExtensions__.generateSurveys")
+    (script,) = tab.requests("/surveys.js")
+    assert script["status"] == 200
+    assert tab.errors() == []
+
+
 def test_a_visit(shop: Shop) -> None:
     project = shop.project
     project.flag("on")

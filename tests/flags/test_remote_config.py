@@ -98,7 +98,7 @@ def test_sdk_files(server, tmp_path):
         assert "javascript" in answer.headers["content-type"]
         assert answer.headers["access-control-allow-origin"] == "https://shop.example"
     for name in (
-        "surveys.js",
+        "web-vitals.js",
         "secret.txt",
         "hoglab.db",
         "../outside.js",
@@ -109,6 +109,19 @@ def test_sdk_files(server, tmp_path):
         assert server.sdk.get(f"/static/{name}").status_code == 404
     bundle = server.sdk.get(f"/array/{server.token}/array.js").text
     assert bundle.startswith("window.posthog=1;\n(function(){window._POSTHOG_REMOTE_CONFIG")
+
+
+@pytest.mark.parametrize("path", ["/static/surveys.js", "/static/1.449.2/surveys.js"])
+def test_surveys_have_a_script_without_sdk_files_too(server, tmp_path, path):
+    answer = server.sdk.get(path, headers={"Origin": "https://shop.example"})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (
+        200,
+        "https://shop.example",
+    )
+    assert "javascript" in answer.headers["content-type"]
+    assert "generateSurveys" in answer.text
+    (tmp_path / "surveys.js").write_text("real surveys")
+    assert server.sdk.get(path).text == "real surveys"
 
 
 @pytest.mark.parametrize("path", ["/site_app/1/x/", "/toolbar", "/toolbar_oauth"])

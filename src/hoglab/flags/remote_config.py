@@ -19,6 +19,13 @@ EMPTY_ANSWERS: dict[str, dict[str, Any]] = {
 """Products that are not here, as browsers expect to hear of them."""
 
 
+NO_SURVEYS = (
+    b"(window.__PosthogExtensions__ = window.__PosthogExtensions__ || {}).generateSurveys = function () {};\n"
+)
+"""The script with which posthog-js shows surveys, for a server that has none. It is asked for at every start, and
+that it is missing would be an error on the console of each page."""
+
+
 def config_fields(*, has_flags: bool) -> dict[str, Any]:
     """The settings that an evaluation answer repeats when it is asked for ``config``."""
     return {

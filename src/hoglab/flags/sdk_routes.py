@@ -18,6 +18,7 @@ from hoglab.flags.local_evaluation import definitions, etag_matches
 from hoglab.flags.remote_config import (
     CACHE_CONTROL,
     EMPTY_ANSWERS,
+    NO_SURVEYS,
     SiteApp,
     remote_config,
     remote_config_script,
@@ -116,7 +117,14 @@ class ConfigEndpoints:
         return remote_config_script(project.api_token, has_flags=has_flags, site_apps=apps)
 
     async def file(self, request: Request) -> Response:
-        return FileResponse(self._path(request.path_params["name"]), headers={"Cache-Control": CACHE_CONTROL})
+        name = request.path_params["name"]
+        try:
+            path = self._path(name)
+        except ApiError:
+            if name.rpartition("/")[2] != "surveys.js":
+                raise
+            return _javascript(NO_SURVEYS)
+        return FileResponse(path, headers={"Cache-Control": CACHE_CONTROL})
 
     async def _project(self, request: Request) -> tuple[Project, bool]:
         """The project of the token in the path and whether it has active flags. An unknown token is 404."""
