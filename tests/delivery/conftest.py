@@ -80,7 +80,7 @@ class Receiver:
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "0.0.0.0", 0)
         await site.start()
         name: tuple[str, int] = self._runner.addresses[0]
         return name[1]
@@ -95,6 +95,10 @@ class Receiver:
             answer = await answer
         made: web.StreamResponse = answer
         return made
+
+    def call(self, step: Callable[[], Any]) -> None:
+        """Do something on the loop of the server."""
+        self._loop.call_soon_threadsafe(step)
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)

@@ -245,6 +245,25 @@ def test_slow_functions_take_turns(pool: BodyPool) -> None:
     assert [name for name, _ in together.outcomes].index("single") <= 3
 
 
+def test_a_flood_of_quick_bodies_is_shared_out_by_function() -> None:
+    """Who comes last with one run does not wait for the whole line of another function."""
+    pool = BodyPool(BodyLimits(processes=1, batch=4))
+    try:
+        for name in ("flood", "single"):
+            pool.compute(work("return 1", name))
+        together = Together(pool)
+        blocker = threading.Event()
+        pool.submit(lambda: blocker.wait(10), lambda _value, _error: None, function_id="single")
+        for number in range(100):
+            together.add(f"flood {number}", work("return 1", "flood"))
+        together.add("single", work("return 1", "single"))
+        blocker.set()
+        together.wait()
+        assert [name for name, _ in together.outcomes].index("single") < 8
+    finally:
+        pool.close(1.0)
+
+
 def test_large_answers_and_many_at_once(pool: BodyPool) -> None:
     together = Together(pool)
     text = "x" * 1_000_000

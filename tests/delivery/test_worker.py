@@ -267,3 +267,38 @@ def test_work_left_by_an_earlier_process_is_taken_up(
     house.restart()
     house.run()
     assert len(receiver.hits) == 1
+
+
+def test_hanging_destinations_leave_room_for_the_others(house: House, receiver: Receiver) -> None:
+    """Five functions with long lines whose destination never answers, and one that comes after all of them."""
+    house.close()
+    house.options = {"worker_limits": WorkerLimits(in_flight=32, per_function=32, per_host=32, idle_s=0.05)}
+    house.open()
+    release = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path != "/quick":
+            await release.wait()
+        return web.Response()
+
+    receiver.answer = lambda request, _number: answer(request)
+    for number in range(5):
+        house.create(
+            "fetch(inputs.url)",
+            values={"url": f"http://127.0.0.{number + 2}:{receiver.port}/hang"},
+            filters={"events": [{"id": "hang", "type": "events"}]},
+        )
+    house.create(
+        "fetch(inputs.url)",
+        values={"url": f"{receiver.url}/quick"},
+        filters={"events": [{"id": "quick", "type": "events"}]},
+    )
+    house.dispatch(*(stored("hang") for _ in range(40)))
+    house.delivery.start()
+    wait_for(lambda: len(receiver.hits) >= 20)
+    house.dispatch(*(stored("quick") for _ in range(30)))
+    wait_for(lambda: sum(hit.path == "/quick" for hit in receiver.hits) == 30)
+    assert sum(hit.path == "/hang" for hit in receiver.hits) < 32
+    receiver.call(release.set)
+    house.wait_idle()
+    assert Counter(finals(house).values()) == {"succeeded": 230}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -151,6 +152,82 @@ class TestEnqueueAndClaim:
         assert claim_ids(queue, queue="email") == []
         assert queue.next_due() == START
         assert claim_ids(queue, queue="hogoverflow") == [other.id]
+
+    def test_functions_and_projects_take_turns(self, queue: SqliteInvocationQueue) -> None:
+        """However long one line is, who comes last is served in the next round."""
+        queue.enqueue([invocation(function_id="flood") for _ in range(1_000)])
+        queue.enqueue([invocation(function_id="small") for _ in range(3)])
+        queue.enqueue([invocation(function_id=f"many{n}", project_id=2) for n in range(40) for _ in range(5)])
+        queue.enqueue([invocation(function_id="alone", project_id=3) for _ in range(50)])
+        claimed = queue.claim(limit=30)
+        per_project = Counter(each.project_id for each in claimed)
+        assert per_project == {1: 10, 2: 10, 3: 10}
+        assert Counter(each.function_id for each in claimed if each.project_id == 1) == {
+            "small": 3,
+            "flood": 7,
+        }
+        seen = {each.function_id for each in claimed if each.project_id == 2}
+        while len(seen) < 40:  # no function waits for a second turn of another
+            again = [each.function_id for each in queue.claim(limit=30) if each.project_id == 2]
+            assert not seen.intersection(again[: 40 - len(seen)])
+            seen.update(again)
+
+    def test_what_is_left_over_goes_to_who_has_more(self, queue: SqliteInvocationQueue) -> None:
+        queue.enqueue([invocation(function_id="flood") for _ in range(100)])
+        queue.enqueue([invocation(function_id=f"f{n}") for n in range(20)])
+        claimed = Counter(each.function_id for each in queue.claim(limit=100))
+        assert claimed["flood"] == 80
+        assert len(claimed) == 21
+
+    def test_a_claim_does_not_look_at_what_it_passes_over(self, queue: SqliteInvocationQueue) -> None:
+        """Counted in steps of the database's machine: a line a hundred times as long costs no more."""
+
+        def steps(waiting: int) -> int:
+            queue.enqueue([invocation(function_id="flood") for _ in range(waiting)])
+            queue.enqueue([invocation(function_id="small")])
+            taken = 0
+
+            def count() -> int:
+                nonlocal taken
+                taken += 1
+                return 0
+
+            queue._relaxed.set_progress_handler(count, 10)
+            assert len(queue.claim(limit=10, exclude_functions=["flood"])) == 1
+            queue._relaxed.set_progress_handler(None, 0)
+            return taken
+
+        first = steps(50)
+        assert steps(5_000) <= first * 2
+
+    def test_one_key_is_worked_on_in_order(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        a1, b1, a2, free, a3 = (
+            invocation(order_key="a"),
+            invocation(order_key="b"),
+            invocation(order_key="a"),
+            invocation(),
+            invocation(order_key="a"),
+        )
+        other = invocation(order_key="a", function_id="f2")
+        queue.enqueue([a1, b1, a2, free, a3, other])
+        claimed = {each.id: each for each in queue.claim()}
+        assert set(claimed) == {a1.id, b1.id, free.id, other.id}
+        assert claim_ids(queue) == []
+        # The first one waits for its next attempt: the others of its key wait for it.
+        queue.finish(
+            [outcome(claimed[a1.id], "available", scheduled_at=START + timedelta(seconds=60), priority=1)]
+        )
+        clock.advance(30)
+        assert claim_ids(queue) == []
+        clock.advance(60)
+        [again] = queue.claim()
+        assert again.id == a1.id
+        queue.finish([outcome(again, "failed")])
+        assert queue.wait(0)  # the end of one is news for the next
+        [second] = queue.claim()
+        assert second.id == a2.id
+        queue.finish([outcome(second)])
+        assert claim_ids(queue) == [a3.id]
 
     def test_two_workers_never_get_the_same(self, queue: SqliteInvocationQueue) -> None:
         new = [invocation() for _ in range(600)]

@@ -99,18 +99,34 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 4), excluded=st.lists(st.sampled_from(FUNCTIONS), max_size=1))
     def claim(self, limit: int, excluded: list[str]) -> None:
         due = [
-            (row.priority, row.scheduled_at)
+            row
             for row in self.rows.values()
             if row.status == "available" and row.scheduled_at <= self.now and row.function_id not in excluded
         ]
         claimed = self.queue.claim(limit=limit, exclude_functions=excluded)
-        assert [(each.priority, each.scheduled_at) for each in claimed] == sorted(due)[:limit]
+        assert [each.priority for each in claimed] == sorted(row.priority for row in due)[:limit]
+        for priority in {each.priority for each in claimed}:
+            self.shared(priority, due, [each for each in claimed if each.priority == priority])
         for each in claimed:
             row = self.rows[each.id]
             assert (row.status, row.function_id) == ("available", each.function_id)
             assert row.function_id not in excluded
             assert (each.state, each.reset_count) == (row.state, row.resets)
             self.lock(each)
+
+    def shared(self, priority: int, due: list[Model], claimed: list[ClaimedInvocation]) -> None:
+        """Of one priority, each function got its oldest, and none less than another while it had more."""
+        got: dict[str, int] = {}
+        left: dict[str, int] = {}
+        for function_id in FUNCTIONS:
+            waiting = sorted(
+                row.scheduled_at for row in due if (row.priority, row.function_id) == (priority, function_id)
+            )
+            mine = [each.scheduled_at for each in claimed if each.function_id == function_id]
+            assert mine == waiting[: len(mine)]
+            got[function_id], left[function_id] = len(mine), len(waiting) - len(mine)
+        for function_id, count in got.items():
+            assert not left[function_id] or count >= max(got.values()) - 1
 
     def lock(self, claimed: ClaimedInvocation) -> None:
         row = self.rows[claimed.id]

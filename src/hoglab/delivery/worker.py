@@ -46,6 +46,9 @@ Capture = Callable[[int, dict[str, Any]], Awaitable[None]]
 PASSED_OVER_S = 0.02
 """Least time between two looks into the queue that find nothing to do."""
 
+GATHER_S = 0.01
+"""How long a claim waits for more room when there is little."""
+
 QUEUES = ("hog", "hogoverflow")
 """The queues in the order in which they are looked at; degraded functions are in the second."""
 
@@ -259,29 +262,51 @@ class _Shift:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self._room.clear()
-            room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
-            # Claiming a handful at a time costs a transaction each: wait until it is worth it.
-            if room < min(self._limits.claim, self._limits.in_flight) // 4 and self._tasks:
+            free = self._limits.in_flight - len(self._tasks)
+            room = min(self._limits.claim, free)
+            if room <= 0:
                 await self._room.wait()
                 continue
-            full = [
-                function_id
-                for function_id, count in self._per_function.items()
-                if count >= self._limits.per_function
-            ]
-            claimed = await loop.run_in_executor(self._claimer, self._claim, room, full)
+            # Claiming a handful at a time costs a transaction each: wait a little, until it is worth it.
+            if room < min(self._limits.claim, self._limits.in_flight) // 4:
+                await self._wait_for_room(free)
+                room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
+            full = self._full_functions()
+            each = max(1, free // 8)
+            claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full)
             if self._stopping.is_set():
                 self._not_begun += claimed
                 return
             for one in claimed:
                 self._take(one)
 
-    def _claim(self, room: int, full: list[str]) -> list[ClaimedInvocation]:
+    async def _wait_for_room(self, free: int) -> None:
+        """Until a quarter of a claim has room, at most for `GATHER_S`."""
+        wanted = max(free + 1, min(self._limits.claim, self._limits.in_flight) // 4)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_S):
+                while self._limits.in_flight - len(self._tasks) < wanted and not self._stopping.is_set():
+                    self._room.clear()
+                    await self._room.wait()
+
+    def _full_functions(self) -> list[str]:
+        """Those that have as much at work as they may.
+
+        That is less the less room is left (dynamic thresholds, Choudhury and Hahne 1998): n functions whose
+        destinations hang end up with an nth of all but one share, which is always there for the others.
+        """
+        free = self._limits.in_flight - len(self._tasks)
+        most = min(self._limits.per_function, max(1, free))
+        return [function_id for function_id, count in self._per_function.items() if count >= most]
+
+    def _claim(self, room: int, each: int, full: list[str]) -> list[ClaimedInvocation]:
         """Claim what is due; when there is nothing, sleep until there may be something."""
         claimed: list[ClaimedInvocation] = []
         for name in QUEUES:
             if room > len(claimed):
-                claimed += self._queue.claim(queue=name, limit=room - len(claimed), exclude_functions=full)
+                claimed += self._queue.claim(
+                    queue=name, limit=room - len(claimed), limit_each=each, exclude_functions=full
+                )
         if not claimed and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
             timeout_s = PASSED_OVER_S if full else self._limits.idle_s

@@ -4,8 +4,8 @@ Each thread has a process of its own. It takes some jobs, computes what of them 
 states), sends the rest as one message, and goes on with each answer as it comes. Nothing is started before it is
 needed; from the first job on, a spare process is kept warm, so that one that dies is replaced at once.
 
-Functions whose bodies take long, and those that nobody has seen run yet, are served apart: one at a time, in turn,
-and never by all of the processes, so that they hold up none of the others.
+Functions take turns, so that one with many jobs holds up none of the others. Those whose bodies take long, and those
+that nobody has seen run yet, are served apart: one at a time, and never by all of the processes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import signal
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -67,35 +68,41 @@ class _Task:
     alone: bool = False  # it may be what killed a process
 
 
+class _Waiting:
+    """Tasks that wait, served one function after the other."""
+
+    def __init__(self) -> None:
+        self._by_function: OrderedDict[str, deque[_Task]] = OrderedDict()
+
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, task: _Task) -> None:
+        self._by_function.setdefault(task.function_id, deque()).append(task)
+        self._count += 1
+
+    def popleft(self) -> _Task:
+        function_id, tasks = self._by_function.popitem(last=False)
+        task = tasks.popleft()
+        self._count -= 1
+        if tasks:
+            self._by_function[function_id] = tasks  # to the end of the line
+        return task
+
+    def __iter__(self) -> Iterator[_Task]:
+        return chain.from_iterable(self._by_function.values())
+
+
 @dataclass(slots=True, eq=False)
 class _Seat:
     """One thread's place."""
 
     child: Child | None = None
-    own: deque[_Task] = field(default_factory=deque)
+    own: _Waiting = field(default_factory=_Waiting)
     busy_since: float | None = None
     slow: bool = False
-
-
-class _Waiting:
-    """Tasks of functions that are served apart, one function after the other."""
-
-    def __init__(self) -> None:
-        self._by_function: OrderedDict[str, deque[_Task]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._by_function)
-
-    def push(self, task: _Task, *, first: bool = False) -> None:
-        tasks = self._by_function.setdefault(task.function_id, deque())
-        tasks.appendleft(task) if first else tasks.append(task)
-
-    def pop(self) -> _Task:
-        function_id, tasks = self._by_function.popitem(last=False)
-        task = tasks.popleft()
-        if tasks:
-            self._by_function[function_id] = tasks  # to the end of the line
-        return task
 
 
 class BodyPool:
@@ -108,7 +115,7 @@ class BodyPool:
         self.limits = limits or BodyLimits()
         self._seats = [_Seat() for _ in range(self.limits.processes)]
         self._threads: list[threading.Thread] = []
-        self._quick: deque[_Task] = deque()
+        self._quick = _Waiting()
         self._slow = _Waiting()
         self._paces: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
@@ -203,7 +210,7 @@ class BodyPool:
                     self._changed.notify_all()
                     return
         if self._is_slow(task.function_id):
-            self._slow.push(task)
+            self._slow.append(task)
         else:
             self._quick.append(task)
         self._changed.notify()
@@ -243,7 +250,7 @@ class BodyPool:
         apart = max(1, len(self._seats) - 1)
         if self._slow and sum(other.slow for other in self._seats) < apart:
             seat.slow = True
-            return [self._slow.pop()]
+            return [self._slow.popleft()]
         now = time.monotonic()
         for other in self._seats:
             if other.own and other.busy_since is not None and now - other.busy_since > STUCK_S:
@@ -414,7 +421,7 @@ class BodyPool:
             while self._quick:
                 self._finish(self._quick.popleft(), None, RuntimeError("the pool is closed"))
             while self._slow:
-                self._finish(self._slow.pop(), None, RuntimeError("the pool is closed"))
+                self._finish(self._slow.popleft(), None, RuntimeError("the pool is closed"))
             child, seat.child = seat.child, None
         if child is not None:
             child.end()

@@ -29,6 +29,7 @@ class NewInvocation:
     scheduled_at: datetime | None = None  # None = now
     parent_run_id: str | None = None
     log_offset: int | None = None
+    order_key: str | None = None  # of a function's invocations with one key, only the oldest is at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,19 @@ class InvocationQueue(Protocol):
         ...
 
     def claim(
-        self, *, queue: str = "hog", limit: int = 100, exclude_functions: Sequence[str] = ()
+        self,
+        *,
+        queue: str = "hog",
+        limit: int = 100,
+        limit_each: int | None = None,
+        exclude_functions: Sequence[str] = (),
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations: priority ascending, then scheduled time ascending."""
+        """Lock up to ``limit`` due invocations, at most ``limit_each`` of one function and priority.
+
+        Priority ascending; among those, projects take turns, and so do the functions of each, with the oldest
+        first. An invocation with an order key is passed over as long as an earlier one of its function and key
+        is not finished.
+        """
         ...
 
     def finish(

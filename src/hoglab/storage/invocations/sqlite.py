@@ -22,6 +22,7 @@ from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import ClaimedInvocation, MaskingCount, QueueStats, Sweep
+from hoglab.storage.invocations.claims import CLAIMED, Claims, first_scheduled
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ RETENTION_EVERY = timedelta(minutes=1)
 
 _INSERT = (
     "INSERT INTO invocation (id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, "
-    "status, log_offset, state, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'available', ?, ?, ?) "
+    "status, log_offset, state, created_at, order_key) VALUES (?, ?, ?, ?, ?, ?, ?, 'available', ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
 )
 _ADVANCE = (
@@ -81,19 +82,6 @@ _NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND 
 _NEXT_PRIORITY = (
     "SELECT min(priority) FROM invocation WHERE status = 'available' AND queue = ? AND priority > ?"
 )
-_FIRST_SCHEDULED = (
-    "SELECT min(scheduled_at) FROM invocation WHERE status = 'available' AND queue = ? AND priority = ?"
-)
-_CLAIMED = (
-    "RETURNING id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, reset_count, state, "
-    "lock_token, created_at"
-)
-_CLAIM = (  # noqa: S608, constants only
-    "UPDATE invocation SET status = 'running', lock_token = ?, heartbeat_at = ? WHERE rowid IN ("
-    "SELECT rowid FROM invocation WHERE status = 'available' AND queue = ? AND priority = ? "
-    "AND scheduled_at <= ? AND function_id NOT IN (SELECT value FROM json_each(?)) "
-    "ORDER BY scheduled_at LIMIT ?) "
-) + _CLAIMED
 _HELD = (
     "SELECT invocation.id, invocation.lock_token FROM json_each(?) AS asked JOIN invocation "
     "ON invocation.id = json_extract(asked.value, '$[0]') "
@@ -119,7 +107,7 @@ _RESET = (
 _POISONED = (  # noqa: S608
     "UPDATE invocation SET lock_token = ?, heartbeat_at = ? WHERE rowid IN (SELECT rowid FROM invocation "
     "WHERE status = 'running' AND heartbeat_at < ? AND reset_count >= ? LIMIT ?) "
-) + _CLAIMED
+) + CLAIMED
 _DELETE_FINISHED = (
     "DELETE FROM invocation WHERE rowid IN (SELECT rowid FROM invocation "
     "WHERE finished_at IS NOT NULL AND finished_at < ? AND coalesce(log_offset, 0) <= ? "
@@ -129,6 +117,7 @@ _RELEASE = (
     "UPDATE invocation SET status = 'available', scheduled_at = ?, lock_token = NULL, heartbeat_at = NULL "
     "WHERE status = 'running'"
 )
+_ANY_ORDERED = "SELECT 1 FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL LIMIT 1"
 _COUNT_AVAILABLE = "SELECT count(*) FROM invocation WHERE status = 'available'"
 _COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
 _FOREVER = 1 << 62
@@ -158,11 +147,13 @@ class SqliteInvocationQueue:
         self._reader = connect(path, tables.queue_metadata, read_only=True)
         self._reading = threading.Lock()
         self._traces = Traces()
+        self._claims = Claims()
         self._retention_at = datetime.min.replace(tzinfo=UTC)
 
         self._changed = threading.Condition()  # guards the two counts
         self._arrivals = 0  # how often work may have become available
         self._backlog = int(self._value(_COUNT_AVAILABLE) + self._value(_COUNT_RUNNING))
+        self._ordered = self._value(_ANY_ORDERED) is not None  # whether the end of one may let another begin
         self._local = threading.local()  # arrivals that this thread has looked for already
 
     # -- adding -------------------------------------------------------------------------------------
@@ -194,6 +185,7 @@ class SqliteInvocationQueue:
                 each.log_offset,
                 each.state,
                 now,
+                each.order_key,
             )
             for each in invocations
         ]
@@ -206,6 +198,7 @@ class SqliteInvocationQueue:
                 [(one.function_id, one.hash, one.count, to_micros(one.expires_at)) for one in masking],
             )
             self._traces.write(connection, logs, metrics, results)
+        self._ordered = self._ordered or any(each.order_key is not None for each in invocations)
         self._note(arrivals=new, backlog=new)
         return new
 
@@ -223,24 +216,30 @@ class SqliteInvocationQueue:
     # -- working ------------------------------------------------------------------------------------
 
     def claim(
-        self, *, queue: str = "hog", limit: int = 100, exclude_functions: Sequence[str] = ()
+        self,
+        *,
+        queue: str = "hog",
+        limit: int = 100,
+        limit_each: int | None = None,
+        exclude_functions: Sequence[str] = (),
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations: priority ascending, then scheduled time ascending."""
+        """Lock up to ``limit`` due invocations: priority ascending, then projects and functions in turn, the
+        oldest of each first."""
         self._local.seen = self._arrivals
         now = to_micros(self._now())
         token = str(uuid4())
-        excluded = json.dumps(list(exclude_functions))
         claimed: list[ClaimedInvocation] = []
         priorities = self._priorities(queue)
         if not priorities:
             return claimed
+        excluded = frozenset(exclude_functions)
         with self._transaction() as connection:
             for priority in priorities:
                 room = limit - len(claimed)
                 if room <= 0:
                     break
-                parameters = (token, now, queue, priority, now, excluded, room)
-                rows = connection.execute(_CLAIM, parameters).fetchall()
+                each = room if limit_each is None else limit_each
+                rows = self._claims.claim(connection, (queue, priority), room, each, excluded, token, now)
                 claimed += sorted(map(_claimed, rows), key=lambda each: each.scheduled_at)
         return claimed
 
@@ -274,7 +273,8 @@ class SqliteInvocationQueue:
                 ],
             )
             self._traces.write(connection, logs, metrics, results)
-        self._note(arrivals=len(suspended), backlog=-len(final))
+        arrivals = len(suspended) + (len(final) if self._ordered else 0)
+        self._note(arrivals=arrivals, backlog=-len(final))
         return frozenset(held)
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
@@ -385,7 +385,8 @@ class SqliteInvocationQueue:
 
     def _first_scheduled(self) -> int | None:
         lanes = [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
-        moments = [self._value(_FIRST_SCHEDULED, *lane) for lane in lanes]
+        with explained(self._name), self._reading:
+            moments = [first_scheduled(self._reader, lane) for lane in lanes]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _queues(self) -> list[str]:

@@ -55,16 +55,25 @@ invocation = Table(
     Column("state", LargeBinary, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("finished_at", UtcTime),
+    Column("order_key", String(400)),
     Index(
         "ix_invocation_due",
+        # Each function's due invocations stand together, so that one can be served after the other.
         "queue",
         "priority",
-        "scheduled_at",
-        # Functions that may not run now are passed over, and rows counted, without looking into the table.
+        "project_id",
         "function_id",
+        "scheduled_at",
         "status",
         sqlite_where=text("status = 'available'"),
         postgresql_where=text("status = 'available'"),
+    ),
+    Index(
+        "ix_invocation_order",
+        "function_id",
+        "order_key",
+        sqlite_where=text("order_key IS NOT NULL AND finished_at IS NULL"),
+        postgresql_where=text("order_key IS NOT NULL AND finished_at IS NULL"),
     ),
     Index(
         "ix_invocation_heartbeat",

@@ -1,0 +1,139 @@
+"""Which due invocations are taken next: in turn, over projects and over the functions of each.
+
+However much one function has waiting, another's first invocation is taken in the next round. A claim looks at as
+many rows as it takes, and at one index entry for each function that it passes over: how long a queue is does not
+matter.
+
+An invocation with an order key is not taken while an earlier one of the same function and key is not finished.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Collection, Iterator
+
+T = TypeVar("T", int, str)
+
+CLAIMED = (
+    "RETURNING id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, reset_count, state, "
+    "lock_token, created_at"
+)
+_CLAIM = (  # noqa: S608, constants only
+    "UPDATE invocation SET status = 'running', lock_token = ?, heartbeat_at = ? WHERE rowid IN ("
+    "SELECT rowid FROM invocation AS mine WHERE status = 'available' AND queue = ? AND priority = ? "
+    "AND project_id = ? AND function_id = ? AND scheduled_at <= ? AND (order_key IS NULL OR NOT EXISTS ("
+    "SELECT 1 FROM invocation AS earlier WHERE earlier.function_id = mine.function_id "
+    "AND earlier.order_key = mine.order_key AND earlier.finished_at IS NULL AND earlier.rowid < mine.rowid)) "
+    "ORDER BY scheduled_at LIMIT ?) "
+) + CLAIMED
+_LANE = "FROM invocation WHERE status = 'available' AND queue = ? AND priority = ?"
+_NEXT_PROJECT = f"SELECT min(project_id) {_LANE} AND project_id > ?"
+_NEXT_FUNCTION = f"SELECT min(function_id) {_LANE} AND project_id = ? AND function_id > ?"
+_FIRST_SCHEDULED = f"SELECT min(scheduled_at) {_LANE} AND project_id = ? AND function_id = ?"
+
+LOOK_AHEAD = 16
+"""How many of those who wait are counted to find the share of each."""
+_BEFORE_ALL = -(1 << 62)
+
+
+class Claims:
+    """Remembers whose turn it is. Used by one transaction at a time."""
+
+    def __init__(self) -> None:
+        self._projects: dict[tuple[str, int], int] = {}
+        self._functions: dict[tuple[str, int, int], str] = {}
+
+    def claim(
+        self,
+        connection: sqlite3.Connection,
+        lane: tuple[str, int],
+        room: int,
+        most_each: int,
+        excluded: Collection[str],
+        token: str,
+        now: int,
+    ) -> list[tuple[Any, ...]]:
+        """Lock up to ``room`` due invocations of a lane (queue and priority), at most ``most_each`` of a
+        function; rows as in `CLAIMED`."""
+        had: Counter[str] = Counter()
+
+        def take_of(project: int, most: int) -> list[tuple[Any, ...]]:
+            def take(function_id: str, most: int) -> list[tuple[Any, ...]]:
+                self._functions[(*lane, project)] = function_id
+                most = min(most, most_each - had[function_id])
+                if function_id in excluded or most <= 0:
+                    return []
+                parameters = (token, now, *lane, project, function_id, now, most)
+                rows = connection.execute(_CLAIM, parameters).fetchall()
+                had[function_id] += len(rows)
+                return rows
+
+            last = self._functions.get((*lane, project), "")
+            return _in_turn(
+                lambda: _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), last, ""), take, most
+            )
+
+        def take_project(project: int, most: int) -> list[tuple[Any, ...]]:
+            self._projects[lane] = project
+            return take_of(project, most)
+
+        last = self._projects.get(lane, _BEFORE_ALL)
+        following = _reader(connection, _NEXT_PROJECT, *lane)
+        return _in_turn(lambda: _circle(following, last, _BEFORE_ALL), take_project, room)
+
+
+def first_scheduled(connection: sqlite3.Connection, lane: tuple[str, int]) -> int | None:
+    """When the first invocation of a lane is due, in microseconds of Unix time."""
+    moments: list[int] = []
+    for project in _circle(_reader(connection, _NEXT_PROJECT, *lane), _BEFORE_ALL, _BEFORE_ALL):
+        for function_id in _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), "", ""):
+            moment = connection.execute(_FIRST_SCHEDULED, (*lane, project, function_id)).fetchone()[0]
+            if moment is not None:
+                moments.append(moment)
+    return min(moments, default=None)
+
+
+def _reader(connection: sqlite3.Connection, query: str, *parameters: Any) -> Callable[[Any], Any]:
+    """What gives the next value after a given one, None after the last: one probe of the index."""
+    return lambda after: connection.execute(query, (*parameters, after)).fetchone()[0]
+
+
+def _circle(following: Callable[[T], T | None], last: T, before_all: T) -> Iterator[T]:
+    """All values once, from the one after ``last`` around to ``last`` itself."""
+    at: T | None = following(last)
+    while at is not None:
+        yield at
+        at = following(at)
+    if last == before_all:
+        return
+    at = following(before_all)
+    while at is not None and at <= last:
+        yield at
+        at = following(at)
+
+
+def _in_turn(
+    circle: Callable[[], Iterator[T]], take: Callable[[T, int], list[tuple[Any, ...]]], room: int
+) -> list[tuple[Any, ...]]:
+    """Go around, taking the same share of each, until there is no room or nothing more to take."""
+    taken: list[tuple[Any, ...]] = []
+    while True:
+        around = circle()
+        first = list(islice(around, LOOK_AHEAD))
+        if not first:
+            return taken
+        share = -(-(room - len(taken)) // len(first))
+        hungry = False
+        for one in chain(first, around):
+            got = take(one, min(share, room - len(taken)))
+            taken += got
+            if len(taken) >= room:
+                return taken
+            hungry |= len(got) >= share
+        if not hungry:
+            return taken
