@@ -12,9 +12,17 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.contract.conftest import Api, Laboratory
 from tests.contract.experiments.test_changes import MEAN
 
@@ -23,6 +31,16 @@ DATES = (None, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z", "2026-03-01T00:00
 UUIDS = tuple(str(UUID(int=number)) for number in range(1, 5))
 NOW = "now"
 """The model's name for a moment that the server chose."""
+
+OPENINGS = [
+    [],
+    ["launch"],
+    ["launch", "freeze"],
+    ["launch", "freeze", "unfreeze", "freeze"],
+    ["launch", "freeze", "reset", "launch"],
+    ["launch", "freeze", "back to draft", "launch"],
+]
+"""How lives begin: most of what can go wrong lies behind a few steps that chance seldom takes in a row."""
 
 Shares = list[tuple[str, int]]
 names = st.sampled_from(["A", "B", "C"])
@@ -211,6 +229,7 @@ class Life(RuleBasedStateMachine):
 
     api: Api
     holdouts: Sequence[int]
+    opening: Sequence[str]
     numbers: Iterator[int]
 
     def __init__(self) -> None:
@@ -276,6 +295,28 @@ class Life(RuleBasedStateMachine):
             == model.shares
         )
 
+    @initialize()
+    def begin(self) -> None:
+        for step in self.opening:
+            self._step(step)
+            self.agrees()
+
+    def _step(self, name: str) -> None:
+        if name == "back to draft":
+            self._patch(lambda: self.model.set_dates({"start_date": None}), start_date=None)
+        else:
+            self._act(f"{name}_exposure" if "freeze" in name else name, getattr(self.model, name))
+
+    @precondition(lambda self: self.model.start is not None)
+    @rule(step=st.sampled_from(["reset", "back to draft"]))
+    def restart(self, step: str) -> None:
+        self._step(step)
+
+    @precondition(lambda self: self.model.status in ("running", "exposure_frozen"))
+    @rule()
+    def turn_exposure(self) -> None:
+        self._step("unfreeze" if self.model.frozen else "freeze")
+
     @rule(name=names, conclusion=conclusions, archived=st.booleans())
     def plain(self, name: str, conclusion: str | None, archived: bool) -> None:
         values = {"name": name, "conclusion": conclusion, "archived": archived}
@@ -330,8 +371,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(action=st.sampled_from(["launch", "pause", "resume", "reset", "unarchive", "freeze", "unfreeze"]))
     def act(self, action: str) -> None:
-        path = f"{action}_exposure" if "freeze" in action else action
-        self._act(path, getattr(self.model, action))
+        self._step(action)
 
     @rule(conclusion=conclusions)
     def end(self, conclusion: str | None) -> None:
@@ -376,7 +416,8 @@ def _shares(filters: dict[str, Any]) -> Shares:
     return [(each["key"], each["rollout_percentage"]) for each in filters["multivariate"]["variants"]]
 
 
-def test_lives(laboratory: Laboratory) -> None:
+@pytest.mark.parametrize("opening", OPENINGS, ids=", ".join)
+def test_lives(laboratory: Laboratory, opening: Sequence[str]) -> None:
     api = laboratory.api()
     body = {"filters": [{"properties": [], "rollout_percentage": 20}]}
     found = [api.ok("POST", "/experiment_holdouts/", body | {"name": n}, status=201)["id"] for n in "AB"]
@@ -384,11 +425,11 @@ def test_lives(laboratory: Laboratory) -> None:
     class Here(Life):
         pass
 
-    Here.api, Here.holdouts, Here.numbers = api, found, count()
+    Here.api, Here.holdouts, Here.opening, Here.numbers = api, found, opening, count()
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=max(1, EXAMPLES // len(OPENINGS)),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
