@@ -67,7 +67,9 @@ def test_parameters_go_to_their_places(database: Database) -> None:
 
 @pytest.mark.parametrize("wanted", [[], [7], [3, 1, 2, 1], range(1, PROJECTS + 1)], ids=len)
 def test_a_set_may_have_any_size(database: Database, wanted: list[int]) -> None:
-    prepared = Prepared(sa.select(project.c.id).where(among(project.c.id, "ids")).order_by(project.c.id))
+    prepared = Prepared(
+        sa.select(project.c.id).where(among(project.c.id, sa.bindparam("ids"))).order_by(project.c.id)
+    )
     with database.read() as connection:
         assert prepared.rows(connection, ids=listed(wanted)) == [[number] for number in sorted(set(wanted))]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from hoglab.http.identity import Project, User
 from hoglab.storage.database import Prepared, among, listed
@@ -19,7 +19,7 @@ _PROJECT_FIELDS = tuple(field.name for field in fields(Project))
 _USER_FIELDS = tuple(field.name for field in fields(User))
 _PROJECT_COLUMNS = tuple(project.c[name] for name in _PROJECT_FIELDS)
 _USER_COLUMNS = tuple(user.c[name] for name in _USER_FIELDS)
-_USERS = Prepared(select(*_USER_COLUMNS).where(among(user.c.id, "ids")))
+_USERS = Prepared(select(*_USER_COLUMNS).where(among(user.c.id, bindparam("ids"))))
 
 
 def projects(connection: Connection) -> list[Project]:

@@ -18,7 +18,7 @@ from hoglab.experiments.presentation import FROZEN, is_frozen
 from hoglab.experiments.store import ExperimentRow
 from hoglab.http.errors import validation_error
 from hoglab.http.fields import parse_integer
-from hoglab.storage.database import to_micros
+from hoglab.storage.database import among, listed, to_micros
 from hoglab.storage.database.tables import (
     experiment,
     experiment_saved_metric,
@@ -72,9 +72,9 @@ def _conditions(connection: Connection, project_id: int, query: Query) -> list[C
     if search := (query("search") or "").replace("\0", "").strip():
         where.append(experiment.c.name.icontains(search, autoescape=True))
     if event := query("event"):
-        where.append(experiment.c.id.in_(_using_event(connection, project_id, event)))
+        where.append(_using_event(connection, project_id, event))
     if prompt := query("prompt_name"):
-        where.append(experiment.c.id.in_(_with_prompt(connection, project_id, prompt)))
+        where.append(among(experiment.c.id, listed(_with_prompt(connection, project_id, prompt))))
     return where
 
 
@@ -89,9 +89,8 @@ def _status(connection: Connection, project_id: int, wanted: str) -> list[Column
     going = [launched, experiment.c.end_date.is_(None)]
     if wanted == "paused":
         return [*going, feature_flag.c.active.is_(False)]
-    frozen = _frozen_flags(connection, project_id)
-    among = feature_flag.c.id.in_(frozen) if wanted == FROZEN else feature_flag.c.id.not_in(frozen)
-    return [*going, feature_flag.c.active.is_(True), among]
+    frozen = among(feature_flag.c.id, listed(_frozen_flags(connection, project_id)))
+    return [*going, feature_flag.c.active.is_(True), frozen if wanted == FROZEN else sa.not_(frozen)]
 
 
 def _frozen_flags(connection: Connection, project_id: int) -> list[int]:
@@ -112,7 +111,7 @@ def _integers(text: str) -> list[int]:
     return [value for value in found if value is not None and abs(value) < 2**63]
 
 
-def _using_event(connection: Connection, project_id: int, event: str) -> list[int]:
+def _using_event(connection: Connection, project_id: int, event: str) -> ColumnElement[bool]:
     """Experiments whose inline or saved metrics use an event, by itself or through an action."""
     actions = _actions_with_event(connection, project_id, event)
 
@@ -131,18 +130,18 @@ def _using_event(connection: Connection, project_id: int, event: str) -> list[in
         experiment.c.project_id == project_id,
         sa.or_(mentions(experiment.c.metrics), mentions(experiment.c.metrics_secondary)),
     )
-    found = {
+    own = [
         row.id
         for row in connection.execute(inline)
         if any(uses(metric) for metric in (*(row.metrics or ()), *(row.metrics_secondary or ())))
-    }
+    ]
     shared = sa.select(saved_metric.c.id, saved_metric.c.query).where(
         saved_metric.c.project_id == project_id, mentions(saved_metric.c.query)
     )
     using = [row.id for row in connection.execute(shared) if uses(row.query)]
     links = experiment_saved_metric.c
-    found.update(connection.scalars(sa.select(links.experiment_id).where(links.saved_metric_id.in_(using))))
-    return sorted(found)
+    linked = sa.select(links.experiment_id).where(among(links.saved_metric_id, listed(using)))
+    return sa.or_(among(experiment.c.id, listed(own)), experiment.c.id.in_(linked))
 
 
 def _actions_with_event(connection: Connection, project_id: int, event: str) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from hoglab.flags.store import FlagRow
 from hoglab.http.dates import format_moment
 from hoglab.http.identity import Principal, Project, User
 from hoglab.http.wire import user_object
+from hoglab.people import cohorts
 from hoglab.statistics import resolve_config
 
 FROZEN = "exposure_frozen"
@@ -31,6 +32,8 @@ class Related:
     users: Mapping[int, User]
     links: Mapping[int, list[SavedMetricLink]]
     action_names: Mapping[int, str | None]
+    cohorts: Collection[int]
+    """Exposure cohorts that are not deleted."""
 
 
 def load_related(connection: Connection, project: Project, rows: Sequence[ExperimentRow]) -> Related:
@@ -39,6 +42,7 @@ def load_related(connection: Connection, project: Project, rows: Sequence[Experi
     holdouts = store.holdouts(connection, (row.holdout_id for row in rows if row.holdout_id is not None))
     links = store.links(connection, (row.id for row in rows))
     author_ids = [row.created_by_id for row in rows] + [row.created_by_id for row in holdouts.values()]
+    cohort_ids = {row.exposure_cohort_id for row in rows if row.exposure_cohort_id is not None}
     queries = [link.query for group in links.values() for link in group]
     inline = [m for row in rows for m in (*(row.metrics or ()), *(row.metrics_secondary or ()))]
     return Related(
@@ -47,6 +51,7 @@ def load_related(connection: Connection, project: Project, rows: Sequence[Experi
         users=accounts.users(connection, author_ids),
         links=links,
         action_names=actions.names(connection, project.id, metrics.action_ids([*queries, *inline])),
+        cohorts=cohorts.existing(connection, project.id, cohort_ids) if cohort_ids else (),
     )
 
 
@@ -120,7 +125,7 @@ def experiment_object(
         "feature_flag": flag_object(flag) if flag is not None else None,
         "holdout": holdout_object(holdout, related.users) if holdout is not None else None,
         "holdout_id": row.holdout_id,
-        "exposure_cohort": row.exposure_cohort_id,
+        "exposure_cohort": row.exposure_cohort_id if row.exposure_cohort_id in related.cohorts else None,
         "parameters": _parameters(row, flag),
         "running_time_calculation": row.running_time_calculation,
         "excluded_variants": row.excluded_variants,

@@ -128,8 +128,8 @@ _BY_ID = Prepared(
         experiment.c.project_id == sa.bindparam("project_id"),
     )
 )
-_FLAGS = Prepared(sa.select(*_FLAG).where(among(feature_flag.c.id, "ids")))
-_HOLDOUTS = Prepared(sa.select(*_HOLDOUT).where(among(experiment_holdout.c.id, "ids")))
+_FLAGS = Prepared(sa.select(*_FLAG).where(among(feature_flag.c.id, sa.bindparam("ids"))))
+_HOLDOUTS = Prepared(sa.select(*_HOLDOUT).where(among(experiment_holdout.c.id, sa.bindparam("ids"))))
 _LINKS = Prepared(
     sa.select(
         experiment_saved_metric.c.id,
@@ -143,7 +143,7 @@ _LINKS = Prepared(
     .join_from(
         experiment_saved_metric, saved_metric, saved_metric.c.id == experiment_saved_metric.c.saved_metric_id
     )
-    .where(among(experiment_saved_metric.c.experiment_id, "ids"))
+    .where(among(experiment_saved_metric.c.experiment_id, sa.bindparam("ids")))
     .order_by(experiment_saved_metric.c.id)
 )
 

@@ -66,6 +66,16 @@ class TestExposureCohort:
         assert api.ok("GET", path)["count"] == 2
         assert members(api, cohort["id"]) == {"in", "also"}
 
+    def test_a_deleted_cohort_is_no_longer_shown(self, api: Api) -> None:
+        made = api.experiment(start_date=START)
+        cohort = self.make(api, made)
+        path = f"/cohorts/{cohort['id']}/"
+        api.ok("PATCH", path, {"deleted": True})
+        assert read(api, made)["exposure_cohort"] is None
+        assert [each["exposure_cohort"] for each in api.ok("GET", "/experiments/")["results"]] == [None]
+        api.ok("PATCH", path, {"deleted": False})
+        assert read(api, made)["exposure_cohort"] == cohort["id"]
+
     @rule("8.1.3")
     def test_refusals(self, api: Api) -> None:
         path = "/experiments/{}/create_exposure_cohort_for_experiment/"

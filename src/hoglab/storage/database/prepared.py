@@ -15,7 +15,7 @@ import orjson
 import sqlalchemy as sa
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Select
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _Compiled:
 
 
 class Prepared:
-    """A SELECT whose only variable parts are ``sa.bindparam`` placeholders and sets made with `among`."""
+    """A SELECT whose only variable parts are ``sa.bindparam`` placeholders."""
 
     def __init__(self, statement: Select[Any]) -> None:
         self._statement = statement
@@ -53,14 +53,17 @@ class Prepared:
         return rows
 
 
-def among(column: ColumnElement[int], name: str) -> ColumnElement[bool]:
-    """Whether a column is one of the numbers given by `listed` as parameter ``name``, however many there are."""
-    values = sa.func.json_each(sa.bindparam(name, type_=sa.Text)).table_valued("value")
+def among(column: ColumnElement[int], numbers: BindParameter[str] | str) -> ColumnElement[bool]:
+    """Whether a column is one of some numbers, however many: those of `listed`, or a placeholder for them.
+
+    ``IN`` with a parameter for each number is compiled anew for each count of them, and ends at 32,766.
+    """
+    values = sa.func.json_each(numbers).table_valued("value")
     return column.in_(sa.select(values.c.value))
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """The parameter that goes with `among`."""
+    """Numbers as `among` takes them."""
     return orjson.dumps(list(numbers)).decode()
 
 
