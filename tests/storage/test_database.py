@@ -28,6 +28,7 @@ from hoglab.storage.database import (
     tables,
     to_micros,
 )
+from hoglab.storage.database.tables.base import CHECKPOINT_PAGES
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -104,6 +105,19 @@ class TestTransactions:
         for durable, level in ((True, 2), (False, 1), (True, 2)):
             with database.write(durable=durable) as tx:
                 assert tx.connection.exec_driver_sql("PRAGMA synchronous").scalar() == level
+
+    def test_the_write_ahead_log_is_worked_into_the_file_when_it_is_large(
+        self, database: Database, tmp_path: Path
+    ) -> None:
+        wal, limit_bytes, text_bytes = tmp_path / "hoglab.db-wal", CHECKPOINT_PAGES * 4096, 4 * 1024 * 1024
+        with database.write() as tx:
+            add_organization(tx, "a")
+        sizes = []
+        for number in range(3 * limit_bytes // text_bytes):
+            with database.write() as tx:
+                tx.execute(update(tables.organization).values(name=str(number % 10) * text_bytes))
+            sizes.append(wal.stat().st_size)
+        assert limit_bytes <= max(sizes) < limit_bytes + 2 * text_bytes
 
 
 class TestReaders:

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import MetaData, inspect
+from sqlalchemy import MetaData, delete, inspect, select
 
 from hoglab.storage.database import Database, SchemaTooNewError, tables
 from hoglab.storage.database.migrations import HEADS, alembic_config, migrate, write_revision
@@ -88,6 +89,38 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
     with connections.read() as connection:
         assert inspect(connection).get_table_names() == ["membership"]
     connections.dispose()
+
+
+def test_distinct_ids_of_an_older_database_still_name_their_persons(tmp_path: Path) -> None:
+    """Revision 0009 builds their table anew."""
+    connections = SqliteConnections(tmp_path / "a.db", tables.metadata)
+    names = [("b", 1, 3), ("a", 2, 0), ("Ä'\"", 1, 7), ("", 2, 1)]
+    with connections.migrate() as connection:
+        command.upgrade(alembic_config(tables.metadata, connection), "0008")
+        for statement in (
+            "INSERT INTO organization (id, name, created_at) VALUES ('o', 'O', 0)",
+            (
+                "INSERT INTO project (id, uuid, organization_id, name, api_token, test_account_filters, "
+                "experiment_defaults, settings, created_at, updated_at) "
+                "VALUES (7, 'u', 'o', 'P', 'phc_t', '[]', '{}', '{}', 0, 0)"
+            ),
+            (
+                "INSERT INTO person (id, uuid, project_id, properties, created_at) "
+                "VALUES (1, 'p1', 7, '{}', 0), (2, 'p2', 7, '{}', 0)"
+            ),
+        ):
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(
+            "INSERT INTO person_distinct_id (project_id, distinct_id, person_id, version) VALUES (7, ?, ?, ?)",
+            names,
+        )
+    connections.dispose()
+    with Database.open(tmp_path / "a.db").write() as tx:
+        ids = tables.person_distinct_id
+        found = select(ids.c.distinct_id, ids.c.person_id, ids.c.version).where(ids.c.project_id == 7)
+        assert sorted(map(tuple, tx.execute(found))) == sorted(names)
+        tx.execute(delete(tables.person).where(tables.person.c.id == 1))
+        assert sorted(map(tuple, tx.execute(found))) == sorted(name for name in names if name[1] == 2)
 
 
 def test_a_revision_can_be_written_from_the_difference(tmp_path: Path) -> None:

@@ -13,10 +13,17 @@ _NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
+CHECKPOINT_PAGES = 8_192
+"""When the write-ahead log of the metadata has so many pages (32 MiB) it is worked into the file. A batch of events
+touches pages of indexes all over, and the next batch mostly the same: they are copied once for several batches."""
+
 # ``migrations`` names the folder in storage/database/migrations that builds the schema. ``sqlite_file`` are
 # settings that a SQLite file has from its birth: the queues hold large rows that come and go, so their file
-# has larger pages and can give space back.
-metadata = MetaData(naming_convention=_NAMING, info={"migrations": "main"})
+# has larger pages and can give space back. ``sqlite_connection`` are settings of each connection to it.
+metadata = MetaData(
+    naming_convention=_NAMING,
+    info={"migrations": "main", "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES}},
+)
 queue_metadata = MetaData(
     naming_convention=_NAMING,
     info={"migrations": "queue", "sqlite_file": {"page_size": 8192, "auto_vacuum": "INCREMENTAL"}},

@@ -41,6 +41,7 @@ person_distinct_id = Table(
     Column("distinct_id", String(400), primary_key=True),
     Column("person_id", Integer, ForeignKey("person.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("version", BigInteger, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,  # looked up by its key for every event: one tree to search, not two
 )
 
 group_type = Table(
