@@ -149,7 +149,7 @@ def store_only(folder: Path, rows: list[EventRow], size: int = 5_000) -> float:
     started_at = time.perf_counter()
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
-        store.append(EventBatch(part), log_offset=part[-1].log_offset)
+        store.append(EventBatch(part, is_checked=True), log_offset=part[-1].log_offset)
     seconds = time.perf_counter() - started_at
     store.close()
     return len(rows) / seconds

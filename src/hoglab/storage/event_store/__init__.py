@@ -71,8 +71,12 @@ class PersonOverride:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
+    """What is written together. ``is_checked``: an encoder wrote the JSON of all rows, so that it need not be
+    asked again whether every engine can read it."""
+
     rows: Sequence[EventRow]
     overrides: Sequence[PersonOverride] = field(default_factory=tuple)
+    is_checked: bool = False
 
 
 class Reader(Protocol):

@@ -169,7 +169,8 @@ class DuckDbEventStore:
         Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, if
         it was new then, and is not written again; it is among the answer when it was stored for that same
         log record. So a batch may overlap with what was stored before a crash. Rows of one batch with the
-        same (project, uuid) are stored once. JSON that the engine cannot parse is mended (`as_json`).
+        same (project, uuid) are stored once. JSON that the engine cannot parse is mended (`as_json`), unless
+        the batch says that it was checked.
 
         Raises `EventStoreUnavailableError` (disk full, file damaged): the same batch can be tried again.
         """
@@ -198,7 +199,7 @@ class DuckDbEventStore:
         connection.execute("BEGIN")
         rows, keys = self._unknown(rows)
         if rows:
-            self._register(rows)
+            self._register(rows, is_checked=batch.is_checked)
             connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
         if batch.overrides:
             write_overrides(connection, batch.overrides)
@@ -226,11 +227,14 @@ class DuckDbEventStore:
         kept = [position for position in range(len(rows)) if position not in resent]
         return [rows[position] for position in kept], keys[kept]
 
-    def _register(self, rows: list[EventRow]) -> None:
+    def _register(self, rows: list[EventRow], *, is_checked: bool) -> None:
         """Make the rows the engine's table ``incoming``, with JSON that later queries can read."""
         connection = self._file.connection
-        rows = [mended(row, as_utf8) for row in rows]
         first = self._next_seq
+        if is_checked:
+            connection.register("incoming", table_of(rows, first))
+            return
+        rows = [mended(row, as_utf8) for row in rows]
         connection.register("incoming", table_of(rows, first))
         broken = connection.execute(_BROKEN_JSON).fetchall()
         for (seq,) in broken:
