@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -243,8 +244,8 @@ def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> Non
     crashed._store = FragileStore(house.folder / "other.duckdb")
     crashed._store.failures = 10**9
     crashed._position = 1
-    with pytest.raises(EventStoreUnavailableError):
-        crashed._ingest([record])
+    with ThreadPoolExecutor(1) as decoder, pytest.raises(EventStoreUnavailableError):
+        crashed._ingest([record], decoder)
     crashed._store.close()
     assert set(house.rows("person_id")) == {derived_person_id(1, "user"), derived_person_id(1, "anon")}
     house.restart()
@@ -298,7 +299,7 @@ def test_ingestion_waits_while_there_is_no_room_and_capture_goes_on(house: Any, 
 
 
 def test_batches_are_cut_by_events_and_bytes(house: Any, dispatcher: Recorder) -> None:
-    house.limits = IngestionLimits(batch_events=10, batch_json_bytes=5_000, batch_records=7, idle_s=0.05)
+    house.limits = IngestionLimits(batch_events=10, batch_json_bytes=5_000, read_records=7, idle_s=0.05)
     house.restart()
     for start in range(0, 120, 3):
         house.send(*(event("e", number=start + index + 1, properties={"a": "x" * 300}) for index in range(3)))
@@ -343,7 +344,7 @@ def test_stopping_is_quick_and_starting_is_not_needed(house: Any) -> None:
 
 def test_accepting_goes_first_while_requests_outpace_ingestion(house: Any, dispatcher: Recorder) -> None:
     house.limits = IngestionLimits(
-        batch_records=1, busy_factor=2, busy_share=0.001, max_pause_s=3600, idle_s=0.05
+        read_records=1, busy_factor=2, busy_share=0.001, max_pause_s=3600, idle_s=0.05
     )
     house.restart()
     for number in range(10):
@@ -354,7 +355,7 @@ def test_accepting_goes_first_while_requests_outpace_ingestion(house: Any, dispa
     house.wait(lambda: len(dispatcher.seen) > 0)
     assert house.ingestion.stop(5)  # it pauses, but not deaf
     assert len(dispatcher.seen) < 20
-    house.limits = IngestionLimits(batch_records=1, busy_factor=0, busy_share=0.001, busy_until_bytes=1)
+    house.limits = IngestionLimits(read_records=1, busy_factor=0, busy_share=0.001, busy_until_bytes=1)
     house.restart()
     house.run()  # too much waits for any pause
     assert len(house.rows()) == 20

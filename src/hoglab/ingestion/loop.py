@@ -1,9 +1,10 @@
 """The loop from the event log to the event store, persons and hog functions.
 
-One thread. It reads a batch of records, decodes them, lets transformations change their events, resolves
-persons, stores, dispatches, and then moves its position in the log. Whatever happens between two of these
-steps, the batch is processed again from the log and comes out the same: persons are idempotent, the store
-knows the log offset of what it holds, and so does the dispatcher.
+One thread. It takes a batch of records, lets transformations change their events, resolves persons, stores,
+dispatches, and then moves its position in the log. Whatever happens between two of these steps, the batch is
+processed again from the log and comes out the same: persons are idempotent, the store knows the log offset of
+what it holds, and so does the dispatcher. A second thread decodes the next batch meanwhile, which has no effect
+that could be lost.
 """
 
 from __future__ import annotations
@@ -11,33 +12,35 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
-from hoglab.capture.records import RecordError, decode_record
-from hoglab.ingestion.normalise import Event, events_of, row_of
+from hoglab.ingestion.batches import Batch, Unreadable, ahead, batch_of, batches_of
+from hoglab.ingestion.normalise import Event, row_of
 from hoglab.people.identity import clean_distinct_id
 from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
 from hoglab.storage.event_store.ingested import IngestedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
     from uuid import UUID
 
     from hoglab.ingestion.flag_calls import FlagCalls
     from hoglab.ingestion.geoip import GeoIp
     from hoglab.ingestion.parking import Parking
-    from hoglab.people import IngestionWarning, PersonService
+    from hoglab.people import PersonService
     from hoglab.storage.event_log import EventLog, LogRecord
     from hoglab.storage.event_store import EventStore
 
+MIB = 1024 * 1024
+
 CONSUMER = "ingestion"
 """Name of this loop's position in the event log."""
-
-MIB = 1024 * 1024
 
 _logger = structlog.get_logger(__name__)
 
@@ -87,10 +90,10 @@ class Dispatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestionLimits:
-    """How large a batch may become, and how patient the loop is."""
+    """How much is read and processed at once, and how patient the loop is."""
 
-    batch_records: int = 1_000
-    batch_wire_bytes: int = 8 * MIB
+    read_records: int = 10_000  # cut into batches, which are decoded one ahead
+    read_bytes: int = 8 * MIB
     batch_events: int = 5_000
     batch_json_bytes: int = 24 * MIB
     attempts: int = 3  # of a record alone, before it is parked
@@ -193,21 +196,22 @@ class Ingestion:
     # --- the loop
 
     def _run(self) -> None:
-        retry_s = self._limits.retry_s
-        while not self._stopping.is_set():
-            try:
-                self._turn()
-                retry_s = self._limits.retry_s
-            except Exception:
-                # The position has not moved: nothing is lost, and the next turn begins with the same record.
-                _RETRIES.inc()
-                _logger.exception(
-                    "ingestion failed and tries again", position=self._position, retry_s=retry_s
-                )
-                self._stopping.wait(retry_s)
-                retry_s = min(retry_s * 2, self._limits.max_retry_s)
+        with ThreadPoolExecutor(1, thread_name_prefix="ingestion-decoder") as decoder:
+            retry_s = self._limits.retry_s
+            while not self._stopping.is_set():
+                try:
+                    self._turn(decoder)
+                    retry_s = self._limits.retry_s
+                except Exception:
+                    # The position has not moved: nothing is lost, and the next turn begins with the same record.
+                    _RETRIES.inc()
+                    _logger.exception(
+                        "ingestion failed and tries again", position=self._position, retry_s=retry_s
+                    )
+                    self._stopping.wait(retry_s)
+                    retry_s = min(retry_s * 2, self._limits.max_retry_s)
 
-    def _turn(self) -> None:
+    def _turn(self, decoder: Executor) -> None:
         if self._dispatcher is not None and not self._dispatcher.has_room():
             self._stopping.wait(self._limits.room_poll_s)
             return
@@ -216,15 +220,15 @@ class Ingestion:
             return
         records = self._log.read(
             self._position,
-            max_records=self._limits.batch_records,
-            max_bytes=self._limits.batch_wire_bytes,
+            max_records=self._limits.read_records,
+            max_bytes=self._limits.read_bytes,
         )
         # A batch must not reach over what the store holds: it is stored as a whole or not at all.
         stored = self._store.position()
         held = [record for record in records if record.offset <= stored]
         if records:
             started_at, before = time.monotonic(), self._position
-            self._ingest(held or records)
+            self._ingest(held or records, decoder)
             self._yield(time.monotonic() - started_at, self._position - before)
 
     def _yield(self, seconds: float, done: int) -> None:
@@ -245,59 +249,38 @@ class Ingestion:
             self._people.forget_old_warnings()
             self._dirty = False
 
-    def _ingest(self, records: Sequence[LogRecord]) -> None:
+    def _ingest(self, records: Sequence[LogRecord], decoder: Executor) -> None:
         """Process records in batches; records that cannot be processed even alone are parked."""
-        batch = _Batch(self._limits)
-        for record in records:
+        limits = self._limits
+        batches = batches_of(records, max_events=limits.batch_events, max_json_bytes=limits.batch_json_bytes)
+        for batch in ahead(batches, decoder):
             if self._stopping.is_set():
                 return
-            try:
-                decoded = decode_record(record.payload)
-                warnings: list[IngestionWarning] = []
-                events = events_of(decoded, record.offset, warnings)
-            except Exception as error:
-                if not isinstance(error, RecordError):
-                    _logger.exception("a record could not be decoded", offset=record.offset)
+            if isinstance(batch, Unreadable):
+                self._park(batch.record, batch.reason)
+            else:
                 self._finish(batch)
-                self._park(record, f"{type(error).__name__}: {error}")
-                batch = _Batch(self._limits)
-                continue
-            if batch.records and not batch.has_room(len(events), decoded.json_bytes):
-                self._finish(batch)
-                batch = _Batch(self._limits)
-            batch.add(record, events, warnings, decoded.json_bytes)
-        self._finish(batch)
 
-    def _finish(self, batch: _Batch) -> None:
+    def _finish(self, batch: Batch) -> None:
         """Process a batch; when it fails, its records one by one, to find the one that makes it fail."""
-        if not batch.records:
-            return
         try:
             self._process(batch)
         except Exception:
             if len(batch.records) == 1:
-                self._finish_alone(batch)
+                self._finish_alone(batch.records[0])
                 return
             _RETRIES.inc()
             _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
             # Their events were changed by the failed attempt, so they are decoded anew.
             for record in batch.records:
                 if record.offset > self._position and not self._stopping.is_set():
-                    self._finish_alone(self._alone(record))
+                    self._finish_alone(record)
 
-    def _alone(self, record: LogRecord) -> _Batch:
-        batch = _Batch(self._limits)
-        warnings: list[IngestionWarning] = []
-        decoded = decode_record(record.payload)
-        batch.add(record, events_of(decoded, record.offset, warnings), warnings, decoded.json_bytes)
-        return batch
-
-    def _finish_alone(self, batch: _Batch) -> None:
+    def _finish_alone(self, record: LogRecord) -> None:
         """Process one record; park it when it fails again and again while the engines work."""
-        record = batch.records[0]
         for attempt in range(1, self._limits.attempts + 1):
             try:
-                self._process(self._alone(record))
+                self._process(batch_of(record))
             except Exception as error:
                 if not self._engines_work():
                     raise
@@ -330,7 +313,7 @@ class Ingestion:
     # --- one batch
 
     @_BATCH_SECONDS.time()
-    def _process(self, batch: _Batch) -> None:
+    def _process(self, batch: Batch) -> None:
         known = self._known(batch.events)
         if self._geoip is not None:
             self._geoip.locate(known)
@@ -392,7 +375,9 @@ class Ingestion:
         """Store the rows of events, dispatch what is new, and move the position behind ``last``."""
         offset = last.offset
         again = offset <= self._store.position()
-        new = self._store.append(EventBatch(rows, list(self._owed.values())), log_offset=offset)
+        new = self._store.append(
+            EventBatch(rows, list(self._owed.values()), is_checked=True), log_offset=offset
+        )
         self._dirty = True
         if not again:
             self._owed = {}
@@ -409,32 +394,3 @@ class Ingestion:
             self._dispatched = offset
         self._log.commit(CONSUMER, offset)
         self._position = offset
-
-
-class _Batch:
-    """Decoded records that are processed together."""
-
-    def __init__(self, limits: IngestionLimits) -> None:
-        self.records: list[LogRecord] = []
-        self.events: list[Event] = []
-        self.warnings: list[IngestionWarning] = []
-        self._json_bytes = 0
-        self._limits = limits
-
-    def has_room(self, events: int, json_bytes: int) -> bool:
-        return (
-            len(self.events) + events <= self._limits.batch_events
-            and self._json_bytes + json_bytes <= self._limits.batch_json_bytes
-        )
-
-    def add(
-        self,
-        record: LogRecord,
-        events: Sequence[Event],
-        warnings: Sequence[IngestionWarning],
-        json_bytes: int,
-    ) -> None:
-        self.records.append(record)
-        self.events.extend(events)
-        self.warnings.extend(warnings)
-        self._json_bytes += json_bytes

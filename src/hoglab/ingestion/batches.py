@@ -1,0 +1,101 @@
+"""From records of the event log to batches of decoded events, made one ahead of who processes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import structlog
+
+from hoglab.capture.records import RecordError, decode_record
+from hoglab.ingestion.normalise import Event, events_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from hoglab.people import IngestionWarning
+    from hoglab.storage.event_log import LogRecord
+
+_logger = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class Unreadable(NamedTuple):
+    """A record that cannot be decoded, and why."""
+
+    record: LogRecord
+    reason: str
+
+
+class Batch:
+    """Decoded records that are processed together. ``json_bytes``: the size of their JSON text."""
+
+    __slots__ = ("events", "json_bytes", "records", "warnings")
+
+    def __init__(
+        self,
+        records: list[LogRecord],
+        events: list[Event],
+        warnings: list[IngestionWarning],
+        json_bytes: int,
+    ) -> None:
+        self.records = records
+        self.events = events
+        self.warnings = warnings
+        self.json_bytes = json_bytes
+
+    def extend(self, other: Batch) -> None:
+        self.records += other.records
+        self.events += other.events
+        self.warnings += other.warnings
+        self.json_bytes += other.json_bytes
+
+
+def batch_of(record: LogRecord) -> Batch:
+    """A record alone. Raises `RecordError`."""
+    decoded = decode_record(record.payload)
+    warnings: list[IngestionWarning] = []
+    return Batch([record], events_of(decoded, record.offset, warnings), warnings, decoded.json_bytes)
+
+
+def batches_of(
+    records: Sequence[LogRecord], *, max_events: int, max_json_bytes: int
+) -> Iterator[Batch | Unreadable]:
+    """Records in batches within both limits, unless one alone is larger, and between them what is unreadable."""
+    batch: Batch | None = None
+    for record in records:
+        try:
+            decoded = batch_of(record)
+        except Exception as error:
+            if not isinstance(error, RecordError):
+                _logger.exception("a record could not be decoded", offset=record.offset)
+            if batch is not None:
+                yield batch
+                batch = None
+            yield Unreadable(record, f"{type(error).__name__}: {error}")
+            continue
+        if batch is None:
+            batch = decoded
+        elif (
+            len(batch.events) + len(decoded.events) <= max_events
+            and batch.json_bytes + decoded.json_bytes <= max_json_bytes
+        ):
+            batch.extend(decoded)
+        else:
+            yield batch
+            batch = decoded
+    if batch is not None:
+        yield batch
+
+
+def ahead(items: Iterator[T], worker: Executor) -> Iterator[T]:
+    """The same items in the same order; while one is in use, the worker makes the next.
+
+    What the worker does for one item is finished before it begins with another, also when the caller stops early.
+    """
+    item = next(items, None)
+    while item is not None:
+        upcoming = worker.submit(next, items, None)
+        yield item
+        item = upcoming.result()
