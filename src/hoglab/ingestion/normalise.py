@@ -49,8 +49,7 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
     sent_text = None if sent_at is None else sent_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     may_be_large = record.json_bytes > header.max_event_bytes
     events: list[Event] = []
-    for index, incoming in enumerate(envelope.events):
-        uuid = derived_uuid(header, index) if incoming.uuid is None else _uuid(incoming.uuid)
+    for uuid, incoming in zip(_uuids(record), envelope.events, strict=True):
         if may_be_large and incoming.size_bytes > header.max_event_bytes:
             details = {
                 "eventUuid": str(uuid),
@@ -89,9 +88,10 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
     return events
 
 
-def _uuid(canonical: str) -> UUID:
-    # Capture has checked the form; so this takes half the time of UUID(text).
-    return UUID(int=int(canonical.replace("-", ""), 16))
+def _uuids(record: Record) -> list[UUID]:
+    """The uuids of the events of a record, those that capture has checked together: a third of one by one."""
+    given = msgspec.convert([each.uuid for each in record.envelope.events], list[UUID | None])
+    return [derived_uuid(record.header, index) if uuid is None else uuid for index, uuid in enumerate(given)]
 
 
 def _properties(incoming: IncomingEvent) -> dict[str, Any]:
