@@ -315,6 +315,17 @@ def test_metrics_over_time_and_in_sum(api: Api) -> None:
     assert all(datetime.fromisoformat(label).weekday() == 0 for label in weeks["labels"])
 
 
+def test_a_draft_can_be_tried_before_it_is_published(api: Api) -> None:
+    function = api.house.create("print('first')", enabled=False)
+    api.house.change(function, hog="print('second')")
+    body = {"use_draft": True, "globals": {"event": EVENT}}
+    assert api.try_out(body, function["id"])["logs"][0]["message"] == "second"
+    assert api.call("POST", f"/{function['id']}/revisions/1/restore/", {}).status_code == 200
+    assert api.try_out(body, function["id"])["logs"][0]["message"] == "first"
+    sent = {"configuration": {"hog": "print('sent')"}, **body}
+    assert api.try_out(sent, function["id"])["logs"][0]["message"] == "sent"
+
+
 def test_a_function_without_metrics_has_none(api: Api) -> None:
     function = api.house.create()
     assert api.get(f"/{function['id']}/metrics/totals/") == {"totals": {}}

@@ -360,3 +360,9 @@ def test_too_many_requests_at_a_time_are_asked_to_come_again(house: House) -> No
         assert sorted(sender.send_together(function, 5)) == [200, 200, 503, 503, 503]
     finally:
         sender.close()
+
+
+@pytest.mark.parametrize("distinct_id", [5, None, {"a": 1}, True, "x"])
+def test_distinct_ids_of_any_kind_may_be_sent(house: House, sender: Sender, distinct_id: Any) -> None:
+    function = webhook(house, "return {'httpResponse': {'status': 200, 'body': [event.distinct_id]}}")
+    assert sender.send(function, json={"distinct_id": distinct_id}).json() == [distinct_id]

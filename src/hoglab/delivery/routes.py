@@ -317,7 +317,10 @@ def _test_run(
     body = call.validate(TestRunBody)
     if body.configuration is None and not body.use_draft:
         raise validation_error("Required unless use_draft is true.", "configuration")
-    configuration, context = _configured(call, function_id, body.configuration, functions, database)
+    sent = body.configuration
+    if sent is None and function_id is not None:
+        sent = dict(functions.staged(call.project, function_id) or {})
+    configuration, context = _configured(call, function_id, sent, functions, database)
     try:
         function = compile_configuration(
             configuration, context, function_id=function_id or str(uuid4()), project_id=call.project.id

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hoglab.http.errors import VALIDATION, ApiError, from_details
+from hoglab.http.errors import VALIDATION, ApiError, conflict, from_details
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 Path = tuple[str | int, ...]
+
+
+def stale_update() -> ApiError:
+    """409: somebody else changed the function meanwhile."""
+    return conflict(
+        "This function changed since you previewed the publish, either the draft or the live config. "
+        "Preview again to see where things stand now.",
+        "stale_update",
+    )
 
 
 class InvalidFunctionError(ApiError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from hoglab.accounts import store as accounts
+from hoglab.functions import revisions
 from hoglab.functions.status import UNKNOWN, FunctionStates, Status, status_of
 from hoglab.functions.stored import full_form, read_configuration, summary
 
@@ -34,12 +35,14 @@ class Presenter:
         configurations = {row["id"]: read_configuration(row, self.box) for row in rows}
         authors = accounts.users(connection, (row["created_by_id"] for row in rows))
         known = self._known_states(rows)
+        drafts = revisions.drafts(connection, configurations.keys())
         return [
             full_form(
                 row,
                 configurations[row["id"]],
                 authors.get(row["created_by_id"]),
                 status_of(row["id"], enabled=row["enabled"], known=known),
+                drafts.get(row["id"]),
             )
             for row in rows
         ]

@@ -142,6 +142,12 @@ VERSIONS: Notes = {
     "after": "Its value in the second.",
     "diff": "The unified diff of the code; null for other fields.",
     "force": "Go back even when test cases fail.",
+    "overwrite": "Let the draft go that is there already.",
+    "confirm": "Publish; otherwise only say what that would change.",
+    "confirm_token": "What a preview gave, for 15 minutes; needed to publish to an enabled function.",
+    "published": "Whether the draft is the configuration now.",
+    "changed_fields": Note("What publishing would change; null once it is done.", ["hog"]),
+    "function": "The function, once its draft is published; else null.",
 }
 
 TESTS: Notes = {

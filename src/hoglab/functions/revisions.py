@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import and_, delete, func, insert, select
 
 from hoglab.storage.database.tables import hog_function_revision
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 MAX_REVISIONS = 100
 """How many of the newest are kept of a function."""
+
+DRAFT = 0
+"""What no version is called; the row of this one is the draft: content that is not live yet."""
 
 _column = hog_function_revision.c
 
@@ -39,14 +42,43 @@ def add(
     connection.execute(insert(hog_function_revision).values(**values, created_by_id=user_id, created_at=at))
     connection.execute(
         delete(hog_function_revision).where(
-            _column.function_id == function_id, _column.version <= version - MAX_REVISIONS
+            _column.function_id == function_id,
+            _column.version != DRAFT,
+            _column.version <= version - MAX_REVISIONS,
         )
     )
 
 
+def stage(
+    connection: Connection, function_id: str, content: Mapping[str, Any], *, user_id: int | None, at: datetime
+) -> None:
+    """Make some content the draft of a function that has none."""
+    values = {"function_id": function_id, "version": DRAFT, "content": dict(content)}
+    connection.execute(insert(hog_function_revision).values(**values, created_by_id=user_id, created_at=at))
+
+
+def draft(connection: Connection, function_id: str) -> Row | None:
+    """The draft of a function: its ``content``, and when and by whom it was staged."""
+    return drafts(connection, [function_id]).get(function_id)
+
+
+def drafts(connection: Connection, function_ids: Collection[str]) -> dict[str, Row]:
+    """The drafts of those functions that have one."""
+    query = select(hog_function_revision).where(
+        _column.function_id.in_(function_ids), _column.version == DRAFT
+    )
+    return {row["function_id"]: dict(row) for row in connection.execute(query).mappings()}
+
+
+def discard_draft(connection: Connection, function_id: str) -> bool:
+    """Forget the draft of a function; whether there was one."""
+    mine = (_column.function_id == function_id, _column.version == DRAFT)
+    return connection.execute(delete(hog_function_revision).where(*mine)).rowcount > 0
+
+
 def page(connection: Connection, function_id: str, limit: int, offset: int) -> tuple[list[Row], int]:
     """Versions with their times and authors, newest first, and how many there are."""
-    mine = _column.function_id == function_id
+    mine = and_(_column.function_id == function_id, _column.version != DRAFT)
     query = select(_column.version, _column.created_at, _column.created_by_id).where(mine)
     rows = connection.execute(query.order_by(_column.version.desc()).limit(limit).offset(offset)).mappings()
     count = connection.scalar(select(func.count()).select_from(hog_function_revision).where(mine)) or 0

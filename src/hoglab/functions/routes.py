@@ -10,6 +10,7 @@ import orjson
 
 from hoglab.functions import icons
 from hoglab.functions.configuration import Sent
+from hoglab.functions.drafts import Drafts
 from hoglab.functions.editing import completions
 from hoglab.functions.listing import FunctionList, Listing, moment_or_none
 from hoglab.functions.schemas import (
@@ -24,7 +25,10 @@ from hoglab.functions.schemas import (
     IconQuery,
     IconsQuery,
     ListQuery,
+    PublishBody,
+    PublishOut,
     RearrangeBody,
+    RestoreBody,
     RollbackBody,
     VersionChangesOut,
     VersionItem,
@@ -57,6 +61,7 @@ def router(service: FunctionService) -> ResourceRouter:
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
     listed = FunctionList(service.database, service.presenter)
     versions = FunctionVersions(service)
+    drafts = Drafts(service)
 
     @routes.get("/", query=ListQuery, response=Paged[FunctionListItem])
     def list_functions(call: Call) -> dict[str, Any]:
@@ -145,6 +150,26 @@ def router(service: FunctionService) -> ResourceRouter:
             parse_integer(version),
             force=call.validate(RollbackBody).force,
         )
+
+    @routes.post(
+        "/{function_id}/revisions/{version}/restore/", body=RestoreBody, response=FunctionOut, errors=(409,)
+    )
+    def restore_version(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
+        """Make what a function was in a version its draft."""
+        content = versions.content(call.project, function_id, parse_integer(version))
+        overwrite = call.validate(RestoreBody).overwrite
+        return drafts.restore(call.project, call.principal.user.id, function_id, content, overwrite=overwrite)
+
+    @routes.post("/{function_id}/publish/", body=PublishBody, response=PublishOut, errors=(400, 409))
+    def publish_draft(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """Make the draft of a function its configuration, after a preview."""
+        body = call.validate(PublishBody)
+        return drafts.publish(call.project, call.principal.user.id, function_id, body)
+
+    @routes.post("/{function_id}/discard_draft/", response=FunctionOut)
+    def discard_draft(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """Forget the draft of a function."""
+        return drafts.discard(call.project, call.principal.user.id, function_id)
 
     @routes.get("/{function_id}/revisions/{version}/", response=VersionOut)
     def read_version(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:

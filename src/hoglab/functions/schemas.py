@@ -230,6 +230,23 @@ class RollbackBody(WireModel):
     force: Annotated[bool, Bool()] = False
 
 
+class RestoreBody(WireModel):
+    """``overwrite``: whether a draft that is there already may go."""
+
+    notes = reference.VERSIONS
+
+    overwrite: Annotated[bool, Bool()] = False
+
+
+class PublishBody(WireModel):
+    """Without ``confirm``, a preview is wanted."""
+
+    notes = reference.VERSIONS
+
+    confirm: Annotated[bool, Bool()] = False
+    confirm_token: Annotated[str, Text()] | None = None
+
+
 class RearrangeBody(WireModel):
     """New places in the execution order, by function id."""
 
@@ -432,6 +449,18 @@ class VersionOut(VersionItem):
     """One version with what it held: code, schema, inputs without secrets, filters, masking, mappings."""
 
     content: dict[str, Any]
+
+
+class PublishOut(WireModel):
+    """What publishing the draft would change, or the function that it was made."""
+
+    notes = reference.VERSIONS
+
+    published: bool
+    draft_updated_at: datetime | None
+    confirm_token: str | None
+    changed_fields: list[str] | None
+    function: FunctionOut | None
 
 
 class DiffQuery(WireModel):

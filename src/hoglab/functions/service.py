@@ -15,13 +15,13 @@ from hoglab.functions.changes import VERSIONED, changes_between
 from hoglab.functions.compiler_version import compiler_version
 from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent
 from hoglab.functions.editing import diagnose
-from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.errors import InvalidFunctionError, stale_update
 from hoglab.functions.presentation import Presenter
 from hoglab.functions.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.status import AllHealthy, FunctionStates
 from hoglab.functions.stored import SCOPE, activity_detail, live_config, read_configuration, row_values
 from hoglab.http.dates import utc_now
-from hoglab.http.errors import conflict, not_found, validation_error
+from hoglab.http.errors import not_found, validation_error
 from hoglab.http.fields import parse_integer, parse_uuid
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class FunctionService:
         self.presenter = Presenter(box, self.states)
         self._caps = caps
         self._check_tests = check_tests
-        self._now = now
+        self.now = now
 
     # --- reading ---
 
@@ -117,6 +117,14 @@ class FunctionService:
         row = None if function_id is None else store.get(connection, project.id, function_id)
         return None if row is None or row["deleted"] else read_configuration(row, self.box)
 
+    def staged(self, project: Project, function_id: str) -> Mapping[str, Any] | None:
+        """The content of a function's draft, None when there is none."""
+        with self.database.read() as connection:
+            if store.get(connection, project.id, function_id) is None:
+                return None
+            draft = revisions.draft(connection, function_id)
+            return None if draft is None else draft["content"]
+
     # --- writing ---
 
     def create(self, project: Project, user_id: int | None, sent: Sent) -> dict[str, Any]:
@@ -124,7 +132,7 @@ class FunctionService:
         # Compiles, so that the write below only looks up what was compiled.
         self._run_tests(project, self.configure(project, sent), sent)
         with self.database.write() as tx:
-            now = self._now()
+            now = self.now()
             built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
             if built.active:
                 self._check_cap(tx, project, built.type)
@@ -142,23 +150,35 @@ class FunctionService:
                 "updated_at": now,
             }
             store.add(tx.connection, row)
-            self._log(tx, project, user_id, "created", row, None)
+            self.log(tx, project, user_id, "created", row, None)
             tx.changed("functions", project.id)
         return self._after_save(row)
 
-    def update(self, project: Project, user_id: int | None, function_id: str, sent: Sent) -> dict[str, Any]:
-        """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`."""
+    def update(
+        self,
+        project: Project,
+        user_id: int | None,
+        function_id: str,
+        sent: Sent,
+        *,
+        publishes: datetime | None = None,
+    ) -> dict[str, Any]:
+        """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`.
+
+        ``publishes``: when the draft was staged that ``sent`` is, and that is gone afterwards.
+        """
         with self.database.read() as connection:  # compiles, as in create
             _, _, built = self._changed(connection, project, function_id, sent)
         self._run_tests(project, built, sent)
         with self.database.write() as tx:
             row, before, built = self._changed(tx.connection, project, function_id, sent)
             self._check_hidden_template(built)
+            self._settle_draft(tx, function_id, before, built, publishes)
             if built.active and not before.active:
                 self._check_cap(tx, project, built.type)
             if self._returns(before, built, sent):
                 built = self._at_the_end(tx, project, built, but=function_id)
-            values = {**row_values(built, self.box), "updated_at": self._now()}
+            values = {**row_values(built, self.box), "updated_at": self.now()}
             changes = changes_between(before, built)
             if any(change["field"] in VERSIONED for change in changes):
                 values["version"] = row["version"] + 1
@@ -166,10 +186,31 @@ class FunctionService:
             changed = {**row, **values}
             if changed["version"] != row["version"]:
                 self._keep_versions(tx, row, before, changed, built, user_id)
-            if changes:
-                self._log(tx, project, user_id, "updated", changed, changes)
+            if changes or publishes is not None:
+                what = "updated" if publishes is None else "published"
+                self.log(tx, project, user_id, what, changed, changes)
             tx.changed("functions", project.id)
         return self._after_save(changed)
+
+    def _settle_draft(
+        self,
+        tx: Transaction,
+        function_id: str,
+        before: Configuration,
+        built: Configuration,
+        publishes: datetime | None,
+    ) -> None:
+        """Let a draft go that is published, and let nobody enable a function without a look at its draft."""
+        draft = revisions.draft(tx.connection, function_id)
+        if publishes is not None:
+            if draft is None or draft["created_at"] != publishes:
+                raise stale_update()
+            revisions.discard_draft(tx.connection, function_id)
+        elif draft is not None and built.enabled and not before.enabled:
+            raise InvalidFunctionError(
+                "This function has a staged draft. Publish or discard it before you enable the function.",
+                "enabled",
+            )
 
     def _run_tests(self, project: Project, built: Configuration, sent: Sent) -> None:
         """Refuse what fails a test case of its own, unless the request says not to mind."""
@@ -229,14 +270,12 @@ class FunctionService:
             moved = {one: order for one, order in wanted.items() if rows[one]["execution_order"] != order}
             for function_id, order in moved.items():
                 row = rows[function_id]
-                store.change(
-                    tx.connection, function_id, {"execution_order": order, "updated_at": self._now()}
-                )
+                store.change(tx.connection, function_id, {"execution_order": order, "updated_at": self.now()})
                 before = row["execution_order"]
                 change = activity.change(
                     SCOPE, "priority", None if before is None else str(before), str(order)
                 )
-                self._log(tx, project, user_id, "updated", row, [change])
+                self.log(tx, project, user_id, "updated", row, [change])
             if moved:
                 tx.changed("functions", project.id)
         with self.database.read() as connection:
@@ -281,11 +320,7 @@ class FunctionService:
         """Refuse a change that was made on top of an older state."""
         base = sent.read("base_updated_at")
         if base is not None and row["updated_at"] > base:
-            raise conflict(
-                "This function changed since you previewed the publish, either the draft or the live config. "
-                "Preview again to see where things stand now.",
-                "stale_update",
-            )
+            raise stale_update()
 
     def _returns(self, before: Configuration, built: Configuration, sent: Sent) -> bool:
         """Whether an ordered function comes back into the order, and so goes to its end."""
@@ -301,7 +336,7 @@ class FunctionService:
         last = store.last_order(tx.connection, project.id, built.type or "", but)
         return replace(built, execution_order=min(last + 1, MAX_EXECUTION_ORDER))
 
-    def _log(
+    def log(
         self,
         tx: Transaction,
         project: Project,
@@ -310,8 +345,9 @@ class FunctionService:
         row: Row,
         changes: list[dict[str, Any]] | None,
     ) -> None:
+        """Write into the activity log that ``what`` was done to a function."""
         detail = activity_detail(row, changes)
-        activity.record(tx, project.id, user_id, what, SCOPE, row["id"], detail, now=self._now())
+        activity.record(tx, project.id, user_id, what, SCOPE, row["id"], detail, now=self.now())
 
 
 def _wanted_orders(orders: Any) -> dict[str, int]:

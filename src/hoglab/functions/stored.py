@@ -115,7 +115,9 @@ def summary(row: Row, author: User | None, status: Status) -> dict[str, Any]:
     }
 
 
-def full_form(row: Row, configuration: Configuration, author: User | None, status: Status) -> dict[str, Any]:
+def full_form(
+    row: Row, configuration: Configuration, author: User | None, status: Status, draft: Row | None
+) -> dict[str, Any]:
     """The whole object (spec: hog-functions-api 3.1)."""
     mappings = configuration.mappings
     return {
@@ -144,8 +146,8 @@ def full_form(row: Row, configuration: Configuration, author: User | None, statu
         "_create_in_folder": row["create_in_folder"],
         "batch_export_id": None,
         "version": row["version"],
-        "draft": None,
-        "draft_updated_at": None,
+        "draft": None if draft is None else draft["content"],
+        "draft_updated_at": None if draft is None else draft["created_at"],
         **({"x_tests": list(configuration.x_tests)} if configuration.x_tests else {}),
     }
 

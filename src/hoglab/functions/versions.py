@@ -12,6 +12,8 @@ from hoglab.http.errors import not_found
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection
 
     from hoglab.functions.service import FunctionService
@@ -64,10 +66,15 @@ class FunctionVersions:
         self, project: Project, user_id: int | None, function_id: str, version: int | None, *, force: bool
     ) -> dict[str, Any]:
         """Make a function what it was; its secrets stay what they are. Raises as `update`."""
+        content = self.content(project, function_id, version)
+        return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
+
+    def content(self, project: Project, function_id: str, version: int | None) -> Mapping[str, Any]:
+        """What a version held. Raises 404."""
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
-            content = self._revision(connection, function_id, version)["content"]
-        return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
+            content: Mapping[str, Any] = self._revision(connection, function_id, version)["content"]
+            return content
 
     def _revision(self, connection: Connection, function_id: str, version: int | None) -> Row:
         known = version is not None and 0 < version <= MAX_VERSION

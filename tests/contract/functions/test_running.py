@@ -141,6 +141,9 @@ class TestScopes:
         ("GET", "icon/?id=slack.com", "read"),
         ("GET", "masked_secrets/", "read"),
         ("GET", "{id}/revisions/", "read"),
+        ("POST", "{id}/revisions/1/restore/", "write"),
+        ("POST", "{id}/publish/", "write"),
+        ("POST", "{id}/discard_draft/", "write"),
         ("POST", "{id}/enable_backfills/", "write"),
     )
 
