@@ -569,5 +569,3 @@ def test_other_operations(api: Api) -> None:
     answer = api.post(f"/hog_functions/{api.create()['id']}/enable_backfills/")
     assert answer.status_code == 403
     assert answer.json()["detail"] == "Backfilling Workflows is not enabled for this team."
-    for path in ("revisions/1/restore", "publish", "discard_draft"):
-        assert api.post(f"/hog_functions/{made['id']}/{path}/").status_code == 404
