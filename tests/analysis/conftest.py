@@ -1,5 +1,20 @@
 """Preparations for the tests of results."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.analysis.engines import ENGINES, Engine
+
 from hoglab.hog.stack import ensure_stack
 
 ensure_stack()  # before Hypothesis looks at the recursion limit: reading an expression raises it
+
+
+@pytest.fixture(scope="module", params=list(ENGINES))
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Each engine in turn, empty."""
+    found = ENGINES[request.param](tmp_path_factory.mktemp(request.param))
+    yield found
+    found.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -13,17 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.analysis import oracle
-from tests.analysis.events import Event, store_events
+from tests.analysis.engines import Engine
+from tests.analysis.events import Event
 from tests.analysis.oracle import Setting
 
-from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, Groups, at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import CupedConfig, StatisticsConfig
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 START = datetime(2026, 3, 27, 9, 30, tzinfo=UTC)  # the clocks of Europe change on the 29th
 END = datetime(2026, 3, 31, 22, 0, tzinfo=UTC)  # midnight in Berlin
@@ -239,17 +237,17 @@ def a_setting(draw: st.DrawFn) -> Setting:
 
 
 class Bench:
-    """One store for all examples: each gets a project of its own."""
+    """One engine for all examples: each gets a project of its own."""
 
-    def __init__(self, store: DuckDbEventStore) -> None:
-        self.store = store
-        self.computer = Computer(store, timeout_s=30)
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.computer = engine.computer
         self.project = 100
 
     def ask(self, setting: Setting, events: list[Event], metric: dict[str, Any]) -> Question:
         self.project += 1
         merges = list((setting.merged or {}).items())
-        store_events(self.store, events, project_id=self.project, merges=merges)
+        self.engine.add(events, project_id=self.project, merges=merges)
         staff = {"key": "staff", "type": "person", "operator": "is_not", "value": "true"}
         criteria: dict[str, Any] = {
             "filterTestAccounts": not setting.counts(Event("", START, "", person_properties={"staff": True})),
@@ -290,10 +288,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    store = DuckDbEventStore(tmp_path_factory.mktemp("oracle") / "events.duckdb", memory="512MB", threads=2)
-    yield Bench(store)
-    store.close()
+def bench(engine: Engine) -> Bench:
+    return Bench(engine)
 
 
 def assert_same(found: Groups, expected: dict[str, dict[str, Any]], what: str) -> None:
@@ -321,35 +317,43 @@ def earlier(setting: Setting, question: Question, number: int) -> Setting:
     return replace(setting, end=end, capped=True)
 
 
-@pytest.mark.parametrize("metric_type", ["mean", "funnel", "ratio", "retention", "quantile"])
 @pytest.mark.timeout(900)  # many examples, on machines that may be busy
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    data=st.data(),
-    seed=seeds,
-    size=sizes,
-    setting=a_setting(),
-    window=st.sampled_from(WINDOWS),
-    day=st.integers(0, 4),
-)
-def test_every_metric_on_every_day(
-    bench: Bench,
-    metric_type: str,
-    data: st.DataObject,
-    seed: int,
-    size: int,
-    setting: Setting,
-    window: tuple[int | None, str | None],
-    day: int,
+@pytest.mark.parametrize("metric_type", ["mean", "funnel", "ratio", "retention", "quantile"])
+def test_every_metric_on_every_day(bench: Bench, metric_type: str) -> None:
+    some = st.sampled_from([each for each in METRICS if each["metric_type"] == metric_type])
+
+    @settings(max_examples=bench.engine.examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        metric=some,
+        seed=seeds,
+        size=sizes,
+        setting=a_setting(),
+        window=st.sampled_from(WINDOWS),
+        day=st.integers(0, 4),
+    )
+    def example(
+        metric: dict[str, Any],
+        seed: int,
+        size: int,
+        setting: Setting,
+        window: tuple[int | None, str | None],
+        day: int,
+    ) -> None:
+        check_every_day(bench, {**metric, **in_window(window)}, a_log(seed, size), setting, day)
+
+    example()
+
+
+def in_window(window: tuple[int | None, str | None]) -> dict[str, Any]:
+    return {"conversion_window": window[0], "conversion_window_unit": window[1]}
+
+
+def check_every_day(
+    bench: Bench, metric: dict[str, Any], events: list[Event], setting: Setting, day: int
 ) -> None:
-    metric = data.draw(st.sampled_from([each for each in METRICS if each["metric_type"] == metric_type]))
-    events = a_log(seed, size)
-    metric = {
-        **metric,
-        "conversion_window": window[0],
-        "conversion_window_unit": window[1],
-        "breakdownFilter": {"breakdowns": [{"property": name} for name in setting.breakdowns]},
-    }
+    """The whole span, one earlier day asked alone, and every day of the series."""
+    names = [{"property": name} for name in setting.breakdowns]
+    metric = {**metric, "breakdownFilter": {"breakdowns": names}}
     question = bench.ask(setting, events, metric)
     compare_answers(bench.computer.result(question), setting, events, metric, "whole span")
     grid = question.span.days
@@ -387,9 +391,16 @@ def compare_answers(
     assert_same(answer.groups, whole, what)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(seed=seeds, size=sizes, setting=a_setting())
-def test_new_exposures_of_every_day(bench: Bench, seed: int, size: int, setting: Setting) -> None:
+def test_new_exposures_of_every_day(bench: Bench) -> None:
+    @settings(max_examples=bench.engine.examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(seed=seeds, size=sizes, setting=a_setting())
+    def example(seed: int, size: int, setting: Setting) -> None:
+        check_new_exposures(bench, seed, size, setting)
+
+    example()
+
+
+def check_new_exposures(bench: Bench, seed: int, size: int, setting: Setting) -> None:
     events = a_log(seed, size)
     question = bench.ask(setting, events, mean())
     grid = question.span.days

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.events import PROJECT, Event, store_events
+from tests.analysis.engines import Engine
+from tests.analysis.events import PROJECT, Event
 
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import DayGrid, zone_of
@@ -17,7 +18,6 @@ from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.model import Question, Span
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 FIXTURES = json.loads((Path(__file__).parent / "metric_fixtures.json").read_text())
 EXPERIMENT = FIXTURES["experiment"]
@@ -25,22 +25,15 @@ START, END = (datetime.fromisoformat(EXPERIMENT[f"{edge}_date"]) for edge in ("s
 
 
 @pytest.fixture(scope="module")
-def computer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    store = DuckDbEventStore(tmp_path_factory.mktemp("fixtures") / "events.duckdb", threads=2)
-    store_events(
-        store,
-        [
-            Event(
-                event["person"],
-                datetime.fromisoformat(event["timestamp"]),
-                event["event"],
-                event["properties"],
-            )
-            for event in FIXTURES["events"]
-        ],
-    )
-    yield Computer(store, timeout_s=30)
-    store.close()
+def computer(engine: Engine) -> Computer:
+    events = [
+        Event(
+            event["person"], datetime.fromisoformat(event["timestamp"]), event["event"], event["properties"]
+        )
+        for event in FIXTURES["events"]
+    ]
+    engine.add(events, project_id=PROJECT)
+    return engine.computer
 
 
 def question(metric: dict[str, Any], options: dict[str, Any], *, days: bool = False) -> Question:

@@ -17,7 +17,7 @@ from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.model import EventMatch
 from hoglab.filters import FilterError, PropertyFilter, parse_filters
 from hoglab.filters.dates import months_before
-from hoglab.filters.sql import FilterScope, Parameters, combined, group_condition
+from hoglab.filters.sql import FilterScope, combined, group_condition
 from hoglab.http.dates import parse_moment, utc_now
 from hoglab.http.errors import validation_error
 from hoglab.people.cohorts import CohortError
@@ -81,7 +81,8 @@ def _performers(
 def _statement(
     database: Database, project: Project, rule: PropertyFilter, now: datetime
 ) -> tuple[str, Mapping[str, Any]]:
-    dialect, parameters = DuckDb(), Parameters()
+    dialect = DuckDb()
+    parameters = dialect.parameters()
     scope = FilterScope(dialect, parameters, now, zone_of(project.timezone))
     try:
         matches = [_match_condition(match, scope) for match in _matches(database, project, rule)]

@@ -21,7 +21,7 @@ from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 TRUE: Final = "TRUE"
 FALSE: Final = "FALSE"
 
-_REFERENCE = re.compile(r"\$(v[0-9]+)")
+_REFERENCE = re.compile(r"[${](v[0-9]+)\b")
 
 METADATA_COLUMNS: Final[Mapping[str, str]] = {
     "event": "event",
@@ -32,21 +32,27 @@ METADATA_COLUMNS: Final[Mapping[str, str]] = {
 """Columns of an event that filters of type ``event_metadata`` reach."""
 
 
+Bindable = str | float | datetime | tuple[str, ...]
+"""What the values of statements may be."""
+
+
 class Parameters:
     """The values of one statement. `bind` returns how the statement refers to a value."""
 
-    def __init__(self) -> None:
+    def __init__(self, reference: Callable[[str, Bindable], str] = lambda name, _value: f"${name}") -> None:
+        """``reference`` is how the engine wants a value referred to: ``$name``, or with its type."""
+        self._reference = reference
         self._values: dict[str, Any] = {}
         self._names: dict[tuple[type, Any], str] = {}
 
-    def bind(self, value: str | float | datetime | tuple[str, ...]) -> str:
+    def bind(self, value: Bindable) -> str:
         """A reference to ``value``; equal values share one."""
         known = (type(value), value)
         name = self._names.get(known)
         if name is None:
             name = self._names[known] = f"v{len(self._values)}"
             self._values[name] = value
-        return f"${name}"
+        return self._reference(name, value)
 
     def used_in(self, sql: str) -> dict[str, Any]:
         """The values that a statement refers to: engines refuse others, and a condition may have been dropped."""
@@ -70,6 +76,10 @@ class PropertyDialect(Protocol):
 
     def contains(self, text: str, pattern: str) -> str:
         """Whether text matches a LIKE pattern, whatever the case."""
+        ...
+
+    def like(self, text: str, pattern: str) -> str:
+        """Whether text matches a LIKE pattern; nothing is an escape."""
         ...
 
     def matches(self, text: str, pattern: str) -> str:
@@ -226,7 +236,7 @@ def _ends(field_: _Field, value: Any, scope: FilterScope) -> str:
 
 
 def _like(field_: _Field, value: Any, scope: FilterScope) -> str:
-    return f"{field_.text} LIKE {scope.parameters.bind(text_of(value))}"
+    return scope.dialect.like(field_.text, scope.parameters.bind(text_of(value)))
 
 
 def _matches(field_: _Field, value: Any, scope: FilterScope) -> str:

@@ -17,6 +17,18 @@ class Dialect(PropertyDialect, Protocol):
     events: str
     """The relation of all events, with persons after merges."""
 
+    def named(self, name: str, sql: str) -> str:
+        """A subquery with a name, computed once however often it is named, where the engine can."""
+        ...
+
+    def parameters(self) -> Parameters:
+        """An empty set of values, referred to as the engine wants it."""
+        ...
+
+    def finished(self, sql: str) -> str:
+        """The whole statement with what the engine needs to read it as others do."""
+        ...
+
     def micros(self, column: str) -> str:
         """A timestamp column as microseconds since the epoch."""
         ...

@@ -23,6 +23,15 @@ class DuckDb:
 
     events = "resolved_events"
 
+    def named(self, name: str, sql: str) -> str:
+        return f"{name} AS (\n{sql}\n)"
+
+    def parameters(self) -> Parameters:
+        return Parameters()
+
+    def finished(self, sql: str) -> str:
+        return sql
+
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
         if column == "properties" and key in PROMOTED:
             return PROMOTED[key]
@@ -40,6 +49,9 @@ class DuckDb:
 
     def contains(self, text: str, pattern: str) -> str:
         return f"{text} ILIKE {pattern}"
+
+    def like(self, text: str, pattern: str) -> str:
+        return f"{text} LIKE {pattern}"
 
     def matches(self, text: str, pattern: str) -> str:
         return f"regexp_matches({text}, {pattern})"

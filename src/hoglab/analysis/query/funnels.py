@@ -132,14 +132,22 @@ def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool) -
 
 
 def _define_unordered(scope: Scope, count: int, window_us: int) -> str:
-    """For every row as the start: when each step was first seen from there on, within the window."""
-    frame = f"(PARTITION BY entity ORDER BY ts RANGE BETWEEN CURRENT ROW AND {window_us} FOLLOWING)"
+    """For every row as the start: when each step was first seen from there on, within the window.
+
+    The first one from there on lies in the window when any does, so no frame of the window's length is needed,
+    which ClickHouse knows up to 32 bits only.
+    """
+    frame = "(PARTITION BY entity ORDER BY ts RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
     steps = range(count + 1)
     seen = ", ".join(
         f"min(CASE WHEN s{number} = 1 THEN ts END) OVER {frame} AS f{number}" for number in steps
     )
-    scope.define("window_row", f"SELECT entity, {seen} FROM funnel_row")
-    firsts = [f"f{number}" for number in steps]
+    scope.define("next_row", f"SELECT entity, ts, {seen} FROM funnel_row")
+    kept = ", ".join(
+        f"CASE WHEN f{number} - ts <= {window_us} THEN f{number} END AS w{number}" for number in steps
+    )
+    scope.define("window_row", f"SELECT entity, {kept} FROM next_row")
+    firsts = [f"w{number}" for number in steps]
     parts = []
     for number in range(1, count + 1):
         at = scope.dialect.nth_smallest(firsts, number + 1)

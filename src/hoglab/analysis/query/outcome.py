@@ -125,14 +125,19 @@ def _define_states(scope: Scope, outcome: Outcome) -> None:
 
 
 def _changes(scope: Scope, outcome: Outcome) -> Statement:
-    gained = outcome.stated("{name}_new")
-    lost = outcome.stated("{name}_old")
+    kind = (
+        "BIGINT" if outcome.exact else "DOUBLE"
+    )  # unsigned and signed numbers have no common type everywhere
+    gained, lost = (
+        {name: f"CAST({text} AS {kind})" for name, text in outcome.stated(place).items()}
+        for place in ("{name}_new", "{name}_old")
+    )
     cell = "".join(f", {name}" for name in scope.cell)
     scope.define(
         "change",
         f"SELECT variant_new AS variant{cell}, day, "
         f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
-        f"UNION ALL SELECT variant_old{cell}, day, {', '.join(f'-({text})' for text in lost.values())} "
+        f"UNION ALL SELECT variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
         "FROM state WHERE counted",
     )
     summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)

@@ -111,7 +111,7 @@ def _define_ranked(scope: Scope, metric: QuantileMetric, values: str, key: list[
     middle = f"CAST({level!r} AS DOUBLE) * size"
     scope.define(
         "placed",
-        f"SELECT {names}, y, place, size, 1 + least(size - 1, floor({middle})) AS q_place, "
+        f"SELECT {names}, y, place, size, 1 + least(size - 1, CAST(floor({middle}) AS BIGINT)) AS q_place, "
         f"greatest(1.0, least(CAST(size AS DOUBLE), {middle} - {half!r} * sqrt(size))) AS low, "
         f"greatest(1.0, least(CAST(size AS DOUBLE), {middle} + {half!r} * sqrt(size))) AS high FROM ranked",
     )

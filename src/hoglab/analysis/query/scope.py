@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 
 from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
@@ -28,8 +29,11 @@ class Scope:
 
     question: Question
     dialect: Dialect
-    parameters: Parameters = field(default_factory=Parameters)
     subqueries: list[tuple[str, str]] = field(default_factory=list)
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        return self.dialect.parameters()
 
     def define(self, name: str, sql: str) -> str:
         """Name a subquery (``WITH name AS …``); returns the name."""
@@ -38,8 +42,8 @@ class Scope:
 
     def statement(self, sql: str) -> Statement:
         """The statement: every subquery so far, then ``sql``."""
-        named = ",\n".join(f"{name} AS (\n{text}\n)" for name, text in self.subqueries)
-        whole = f"WITH {named}\n{sql}"
+        named = ",\n".join(self.dialect.named(name, text) for name, text in self.subqueries)
+        whole = self.dialect.finished(f"WITH {named}\n{sql}")
         return Statement(whole, self.parameters.used_in(whole))
 
     # -- events ----------------------------------------------------------------------------------------

@@ -1,0 +1,123 @@
+"""The primitives as ClickHouse says them.
+
+Statements read a relation ``resolved_events`` with the columns of `hoglab.storage.event_store.EventStore`'s view of
+that name, where ``timestamp`` is DateTime64(6, 'UTC'), ``person_id`` Nullable(UUID), ``uuid`` the text of the uuid
+(the engine's own order of UUIDs is another one) and the two property columns are JSON text.
+
+The engine writes numbers anew when it gives the text of a property: ``1.0`` becomes ``1`` and ``1e5`` becomes
+``100000``. Filters and breakdowns by the spelling of a number see that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from hoglab.analysis.query.duckdb import NUMBER, PROMOTED
+from hoglab.filters.sql import Bindable, Parameters
+
+SETTINGS: Final = (
+    "join_use_nulls = 1",  # a missing side of a join is NULL, not the type's default
+    "prefer_column_name_to_alias = 1",  # min(ts) AS ts does not change what ts means beside it
+    "cast_keep_nullable = 1",
+    "enable_materialized_cte = 1",  # else a subquery is computed anew wherever it is named
+    "group_by_use_nulls = 0",
+)
+_NUMBER: Final = f"^({NUMBER})$".replace("\\", "\\\\")
+_MOMENT: Final = (
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    "([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+)
+
+
+class ClickHouse:
+    """Statements for ClickHouse 26 or newer, with values as query parameters (``{name:Type}``)."""
+
+    events = "resolved_events"
+
+    def named(self, name: str, sql: str) -> str:
+        return f"{name} AS MATERIALIZED (\n{sql}\n)"
+
+    def parameters(self) -> Parameters:
+        return Parameters(lambda name, value: f"{{{name}:{_type(value)}}}")
+
+    def finished(self, sql: str) -> str:
+        return f"{sql}\nSETTINGS {', '.join(SETTINGS)}"
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        if column == "properties" and key in PROMOTED:
+            return PROMOTED[key]
+        name = parameters.bind(key)
+        # Whole numbers beyond 64 bits come in quotation marks; no other raw value begins with one.
+        raw = f"trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))"
+        return (
+            f"multiIf(JSONType({column}, {name}) = 'String', JSONExtract({column}, {name}, 'Nullable(String)'), "
+            f"JSONType({column}, {name}) = 'Null', NULL, {raw})"
+        )
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        name = parameters.bind(key)
+        return (
+            f"if(JSONType({column}, {name}) IN ('Int64', 'UInt64', 'Double', 'BigInt'), "
+            f"toFloat64OrNull(trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))), NULL)"
+        )
+
+    def number(self, text: str) -> str:
+        return f"if(match({text}, '{_NUMBER}'), toFloat64OrNull({text}), NULL)"
+
+    def contains(self, text: str, pattern: str) -> str:
+        return f"{text} ILIKE {_without_escapes(pattern)}"
+
+    def like(self, text: str, pattern: str) -> str:
+        return f"{text} LIKE {_without_escapes(pattern)}"
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"match({text}, concat('(?-s)', {pattern}))"
+
+    def moment(self, text: str) -> str:
+        seconds = f"toInt64OrNull(toString(round(({self.number(text)}) * 1000000)))"
+        parsed = f"parseDateTime64BestEffortOrNull(if(match({text}, '{_MOMENT}'), {text}, NULL), 6, 'UTC')"
+        return f"coalesce({seconds}, toUnixTimestamp64Micro({parsed}))"
+
+    def micros(self, column: str) -> str:
+        return f"toUnixTimestamp64Micro({column})"
+
+    def one_of_people(self, column: str, people: str) -> str:
+        return f"has({people}, toString({column}))"
+
+    def first_by(self, value: str, keys: Sequence[str]) -> str:
+        key = keys[0] if len(keys) == 1 else f"tuple({', '.join(keys)})"
+        return f"argMin({value}, {key})"
+
+    def integer_division(self, dividend: str, divisor: int) -> str:
+        return f"intDiv({dividend}, {divisor})"
+
+    def sum_numbers(self, value: str) -> str:
+        return f"sumKahan(CAST({value} AS DOUBLE))"
+
+    def nth_smallest(self, values: Sequence[str], position: int) -> str:
+        present = f"arraySort(arrayFilter(each -> each IS NOT NULL, [{', '.join(values)}]))"
+        return f"if(length({present}) >= {position}, {present}[{position}], NULL)"
+
+    def month_later(self, micros: str, months: int) -> str:
+        return f"toUnixTimestamp64Micro(addMonths(fromUnixTimestamp64Micro({micros}, 'UTC'), {int(months)}))"
+
+
+def _type(value: Bindable) -> str:
+    match value:
+        case tuple():
+            return "Array(String)"
+        case str():
+            return "String"
+        case datetime():
+            return "DateTime64(6, 'UTC')"
+        case int():
+            return "Int64"
+        case _:
+            return "Float64"
+
+
+def _without_escapes(pattern: str) -> str:
+    """A LIKE pattern in which a backslash stands for itself."""
+    return rf"replaceAll({pattern}, '\\', '\\\\')"
