@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.query.counts import events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
@@ -24,6 +25,7 @@ from hoglab.analysis.query.statements import (
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
+    QueryCancelledError,
     QueryError,
     QueryMemoryError,
     QueryTimeoutError,
@@ -115,7 +117,11 @@ class Computer:
 
     def _run(self, statement: Statement) -> list[tuple[Any, ...]]:
         with explained_failures(self._timeout_s), self._store.reader() as reader:
-            return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
+            cancellation = cancelling.current() or cancelling.Cancellation()
+            with cancellation.reaching(reader.interrupt) as cancelled:
+                if cancelled:
+                    raise QueryCancelledError
+                return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
 
 
 @contextmanager
@@ -125,6 +131,8 @@ def explained_failures(timeout_s: float) -> Iterator[None]:
         yield
     except QueryTimeoutError as error:
         raise ComputationError(f"Query exceeded the time limit of {timeout_s:g} s", retry=True) from error
+    except QueryCancelledError as error:
+        raise ComputationError("Query was cancelled", retry=False) from error
     except QueryMemoryError as error:
         raise ComputationError("Query exceeded the memory limit", retry=True) from error
     except EventStoreUnavailableError as error:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeGuard
-from uuid import uuid4
 
-from hoglab.analysis.actions import Actions
-from hoglab.analysis.days import DayGrid, zone_of
+from hoglab.analysis.days import DayGrid, day_of, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.legacy import legacy_answer
 from hoglab.analysis.plan import Plan, plan
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.queries import FRESH_FOR, Kept, Prepared, Refresh, Status
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
 from hoglab.analysis.query.statements import Answer
 from hoglab.experiments import flag_config
@@ -23,16 +24,20 @@ from hoglab.experiments import store as experiments_store
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.experiments.presentation import live_key
 from hoglab.http.dates import format_offset, parse_moment
-from hoglab.http.errors import ApiError, validation_error
+from hoglab.http.errors import ApiError, not_found, validation_error
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
+    from hoglab.analysis.schemas import QueryBody
     from hoglab.analysis.service import ResultsService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
 
 MAX_EXPOSURE_ROWS = 5000
 """How many (day, variant) pairs an exposure response may have; of more days only the last ones are given."""
+
+MATURING_FRESH_FOR = timedelta(minutes=1)
+"""How long an answer that leaves out immature users is fresh: users mature without any new event."""
 
 
 class LiveResults:
@@ -41,30 +46,106 @@ class LiveResults:
     def __init__(self, service: ResultsService) -> None:
         self._service = service
 
-    def answer(self, project: Project, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of one query with what every query's answer carries. Raises `ApiError`."""
-        query = body.get("query")
-        if not isinstance(query, Mapping):
-            raise validation_error("This field is required.", "query", "required")
-        match query.get("kind"):
-            case "ExperimentQuery":
-                answer = self._explained(lambda: self._result(project, query))
-            case "ExperimentExposureQuery":
-                answer = self._explained(lambda: self._exposures(project, query))
-            case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
-                answer = self._explained(lambda: self._legacy(project, query))
-            case other:
-                raise validation_error(f"Queries of kind {other!r} are not supported.", "query")
-        return answer | {
-            "cache_key": str(uuid4()),
-            "cache_target_age": None,
+    def answer(self, project: Project, body: QueryBody) -> tuple[dict[str, Any], bool]:
+        """The answer of one query, and whether it is a whole one; else it is being computed. Raises `ApiError`."""
+        query = self._prepared(project, body.query)
+        refresh = _refresh(body)
+        queries = self._service.queries
+        kept = None
+        if not refresh.startswith("force_") or refresh is Refresh.FORCE_CACHE:
+            anything = refresh in (Refresh.FORCE_CACHE, Refresh.LAZY_ASYNC)
+            kept = queries.kept(query, fresh=not anything)
+        if kept is not None or refresh is Refresh.FORCE_CACHE:
+            return self._shown(project, query, kept, is_cached=True), True
+        stale = queries.kept(query, fresh=False)
+        if refresh in (Refresh.BLOCKING, Refresh.FORCE_BLOCKING) or (
+            refresh is Refresh.ASYNC_EXCEPT_ON_CACHE_MISS and stale is None
+        ):
+            made = queries.blocking(query, project.id, body.client_query_id)
+            return self._shown(project, query, made, is_cached=False), True
+        status = queries.submit(query, project.id, body.client_query_id)
+        shown = self._shown(project, query, None if refresh is Refresh.FORCE_ASYNC else stale, is_cached=True)
+        return shown | {"query_status": self._status_object(status)}, False
+
+    def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
+        """An asynchronous query and the HTTP status that says how far it is. Raises 404."""
+        found = self._service.queries.status(project.id, query_id)
+        if found is None:
+            raise not_found(f"Query {query_id} not found for project {project.id}")
+        code = 202 if not found.complete else 400 if found.error is not None or found.cancelled else 200
+        return {"query_status": self._status_object(found)}, code
+
+    def cancel(self, project: Project, query_id: str) -> None:
+        """Ask a query to end; one that has ended, or is unknown, is left alone."""
+        self._service.queries.cancel(project.id, query_id)
+
+    def _shown(
+        self, project: Project, query: Prepared, kept: Kept | None, *, is_cached: bool
+    ) -> dict[str, Any]:
+        """An answer with what every query's answer carries; without an answer only that it is missing."""
+        if kept is None:
+            return {"cache_key": query.key, "query_status": None}
+        computed = format_offset(kept.computed_at)
+        return query.finish(kept.answer) | {
+            "cache_key": kept.key,
+            "cache_target_age": format_offset(kept.computed_at + FRESH_FOR),
             "calculation_trigger": None,
-            "is_cached": False,
-            "last_refresh": format_offset(self._service.now()),
-            "next_allowed_client_refresh": format_offset(self._service.now()),
+            "is_cached": is_cached,
+            "last_refresh": computed,
+            "next_allowed_client_refresh": computed,
             "query_status": None,
             "timezone": project.timezone,
         }
+
+    def _status_object(self, status: Status) -> dict[str, Any]:
+        failed = status.cancelled or status.error is not None
+        message = None
+        if status.cancelled:
+            message = "Query was cancelled"
+        elif status.error is not None:
+            message = str((status.error.body or {}).get("detail"))
+        ended = status.ended_at
+        return {
+            "id": status.id,
+            "team_id": status.project_id,
+            "query_async": True,
+            "complete": status.complete,
+            "error": failed,
+            "error_message": message,
+            "results": None if status.kept is None else status.kept.answer,
+            "start_time": format_offset(status.started_at),
+            "pickup_time": None,
+            "end_time": None if ended is None else format_offset(ended),
+            "expiration_time": None,
+            "task_id": None,
+            "dashboard_id": None,
+            "insight_id": None,
+            "labels": None,
+            "query_progress": None,
+        }
+
+    def _prepared(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+        """Understand a query. Raises `ApiError`."""
+        try:
+            match query.get("kind"):
+                case "ExperimentQuery":
+                    return self._result(project, query)
+                case "ExperimentExposureQuery":
+                    asked = self._asked(project, query)
+                    return self._prepare(project, asked.identity, lambda: self._counted(project, asked))
+                case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
+                    return self._legacy(project, query)
+        except DefinitionError as error:
+            raise validation_error(str(error)) from error
+        raise validation_error(f"Queries of kind {query.get('kind')!r} are not supported.", "query")
+
+    def _prepare(
+        self, project: Project, identity: object, work: Callable[[], dict[str, Any]], **options: Any
+    ) -> Prepared:
+        """``identity`` holds everything that decides the answer, apart from events and the time of asking."""
+        key = hashlib.sha256(repr((project.id, project.timezone, identity)).encode()).hexdigest()
+        today = day_of(self._service.now(), zone_of(project.timezone))
+        return Prepared(key, today, lambda: self._explained(work), **options)
 
     def _explained(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
@@ -76,31 +157,49 @@ class LiveResults:
 
     # -- results ---------------------------------------------------------------------------------------
 
-    def _result(self, project: Project, query: Mapping[str, Any]) -> dict[str, Any]:
-        identifier = query.get("experiment_id")
-        if not _is_id(identifier):
-            raise validation_error("experiment_id is required")
+    def _result(self, project: Project, query: Mapping[str, Any]) -> Prepared:
         metric = query.get("metric")
+        found = self._plan_asked(project, query, *([metric] if isinstance(metric, Mapping) else []))
         if not isinstance(metric, Mapping):
             raise validation_error("metric is required")
-        found = self._plan(project, identifier, metric)
-        span = found.span(self._service.now())
         variants = list(found.calculation.variants)
         config = found.calculation.statistics
-        if span is None:
-            read = found.reader.metric(metric)
-            return result_object(Answer({}), variants, config, read)
-        question = found.question(metric, span)
-        result = result_object(self._service.computer.result(question), variants, config, question.metric)
-        return self._service.corrected(found, metric, result, self._service.newest_of_family(found, metric))
 
-    def _legacy(self, project: Project, query: Mapping[str, Any]) -> dict[str, Any]:
+        def compute() -> dict[str, Any]:
+            span = found.span(self._service.now())
+            if span is None:
+                return result_object(Answer({}), variants, config, found.reader.metric(metric))
+            question = found.question(metric, span)
+            return result_object(self._service.computer.result(question), variants, config, question.metric)
+
+        def finish(result: dict[str, Any]) -> dict[str, Any]:
+            return self._service.corrected(
+                found, metric, result, self._service.newest_of_family(found, metric)
+            )
+
+        matures = found.row.only_count_matured_users
+        return self._prepare(
+            project,
+            ("result", found.identity, json.dumps(metric, sort_keys=True)),
+            compute,
+            finish=finish,
+            fresh_for=MATURING_FRESH_FOR if matures else FRESH_FOR,
+        )
+
+    def _legacy(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+        parts = [part for part in query.values() if isinstance(part, Mapping)]
+        found = self._plan_asked(project, query, *parts)
+        return self._prepare(
+            project,
+            ("legacy", found.identity, json.dumps(query, sort_keys=True)),
+            lambda: legacy_answer(found, found.span(self._service.now()), query, self._service.computer),
+        )
+
+    def _plan_asked(self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]) -> Plan:
         identifier = query.get("experiment_id")
         if not _is_id(identifier):
             raise validation_error("experiment_id is required")
-        parts = [part for part in query.values() if isinstance(part, Mapping)]
-        found = self._plan(project, identifier, *parts)
-        return legacy_answer(found, found.span(self._service.now()), query, self._service.computer)
+        return self._plan(project, identifier, *further)
 
     def _plan(self, project: Project, experiment_id: int, *further: Mapping[str, Any]) -> Plan:
         with self._service.database.read() as connection:
@@ -110,9 +209,6 @@ class LiveResults:
             return plan(connection, project, row, further=further)
 
     # -- exposures -------------------------------------------------------------------------------------
-
-    def _exposures(self, project: Project, query: Mapping[str, Any]) -> dict[str, Any]:
-        return self._counted(project, self._asked(project, query))
 
     def exposures_of(self, found: Plan) -> dict[str, Any]:
         """The exposures of an experiment as it is stored. Raises `ApiError`."""
@@ -145,7 +241,7 @@ class LiveResults:
         variants = asked.calculation.variants
         grid = DayGrid.between(start, until, zone, limit=MAX_EXPOSURE_ROWS // (len(variants) + 1))
         question = Question(
-            exposures=Reader(asked.actions).exposures(project.id, asked.calculation),
+            exposures=Reader(asked.actions.get).exposures(project.id, asked.calculation),
             span=Span(start, until, now, grid),
             metric=MeanMetric(Value(EventSource(()))),
             zone=project.timezone,
@@ -195,8 +291,13 @@ class _Asked:
     rollout: Mapping[str, float]
     start: datetime | None
     end: datetime | None
-    actions: Actions
+    actions: Mapping[int, Any]
     cohorts: Mapping[int, Cohort]
+
+    @property
+    def identity(self) -> object:
+        """Everything that decides the counts."""
+        return ("exposures", self.calculation, self.rollout, self.start, self.end, self.actions, self.cohorts)
 
     @classmethod
     def of(
@@ -236,7 +337,7 @@ class _Asked:
             for variant in (filters.get("multivariate") or {}).get("variants") or []
             if isinstance(variant, Mapping) and variant.get("key") in variants
         }
-        actions = ({} if found is None else found.actions).get
+        actions = {} if found is None else found.actions
         return cls(calculation, rollout, start, end, actions, {} if found is None else found.cohorts)
 
 
@@ -261,6 +362,22 @@ def wire_error(error: ComputationError) -> ApiError:
     if error.retry:
         return ApiError(429, "throttled_error", "query_limit", str(error), headers={"Retry-After": "30"})
     return validation_error(str(error))
+
+
+def _refresh(body: QueryBody) -> Refresh:
+    """What a request asks for. Raises 400."""
+    if body.async_:
+        return Refresh.ASYNC
+    match body.refresh:
+        case None:
+            return Refresh.BLOCKING
+        case True:
+            return Refresh.FORCE_BLOCKING
+        case False:
+            return Refresh.FORCE_CACHE
+        case text if text in list(Refresh):
+            return Refresh(text)
+    raise validation_error(f'"{body.refresh}" is not a valid choice.', "refresh", "invalid_choice")
 
 
 def _moment(query: Mapping[str, Any], name: str) -> datetime | None:

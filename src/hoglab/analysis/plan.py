@@ -44,6 +44,12 @@ class Plan:
     cohorts: Mapping[int, Cohort]
 
     @property
+    def identity(self) -> object:
+        """Everything that decides the numbers of a metric, apart from the metric itself, events and time."""
+        row = self.row
+        return (self.calculation, row.id, row.end_date, row.holdout_id, self.actions, self.cohorts)
+
+    @property
     def reader(self) -> Reader:
         return Reader(self.actions.get)
 

@@ -8,7 +8,7 @@ from hoglab.analysis import schemas
 from hoglab.analysis.health import ExperimentHealth
 from hoglab.analysis.live import LiveResults
 from hoglab.analysis.recalculations import Recalculations
-from hoglab.http.responses import json_response
+from hoglab.http.responses import empty_response, json_response
 from hoglab.http.routing import IntId, ResourceRouter, TextId, either
 from hoglab.http.wire import DetailText
 
@@ -120,9 +120,32 @@ def query_router(live: LiveResults) -> ResourceRouter:
     """``/query``: live results and exposures."""
     routes = ResourceRouter("/query", tag="query", scopes=(_QUERY, _QUERY))
 
-    @routes.post("/", body=schemas.QueryBody, response=schemas.QueryOut, heavy=True)
-    def query(call: Call) -> dict[str, Any]:
-        """Compute an ``ExperimentQuery`` or an ``ExperimentExposureQuery`` now."""
-        return live.answer(call.project, call.body)
+    @routes.post(
+        "/", body=schemas.QueryBody, response=schemas.QueryOut, answers={202: schemas.QueryOut}, heavy=True
+    )
+    def query(call: Call) -> Response:
+        """Compute an ``ExperimentQuery`` or an ``ExperimentExposureQuery``, or give a kept answer.
+
+        ``refresh`` says when it is computed. A kept answer is fresh while no event has come since. 202: it is
+        being computed, see ``query_status``.
+        """
+        answer, is_whole = live.answer(call.project, call.validate(schemas.QueryBody))
+        return json_response(answer, 200 if is_whole else 202)
+
+    @routes.get(
+        "/{query_id}/",
+        response=schemas.QueryStatusAnswer,
+        answers={202: schemas.QueryStatusAnswer, 400: schemas.QueryStatusAnswer},
+    )
+    def query_status(call: Call, query_id: TextId) -> Response:
+        """How far an asynchronous query is, with its results when they are there. 202 while it runs."""
+        answer, status = live.status(call.project, query_id)
+        return json_response(answer, status)
+
+    @routes.delete("/{query_id}/", status=204)
+    def cancel_query(call: Call, query_id: TextId) -> Response:
+        """Cancel a query that runs, by the id of its status or its ``client_query_id``."""
+        live.cancel(call.project, query_id)
+        return empty_response(204)
 
     return routes

@@ -47,6 +47,7 @@ class ResultsRunner:
         """Ask the thread to end after the statement at hand, and wait for it for a while."""
         self._stopping.set()
         self._woken.set()
+        self._service.queries.close()
         if self._unsubscribe is not None:
             self._unsubscribe()
         if self._thread is not None:

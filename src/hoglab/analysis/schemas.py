@@ -5,7 +5,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from hoglab.http.fields import Choice, WireModel
 from hoglab.http.notes import Note, Notes
@@ -34,6 +34,30 @@ NOTES: Notes = {
         "What to compute: `kind` is `ExperimentQuery` or `ExperimentExposureQuery`.",
         {"kind": "ExperimentQuery", "experiment_id": 1, "metric": {"kind": "ExperimentMetric"}},
     ),
+    "refresh": Note(
+        "`blocking` (also when missing): compute unless a kept answer is fresh. `force_blocking` (or true): compute. "
+        "`async`, `async_except_on_cache_miss`, `force_async`: the same without waiting. `lazy_async`: take any kept "
+        "answer. `force_cache` (or false): never compute.",
+        "blocking",
+    ),
+    "client_query_id": Note(
+        "An id of the caller's own, for asking about the query and cancelling it.", "q-1"
+    ),
+    "async_": "As `refresh: async`.",
+    "async": "As `refresh: async`.",
+    "id": "By what the status is asked for and the query cancelled.",
+    "team_id": "The project.",
+    "query_async": "True: it was computed apart from its request.",
+    "complete": "Whether it has ended.",
+    "error": "Whether it ended without results.",
+    "results": "The answer; null before it is there.",
+    "start_time": "When it was asked for.",
+    "end_time": "When it ended; null before.",
+    "query_status": "The computation; null when none runs.",
+    "cache_key": Note("The same for queries that ask the same.", "5f3a…"),
+    "is_cached": "Whether it was computed before this request.",
+    "last_refresh": Note("When it was computed.", "2026-01-02T03:04:05+00:00"),
+    "timezone": Note("The time zone of the project's days.", "UTC"),
     "total_metrics": "How many metrics there are to compute.",
     "completed_metrics": "How many of them are done.",
     "failed_metrics": "How many of them could not be computed.",
@@ -179,21 +203,60 @@ class HealthOut(WireModel):
     findings: list[FindingOut]
 
 
-class QueryOut(WireModel):
-    """What was computed, in the form of the query's kind; these are always there."""
+class QueryStatusOut(WireModel):
+    """An asynchronous query. ``results`` are there when it is complete and ``error`` is false."""
 
+    notes = NOTES
     model_config = ConfigDict(extra="allow")
 
-    is_cached: bool
-    """Always false: every query is computed when it is asked."""
-    last_refresh: str
+    id: str
+    """By what the status is asked for and the query cancelled."""
+    team_id: int
+    """The project."""
+    query_async: bool
+    complete: bool
+    error: bool
+    error_message: str | None
+    results: dict[str, Any] | None
+    start_time: str
+    end_time: str | None
+
+
+class QueryStatusAnswer(WireModel):
+    """The status of one query."""
+
+    notes = NOTES
+
+    query_status: QueryStatusOut
+
+
+class QueryOut(WireModel):
+    """What was computed, in the form of the query's kind; these are there beside it.
+
+    Only ``cache_key`` and ``query_status`` are there when there is no answer yet.
+    """
+
+    notes = NOTES
+    model_config = ConfigDict(extra="allow")
+
+    cache_key: str
+    """The same for queries that ask the same."""
+    is_cached: bool = False
+    """Whether it was computed before this request."""
+    last_refresh: str | None = None
     """When it was computed."""
-    timezone: str
+    timezone: str | None = None
+    query_status: QueryStatusOut | None
+    """The computation that runs now; null when none does."""
 
 
 class QueryBody(WireModel):
-    """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``."""
+    """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``; for experiments of the former engine
+    also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``."""
 
     notes = NOTES
 
     query: dict[str, Any]
+    refresh: bool | str | None = None
+    client_query_id: Annotated[str, Field(max_length=200)] | None = None
+    async_: Annotated[bool, Field(alias="async")] = False

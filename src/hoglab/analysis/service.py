@@ -17,6 +17,7 @@ from hoglab.analysis.families import adjusted
 from hoglab.analysis.flights import Flights
 from hoglab.analysis.plan import SETTLING, Plan, plan, query_to, settled_at
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.queries import Queries
 from hoglab.analysis.store import COMPLETED, FAILED, Job, NewPoint, Point, SeriesKey
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
@@ -67,6 +68,7 @@ class ResultsService:
         self.database = database
         self.computer = Computer(event_store, timeout_s=query_timeout_s)
         self.now = now
+        self.queries = Queries(now=now, position=event_store.position)
         self._experiments = experiments
         self._projects = projects
         self._query_timeout_s = query_timeout_s

@@ -26,6 +26,10 @@ class QueryTimeoutError(Exception):
     """A query ran past its time limit and was cancelled; the store is fine."""
 
 
+class QueryCancelledError(Exception):
+    """Somebody asked the query to end; the store is fine."""
+
+
 class QueryMemoryError(Exception):
     """A query needed more memory than the store's limit; the store is fine."""
 
@@ -88,8 +92,12 @@ class Reader(Protocol):
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. Raises `QueryTimeoutError`, `QueryMemoryError`, `QueryError`,
-        `EventStoreUnavailableError`."""
+        """All rows of a query. Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`,
+        `QueryError`, `EventStoreUnavailableError`."""
+        ...
+
+    def interrupt(self) -> None:
+        """End the query that runs now, from another thread: it raises `QueryCancelledError`."""
         ...
 
     def columns(self) -> list[str]:

@@ -18,6 +18,7 @@ import structlog
 
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
+    QueryCancelledError,
     QueryTimeoutError,
 )
 from hoglab.storage.event_store.deadlines import Deadlines
@@ -81,12 +82,13 @@ class DuckDbReader:
         self._cursor = cursor
         self._deadlines = deadlines
         self._timeout_s = timeout_s
+        self._interrupted = False
 
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. Raises `QueryTimeoutError`, `QueryMemoryError`, `QueryError` and
-        `EventStoreUnavailableError`."""
+        """All rows of a query. Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`,
+        `QueryError` and `EventStoreUnavailableError`."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         given = None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
         with self._deadlines.within(limit_s, self._cursor.interrupt) as deadline:
@@ -95,8 +97,15 @@ class DuckDbReader:
             except duckdb.Error as error:
                 if isinstance(error, duckdb.InterruptException) and deadline.expired:
                     raise QueryTimeoutError(f"the query took longer than {limit_s:g} s") from error
+                if isinstance(error, duckdb.InterruptException) and self._interrupted:
+                    raise QueryCancelledError("the query was cancelled") from error
                 raise self._file.explain(error) from error
         return rows
+
+    def interrupt(self) -> None:
+        """See `Reader.interrupt`."""
+        self._interrupted = True
+        self._cursor.interrupt()
 
     def columns(self) -> list[str]:
         """Column names of the last query."""
