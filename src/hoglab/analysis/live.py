@@ -84,7 +84,13 @@ class LiveResults:
     ) -> dict[str, Any]:
         """An answer with what every query's answer carries; without an answer only that it is missing."""
         if kept is None:
-            return {"cache_key": query.key, "query_status": None}
+            return {
+                "cache_key": query.key,
+                "is_cached": False,
+                "last_refresh": format_offset(self._service.now()),
+                "query_status": None,
+                "timezone": project.timezone,
+            }
         computed = format_offset(kept.computed_at)
         return query.finish(kept.answer) | {
             "cache_key": kept.key,

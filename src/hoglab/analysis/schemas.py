@@ -56,7 +56,9 @@ NOTES: Notes = {
     "query_status": "The computation; null when none runs.",
     "cache_key": Note("The same for queries that ask the same.", "5f3a…"),
     "is_cached": "Whether it was computed before this request.",
-    "last_refresh": Note("When it was computed.", "2026-01-02T03:04:05+00:00"),
+    "last_refresh": Note(
+        "When it was computed; without an answer when it was asked for.", "2026-01-02T03:04:05+00:00"
+    ),
     "timezone": Note("The time zone of the project's days.", "UTC"),
     "total_metrics": "How many metrics there are to compute.",
     "completed_metrics": "How many of them are done.",
@@ -233,7 +235,7 @@ class QueryStatusAnswer(WireModel):
 class QueryOut(WireModel):
     """What was computed, in the form of the query's kind; these are there beside it.
 
-    Only ``cache_key`` and ``query_status`` are there when there is no answer yet.
+    Nothing else is there when there is no answer yet.
     """
 
     notes = NOTES
@@ -241,11 +243,11 @@ class QueryOut(WireModel):
 
     cache_key: str
     """The same for queries that ask the same."""
-    is_cached: bool = False
+    is_cached: bool
     """Whether it was computed before this request."""
-    last_refresh: str | None = None
-    """When it was computed."""
-    timezone: str | None = None
+    last_refresh: str
+    """When it was computed; without an answer when it was asked for."""
+    timezone: str
     query_status: QueryStatusOut | None
     """The computation that runs now; null when none does."""
 
