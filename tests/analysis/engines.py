@@ -87,7 +87,7 @@ class ClickHouseEngine:
             self._session.query(statement)
         self._count = 0
         self.computer = Computer(self, timeout_s=60, dialect=ClickHouse())  # type: ignore[arg-type]
-        self.examples = 12  # a series takes it about a second, however few events there are
+        self.examples = 8  # a series takes it about a second, however few events there are
 
     def add(
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()
