@@ -146,17 +146,18 @@ def test_a_program_whose_process_is_gone_comes_back_by_its_journal(pool: BodyPoo
     [
         "while (true) {}",
         "fn f(n) { return f(n + 1) } return f(0)",
-        "let a := [] while (true) { a := arrayPushBack(a, repeat('x', 1000)) }",
+        "let a := [] while (true) { a := arrayPushBack(a, concat('some text of its own ', length(a))) }",
         "let s := 'x' while (true) { s := concat(s, s) }",
         "let a := [1] while (true) { a := [a, a, a] }",
         "while (true) { try { throw Error('again') } catch { } }",
-        "let i := 0 while (true) { print(repeat('x', 9000)) i := i + 1 }",
+        "while (true) { print(range(3000)) }",
         "let x := 3 while (true) { x := x * x }",
     ],
 )
 def test_hostile_bodies_end_with_an_error_and_the_pool_goes_on(pool: BodyPool, source: str) -> None:
     outcome = pool.compute(work(source))
     assert outcome.error is not None
+    assert outcome.error.startswith(("Execution timed out", "Memory limit", "Call stack exceeded"))
     assert not outcome.crashed
     assert value(pool.compute(work("return 1", "other"))) == 1
 

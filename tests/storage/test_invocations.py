@@ -229,6 +229,26 @@ class TestEnqueueAndClaim:
         queue.finish([outcome(second)])
         assert claim_ids(queue) == [a3.id]
 
+    @pytest.mark.parametrize("jump_s", [3600, -3600])
+    def test_a_clock_that_is_set_changes_no_wait_and_loses_no_lock(
+        self, tmp_path: Path, clock: Clock, jump_s: int
+    ) -> None:
+        passed = 0.0
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: passed)
+        waiting, working = invocation(scheduled_at=START + timedelta(seconds=60)), invocation()
+        queue.enqueue([waiting, working])
+        [claimed] = queue.claim()
+        clock.advance(jump_s)
+        assert queue.sweep() == (0, [])
+        assert queue.heartbeat({claimed.id: claimed.lock_token}) == {claimed.id}
+        assert claim_ids(queue) == []
+        assert queue.next_due() == clock() + timedelta(seconds=60)
+        clock.advance(61)
+        passed += 61
+        queue.sweep()
+        assert claim_ids(queue) == [waiting.id]
+        queue.close()
+
     def test_two_workers_never_get_the_same(self, queue: SqliteInvocationQueue) -> None:
         new = [invocation() for _ in range(600)]
         queue.enqueue(new)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,9 @@ MAX_RESET_BACKOFF_S = 600.0
 FINISHED_GRACE_S = 10.0
 """How long a finished invocation stays, at least. It stays until every consumer of the event log is past
 the record that caused it, too, so that a record that is read again does not start it again."""
+
+CLOCK_JUMP_S = 5.0
+"""A clock that goes wrong by more than this between two sweeps was set."""
 
 SWEEP_ROWS = 500
 """Most rows of one kind that one transaction of the janitor touches."""
@@ -96,6 +100,10 @@ _SUSPEND = (
     "state = coalesce(?, state), reset_count = 0, lock_token = NULL, heartbeat_at = NULL WHERE id = ?"
 )
 _BEAT = "UPDATE invocation SET heartbeat_at = ? WHERE id = ?"
+_MOVE_HEARTBEATS = "UPDATE invocation SET heartbeat_at = heartbeat_at + ? WHERE status = 'running'"
+_MOVE_WAITS = (
+    "UPDATE invocation SET scheduled_at = scheduled_at + ? WHERE status = 'available' AND scheduled_at > ?"
+)
 _STALLED = (
     "SELECT id, reset_count FROM invocation WHERE status = 'running' AND heartbeat_at < ? "
     "AND reset_count < ? ORDER BY heartbeat_at LIMIT ?"
@@ -130,16 +138,20 @@ class SqliteInvocationQueue:
         self,
         path: Path,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] | None = None,
+        steady: Callable[[], float] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """Open the queue in a file, creating it when it is missing.
 
+        ``steady`` counts seconds whatever is done to the clock of ``now``; by default the system's are taken.
         ``jitter`` gives numbers between 0 and 1 for back-off. Raises the errors of `Database.open`.
         """
         Database.open(path, tables.queue_metadata).dispose()  # brings the schema up to date
         self._name = str(path)
-        self._now = now
+        self._now = now or utc_clock
+        self._steady = time.monotonic if now is None and steady is None else steady
+        self._ahead_s = self._ahead()
         self._jitter = jitter
         self._turns = write_lock(path)
         self._durable = connect(path, tables.queue_metadata)
@@ -287,8 +299,28 @@ class SqliteInvocationQueue:
 
     # -- the janitor --------------------------------------------------------------------------------
 
+    def _ahead(self) -> float:
+        """How far the clock is ahead of the steady one, in seconds."""
+        return 0.0 if self._steady is None else self._now().timestamp() - self._steady()
+
+    def _follow_clock(self) -> None:
+        """When the clock was set, move what was reckoned by it: waits stay as long as they were meant to be, and
+        no living worker is taken for dead."""
+        ahead_s = self._ahead()
+        jump_s = ahead_s - self._ahead_s
+        if abs(jump_s) < CLOCK_JUMP_S:
+            return
+        self._ahead_s = ahead_s
+        now = self._now()
+        jump, before = round(jump_s * 1e6), to_micros(now - timedelta(seconds=jump_s))
+        with self._transaction() as connection:
+            connection.execute(_MOVE_HEARTBEATS, (jump,))
+            connection.execute(_MOVE_WAITS, (jump, before))
+        self._note(arrivals=1)
+
     def sweep(self) -> Sweep:
-        """Reset what lost its worker, hand out poison pills, delete what is over."""
+        """Reset what lost its worker, hand out poison pills, delete what is over. Notices when the clock was set."""
+        self._follow_clock()
         now = self._now()
         reset = self._reset_stalled(now)
         poisoned = self._claim_poisoned(now)
@@ -439,6 +471,11 @@ class SqliteInvocationQueue:
             if arrivals:
                 self._arrivals += 1
                 self._changed.notify_all()
+
+
+def utc_clock() -> datetime:
+    """The system's clock."""
+    return datetime.now(UTC)
 
 
 def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, str]:
