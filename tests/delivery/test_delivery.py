@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.demo.run import FORWARD_PURCHASE
@@ -68,6 +69,7 @@ def test_a_request_that_fails_once_is_sent_again_with_the_same_key(house: House,
     assert len(logs) == 3
 
 
+@rule("H3.2")
 def test_three_failed_attempts_end_an_invocation(house: House, receiver: Receiver) -> None:
     receiver.answer = statuses(503)
     function = worked_example(house, receiver)
@@ -87,6 +89,7 @@ def test_three_failed_attempts_end_an_invocation(house: House, receiver: Receive
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 501])
+@rule("H3.3")
 def test_other_failures_are_not_tried_again_and_fail_the_run_though_the_program_goes_on(
     house: House, receiver: Receiver, status: int
 ) -> None:
@@ -123,6 +126,7 @@ def test_the_function_of_the_demo_delivers(house: House, receiver: Receiver) -> 
     assert all(result["status"] == "succeeded" for result in house.results())
 
 
+@rule("H4.6")
 def test_a_batch_that_is_dispatched_again_starts_nothing_twice(house: House, receiver: Receiver) -> None:
     house.create("fetch(inputs.url)", values={"url": receiver.url})
     event = stored()

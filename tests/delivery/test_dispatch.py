@@ -117,6 +117,7 @@ def test_a_person_that_came_later_is_looked_up_when_the_program_runs(house: Hous
 # --- filters and mappings
 
 
+@rule("H1.2")
 def test_filters_decide_and_are_counted(house: House) -> None:
     person_filter = {"key": "plan", "type": "person", "operator": "exact", "value": "pro"}
     group_filter = {
@@ -139,6 +140,7 @@ def test_filters_decide_and_are_counted(house: House) -> None:
         assert house.metrics(function) == {"triggered": 1, "filtered": 3}
 
 
+@rule("H1.3")
 def test_a_filter_that_fails_is_logged_and_stops_nobody_else(house: House) -> None:
     bad = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
     failing = house.create(filters=bad)
@@ -153,6 +155,7 @@ def test_a_filter_that_fails_is_logged_and_stops_nobody_else(house: House) -> No
 
 
 @rule("F8.5")
+@rule("H1.4")
 def test_each_matching_mapping_is_a_run_with_its_own_inputs(house: House) -> None:
     def mapping(name: str, event: str | None, **inputs: str) -> dict[str, Any]:
         schema = [{"key": key, "type": "string"} for key in inputs]
@@ -211,6 +214,7 @@ def test_secrets_of_mappings_are_hidden(house: House) -> None:
     assert house.logs(function)[0] == ("info", "***REDACTED***")
 
 
+@rule("H1.1")
 def test_a_function_whose_mappings_are_empty_never_runs(house: House) -> None:
     function = house.create()
     function = house.change(function, mappings=[])
@@ -258,6 +262,7 @@ def test_the_position_is_kept_with_the_invocations(house: House) -> None:
     assert len(queued(house)) == 1
 
 
+@rule("H4.8")
 def test_there_is_no_room_when_the_worker_cannot_keep_up(house: House) -> None:
     house.create("sleep(600)")
     dispatcher = house.delivery.dispatcher
@@ -284,6 +289,7 @@ def hits(count: int, **facts: Any) -> list[IngestedEvent]:
 
 
 @rule("F7.3")
+@rule("H2.1")
 def test_without_a_threshold_only_the_first_of_a_window_runs(house: House) -> None:
     function = house.create(masking=TTL)
     house.dispatch(*hits(2, distinct_id="a"), *hits(1, distinct_id="b"))
@@ -293,6 +299,7 @@ def test_without_a_threshold_only_the_first_of_a_window_runs(house: House) -> No
 
 
 @rule("F7.3")
+@rule("H2.2")
 def test_with_a_threshold_one_more_runs_after_so_many(house: House) -> None:
     function = house.create(masking=THREE)
     ran = []
@@ -305,6 +312,7 @@ def test_with_a_threshold_one_more_runs_after_so_many(house: House) -> None:
     assert house.metrics(function) == {"triggered": 3, "masked": 4}
 
 
+@rule("H2.3")
 def test_a_batch_runs_its_first_ones(house: House) -> None:
     house.create(masking=THREE)
     events = hits(7)
@@ -348,6 +356,7 @@ def test_a_batch_that_is_repeated_after_a_crash_counts_once(
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@rule("H2.4")
 def test_a_window_does_not_move() -> None:
     one = Masked(("f", "h"), 60, None)
     _, [first] = decide([one], {}, NOW)

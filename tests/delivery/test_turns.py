@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -81,6 +82,7 @@ def test_a_program_sees_status_body_and_headers(house: House, receiver: Receiver
     assert infos(house, function) == ["201, plain, a"]
 
 
+@rule("H3.5")
 def test_redirects_are_answers(house: House, receiver: Receiver) -> None:
     receiver.answer = lambda _request, _number: web.Response(status=302, headers={"Location": "/elsewhere"})
     function = house.create("print(fetch(inputs.url).status)", values={"url": receiver.url})
@@ -98,6 +100,7 @@ def test_redirects_are_answers(house: House, receiver: Receiver) -> None:
         ("nonsense", "Invalid URL"),
     ],
 )
+@rule("H3.4")
 def test_refused_requests_fail_at_once(house: House, url: str, detail: str) -> None:
     function = house.create("print(fetch(inputs.url).status)", values={"url": url})
     house.run(stored())
@@ -191,6 +194,7 @@ def test_after_a_failed_request_there_is_no_second_one(house: House, receiver: R
     assert house.results()[0]["error_message"] == "HTTP fetch failed on attempt 1 with status code 400."
 
 
+@rule("H5.3")
 def test_five_requests_are_allowed(house: House, receiver: Receiver) -> None:
     code = "let i := 0 while (i < inputs.n) { fetch(inputs.url, {'body': toString(i)}) i := i + 1 } print('end', i)"
     five = house.create(code, values={"url": f"{receiver.url}/5", "n": 5})
@@ -219,6 +223,7 @@ def answer_of(status: int, **headers: str) -> FetchResponse:
     return FetchResponse(status, "", headers)
 
 
+@rule("H3.1")
 def test_delays_grow_and_listen_to_the_other_side() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     policy = RetryPolicy(random=lambda: 0.5)
@@ -268,6 +273,7 @@ def test_kinds_of_errors(message: str, kind: str) -> None:
 # --- printing
 
 
+@rule("H5.4")
 def test_print_joins_with_commas_and_stops_after_24_lines(house: House) -> None:
     function = house.create("let i := 0 while (i < 30) { print('line', i, {'a': [1]}, null) i := i + 1 }")
     house.run(stored())
@@ -303,6 +309,7 @@ def test_lines_of_a_run_are_in_order_and_printed_once(house: House, receiver: Re
 # --- errors
 
 
+@rule("H5.1")
 def test_errors_end_runs_with_their_text(house: House) -> None:
     thrown = house.create("throw Error('x')")
     endless = house.create("while (true) {}")
@@ -316,9 +323,20 @@ def test_errors_end_runs_with_their_text(house: House) -> None:
     assert kinds == {thrown["id"]: "hog_error", endless["id"]: "timeout"}
 
 
+@rule("H5.2")
+def test_the_memory_limit_has_its_text(house: House) -> None:
+    house.create("let s := 'x' while (true) { s := concat(s, s) }")
+    house.run(stored())
+    [result] = house.results()
+    text = r"Memory limit of 67108864 bytes exceeded\. Tried to allocate \d+ bytes\."
+    assert re.fullmatch(text, result["error_message"])
+    assert result["error_kind"] == "oom"
+
+
 # --- secrets
 
 
+@rule("H5.5")
 def test_secrets_are_nowhere_but_in_the_request(house: House, receiver: Receiver) -> None:
     secret = 'Bearer s3cr3t"\\key'
     house.close()
@@ -365,6 +383,7 @@ def _make_due(house: House) -> None:
 # --- between turns
 
 
+@rule("H4.3")
 def test_what_is_suspended_goes_on_with_its_own_code_and_inputs(house: House, receiver: Receiver) -> None:
     house.close()
     house.options = {"retries": SLOW_RETRY}

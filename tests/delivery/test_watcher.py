@@ -52,12 +52,14 @@ def watcher(database: Database, clock: Clock) -> Watcher:
         ("async_function", 10_000, 40),
     ],
 )  # fmt: skip
+@rule("H6.1")
 def test_what_runs_cost(kind: str, milliseconds: float, cost: int) -> None:
     assert cost_of([Timing(kind, milliseconds)]) == cost
     assert cost_of([Timing(kind, milliseconds), Timing("hog", 300)]) == cost + 50
 
 
 @rule("F12.2")
+@rule("H6.2")
 def test_ten_slow_calls_a_second_degrade_then_disable(watcher: Watcher, clock: Clock) -> None:
     """Each costs 40, so the bucket loses 390 a second."""
     states: dict[int, float] = {}
@@ -97,6 +99,7 @@ def test_a_degraded_function_recovers(watcher: Watcher, clock: Clock) -> None:
     assert watcher.statuses(["f"]) == {"f": {"state": 1, "tokens": 8_210}}
 
 
+@rule("H6.4")
 def test_a_disabled_function_stays_disabled_until_it_is_saved(watcher: Watcher, clock: Clock) -> None:
     changes: list[tuple[str, int, int]] = []
     watcher._on_change = lambda *change: changes.append(change)
@@ -122,6 +125,7 @@ def test_saving_changes_no_other_state(watcher: Watcher) -> None:
     assert watcher.statuses(["f"])["f"]["state"] == 12
 
 
+@rule("H6.3")
 def test_forced_states_are_sticky(watcher: Watcher, clock: Clock) -> None:
     watcher.force("f", 11)
     assert watcher.is_degraded("f")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver
 from tests.delivery.sender import Sender
 
@@ -61,6 +62,7 @@ def test_a_function_captures_what_the_right_sender_sends(house: House, sender: S
     assert house.queue.backlog() == 0
 
 
+@rule("H8.2")
 def test_a_program_sees_the_request(house: House, sender: Sender) -> None:
     function = webhook(
         house, "return {'httpResponse': {'status': 200, 'body': [request, event, project, source]}}"
@@ -176,6 +178,7 @@ def test_a_request_that_cannot_be_read_is_refused(
         ("{'status': 200.5, 'body': 'x'}", 500, "text/plain; charset=utf-8", b"x"),
     ],
 )
+@rule("H8.1")
 def test_the_program_decides_the_answer(
     house: House, sender: Sender, wanted: str, status: int, content_type: str | None, content: bytes
 ) -> None:
@@ -211,6 +214,7 @@ def test_other_methods_are_refused(house: House, sender: Sender) -> None:
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
 
 
+@rule("H8.3")
 def test_a_body_that_is_too_large_is_refused(house: House, sender: Sender) -> None:
     function = webhook(house, "return {'httpResponse': {'status': 200, 'body': length(request.stringBody)}}")
     limit = WebhookLimits().body

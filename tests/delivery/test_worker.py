@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.worker import WorkerLimits
@@ -49,6 +50,7 @@ def finals(house: House) -> dict[str, str]:
 
 
 @pytest.mark.faults
+@rule("H4.1")
 def test_killed_between_request_and_save_the_same_request_is_sent_again(
     house: House, receiver: Receiver
 ) -> None:
@@ -73,6 +75,7 @@ def test_killed_between_request_and_save_the_same_request_is_sent_again(
 
 
 @pytest.mark.faults
+@rule("H4.2")
 def test_killed_during_back_off_it_goes_on_after_the_restart(house: House, receiver: Receiver) -> None:
     receiver.answer = lambda _request, number: web.Response(status=503 if number == 1 else 200)
     function = house.create(
@@ -130,6 +133,7 @@ def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receive
     assert {result["error_kind"] for result in house.results()} <= {"", "http_5xx"}
 
 
+@rule("H4.5")
 def test_what_loses_its_worker_again_and_again_is_given_up(house: House, receiver: Receiver) -> None:
     house.close()
     house.options["worker_limits"] = WorkerLimits(idle_s=0.05, sweep_s=0.05)
@@ -153,6 +157,7 @@ def test_what_loses_its_worker_again_and_again_is_given_up(house: House, receive
     assert [level for level, _ in house.logs(function)] == ["error"]
 
 
+@rule("H4.7")
 def test_stopping_puts_back_what_takes_too_long(house: House, receiver: Receiver) -> None:
     async def hang(_request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(30)
@@ -207,6 +212,7 @@ def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: 
     assert house.delivery.stop(0.5)
 
 
+@rule("H9.2")
 def test_a_host_gets_a_limited_number_of_requests_at_a_time(house: House, receiver: Receiver) -> None:
     house.close()
     house.options = {"worker_limits": WorkerLimits(per_host=3, idle_s=0.05)}
@@ -269,6 +275,7 @@ def test_work_left_by_an_earlier_process_is_taken_up(
     assert len(receiver.hits) == 1
 
 
+@rule("H9.1")
 def test_hanging_destinations_leave_room_for_the_others(house: House, receiver: Receiver) -> None:
     """Five functions with long lines whose destination never answers, and one that comes after all of them."""
     house.close()

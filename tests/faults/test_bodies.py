@@ -17,6 +17,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.retries import RetryPolicy
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
@@ -110,7 +111,9 @@ def test_processes_give_back_what_hostile_bodies_took(house: House, receiver: Re
         house.create("return 1")
         house.create(HOSTILE["allocates"])
         house.create(HOSTILE["doubles"])
-        house.run(*(stored() for _ in range(3)))
+        house.dispatch(stored())
+        house.delivery.start()
+        wait_for(lambda: house.queue.backlog() == 0, 100)
         assert all(_resident(process) < 384 << 20 for process in pool.processes())
     finally:
         house.close()
@@ -139,8 +142,6 @@ def test_ten_thousand_retries_that_are_due_at_once(house: House, receiver: Recei
     receiver.answer = answer
     count = int(os.environ.get("HOGLAB_TEST_RETRIES", "2000"))
     house.close()
-    from hoglab.delivery.retries import RetryPolicy
-
     house.options["retries"] = RetryPolicy(step_s=3600.0, jitter_s=0.0, max_backoff_s=3600.0)
     house.open()
     house.create("fetch(inputs.url, {'body': event.uuid})", values={"url": receiver.url})

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions.environments import clean_null_values, is_known_bot_ip, is_known_bot_user_agent
@@ -105,6 +106,7 @@ def test_no_transformations_leave_events_as_they_are(pipeline: Pipeline) -> None
 
 
 @pytest.mark.parametrize("result", ["null", "false", "0", "''", "", "1 - 1"])
+@rule("H7.2")
 def test_falsy_results_drop_the_event(pipeline: Pipeline, result: str) -> None:
     pipeline.add(f"return {result}" if result else "let a := 1")
     pipeline.add("print('never')\nreturn event", "after")
@@ -118,6 +120,7 @@ def test_falsy_results_drop_the_event(pipeline: Pipeline, result: str) -> None:
     ["1", "'x'", "[1]", "{}", "{'properties': null}", "{'properties': [1]}", "{'properties': {}, 'event': 5}",
      "{'properties': {'a': 1}, 'distinct_id': null}", "now()", "x -> x"],
 )  # fmt: skip
+@rule("H7.3")
 def test_results_that_are_no_event_change_nothing(pipeline: Pipeline, result: str) -> None:
     label = pipeline.add(f"return {result}")
     (event,) = pipeline.run(Event(properties={"p": 1}))
@@ -128,6 +131,7 @@ def test_results_that_are_no_event_change_nothing(pipeline: Pipeline, result: st
     )
 
 
+@rule("H7.1")
 def test_later_functions_and_filters_see_what_earlier_ones_made(pipeline: Pipeline) -> None:
     pipeline.add(
         "let e := event\ne.event := 'renamed'\ne.distinct_id := 'v'\ne.properties.n := 1\nreturn e", "a"
@@ -230,6 +234,7 @@ def test_filters_that_fail_skip_the_function(pipeline: Pipeline) -> None:
     assert pipeline.logs[0].message == f"Error filtering event {UUID_1}: Hog arrays start from index 1"
 
 
+@rule("H7.4")
 def test_runaway_code_is_stopped_and_the_event_kept(pipeline: Pipeline) -> None:
     label = pipeline.add("while (true) {}", "loop")
     (event,) = pipeline.run(Event())
