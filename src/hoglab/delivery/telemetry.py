@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row
 
 APP_SOURCE = "hog_function"
-LEVELS = ("DEBUG", "LOG", "INFO", "WARN", "ERROR")
 MAX_LABELS = 10_000
 """Most points of one series; a longer range is refused."""
 

@@ -264,7 +264,7 @@ class Builder:
         """The stored mapping that a sent one replaces: of the same name, else (nameless) of the same place."""
         stored = (self.current.mappings or ()) if self.current is not None else ()
         for place, mapping in enumerate(stored):
-            if mapping_label(mapping, place) == (sent.name or str(index)):
+            if mapping_label(mapping.name, place) == mapping_label(sent.name, index):
                 return mapping
         return MappingConfiguration()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab import hog
 from hoglab.functions.configuration import Builder, Sent
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hoglab.hog.errors import Diagnostic
 
 Purpose = Literal["body", "template", "filter"]
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
 GLOBALS: Mapping[str, tuple[str, str]] = {
     "event": ("object", "The event: uuid, event, distinct_id, properties, timestamp, elements_chain, url."),

@@ -52,9 +52,9 @@ class MappingConfiguration:
         )
 
 
-def mapping_label(mapping: MappingConfiguration, index: int) -> str:
+def mapping_label(name: str | None, index: int) -> str:
     """What the secrets of a mapping are kept under: its name, else its place."""
-    return mapping.name or str(index)
+    return name or str(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Configuration:
     @property
     def secrets(self) -> Secrets:
         mappings = {
-            mapping_label(mapping, index): mapping.inputs.secret
+            mapping_label(mapping.name, index): mapping.inputs.secret
             for index, mapping in enumerate(self.mappings or ())
             if mapping.inputs.secret
         }

@@ -23,12 +23,11 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
     stored_mappings: list[Row] | None = row["mappings"]
     mappings = None
     if stored_mappings is not None:
-        labelled = [
-            (mapping, mapping.get("name") or str(index)) for index, mapping in enumerate(stored_mappings)
-        ]
         mappings = [
-            MappingConfiguration.of_stored(mapping, secrets.mappings.get(label, {}))
-            for mapping, label in labelled
+            MappingConfiguration.of_stored(
+                mapping, secrets.mappings.get(mapping_label(mapping.get("name"), index), {})
+            )
+            for index, mapping in enumerate(stored_mappings)
         ]
     return Configuration(
         type=row["type"],
@@ -121,28 +120,15 @@ def full_form(
     """The whole object (spec: hog-functions-api 3.1)."""
     mappings = configuration.mappings
     return {
-        "id": row["id"],
-        "type": row["type"],
-        "name": row["name"],
-        "description": row["description"],
-        "created_at": row["created_at"],
-        "created_by": user_object(author),
-        "updated_at": row["updated_at"],
-        "enabled": row["enabled"],
+        **summary(row, author, status),
         "deleted": row["deleted"],
-        "hog": row["hog"],
         "bytecode": row["bytecode"],
         "transpiled": row["transpiled"],
         "inputs_schema": row["inputs_schema"],
         "inputs": shown_inputs(row["inputs_schema"], configuration.inputs, every_key=True),
-        "filters": row["filters"],
         "masking": row["masking"],
         "mappings": None if mappings is None else [mapping.shown() for mapping in mappings],
-        "icon_url": row["icon_url"],
-        "template": row["template"],
         "template_id": row["template_id"],
-        "status": dict(status),
-        "execution_order": row["execution_order"],
         "_create_in_folder": row["create_in_folder"],
         "batch_export_id": None,
         "version": row["version"],
@@ -181,7 +167,7 @@ def secret_values(configuration: Configuration) -> dict[str, Any]:
     """The secret values by where they belong, only ever to be compared."""
     values = {("", key): item["value"] for key, item in configuration.inputs.secret.items()}
     for index, mapping in enumerate(configuration.mappings or ()):
-        label = mapping_label(mapping, index)
+        label = mapping_label(mapping.name, index)
         values |= {(label, key): item["value"] for key, item in mapping.inputs.secret.items()}
     return {f"{label}\0{key}": value for (label, key), value in values.items()}
 
