@@ -117,18 +117,31 @@ def summary(row: Row, author: User | None, status: Status) -> dict[str, Any]:
 def full_form(
     row: Row, configuration: Configuration, author: User | None, status: Status, draft: Row | None
 ) -> dict[str, Any]:
-    """The whole object (spec: hog-functions-api 3.1)."""
+    """The whole object, its keys in the order of the examples (spec: hog-functions-api 3.1)."""
     mappings = configuration.mappings
     return {
-        **summary(row, author, status),
+        "id": row["id"],
+        "type": row["type"],
+        "name": row["name"],
+        "description": row["description"],
+        "created_at": row["created_at"],
+        "created_by": user_object(author),
+        "updated_at": row["updated_at"],
+        "enabled": row["enabled"],
         "deleted": row["deleted"],
+        "hog": row["hog"],
         "bytecode": row["bytecode"],
         "transpiled": row["transpiled"],
         "inputs_schema": row["inputs_schema"],
         "inputs": shown_inputs(row["inputs_schema"], configuration.inputs, every_key=True),
+        "filters": row["filters"],
         "masking": row["masking"],
         "mappings": None if mappings is None else [mapping.shown() for mapping in mappings],
+        "icon_url": row["icon_url"],
+        "template": row["template"],
         "template_id": row["template_id"],
+        "status": dict(status),
+        "execution_order": row["execution_order"],
         "_create_in_folder": row["create_in_folder"],
         "batch_export_id": None,
         "version": row["version"],
