@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
-import orjson
+
+from hoglab.storage.json_text import json_bytes
 
 INVOCATIONS = UUID("8a4f7f4e-6c0d-5e0b-9d56-0f3c2c1b7a11")
 """Namespace of the ids of invocations that events cause."""
@@ -66,7 +67,7 @@ def decode_state(data: bytes) -> State:
 
 def raw_json(value: Any) -> msgspec.Raw:
     """A value as JSON that is written into states as it is."""
-    return msgspec.Raw(orjson.dumps(value))
+    return msgspec.Raw(json_bytes(value))
 
 
 def invocation_id(function_id: str, event_uuid: str, mapping: int | None) -> str:

@@ -18,6 +18,7 @@ from hoglab.ingestion.elements import take_elements_chain
 from hoglab.ingestion.timestamps import event_time, sent_time
 from hoglab.people.batch import IngestionWarning
 from hoglab.storage.event_store import EventRow
+from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
     from hoglab.people import Attribution
@@ -168,7 +169,7 @@ def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> Eve
         event.distinct_id,
         event.timestamp,
         event.captured_at,
-        orjson.dumps(properties),
+        json_bytes(properties),
         person.person_id,
         person.properties,
         person.created_at,
