@@ -22,6 +22,7 @@ from hoglab.people.properties import (
     trim,
     update,
 )
+from hoglab.storage.json_text import json_bytes
 
 FORCE_UPGRADE_AGE = timedelta(minutes=1)
 """A person this much older than a personless event takes the event over."""
@@ -29,6 +30,7 @@ PERSONLESS_FORBIDDEN = frozenset(("$identify", "$create_alias", "$merge_dangerou
 
 PersonMode = Literal["full", "propertyless", "force_upgrade"]
 
+_MERGING_EVENTS = frozenset(("$identify", "$create_alias", "$merge_dangerously"))
 _LAST_SEEN_STEP = timedelta(hours=1)
 _NO_PROPERTIES = b"{}"
 
@@ -64,61 +66,34 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     mode: PersonMode
 
 
-class PersonState:
+class PersonState(msgspec.Struct, eq=False, kw_only=True):
     """One person while a batch is processed. ``row_id`` is None until the person is written."""
 
-    __slots__ = (
-        "_json",
-        "_properties",
-        "changed",
-        "created_at",
-        "into",
-        "is_identified",
-        "last_seen_at",
-        "row_id",
-        "stored",
-        "uuid",
-        "version",
-    )
-
-    def __init__(
-        self,
-        *,
-        row_id: int | None,
-        uuid: UUID,
-        json: bytes,
-        is_identified: bool,
-        version: int,
-        created_at: datetime,
-        last_seen_at: datetime | None,
-    ) -> None:
-        self.row_id = row_id
-        self.uuid = uuid
-        self.is_identified = is_identified
-        self.version = version
-        self.created_at = created_at
-        self.last_seen_at = last_seen_at
-        self.into: PersonState | None = None  # who this person was merged into
-        self.changed = row_id is None
-        self.stored = row_id is not None
-        self._json: bytes | None = json
-        self._properties: dict[str, Any] | None = None
+    row_id: int | None
+    uuid: UUID
+    json: bytes
+    """The properties as JSON text."""
+    is_identified: bool = False
+    version: int = 0
+    created_at: datetime
+    last_seen_at: datetime | None = None
+    is_stored: bool
+    """Whether the person was there before the batch."""
+    changed: bool = False
+    into: PersonState | None = None
+    """Who this person was merged into."""
+    decoded: dict[str, Any] | None = None
 
     @property
     def properties(self) -> dict[str, Any]:
         """The properties; not to be changed, only replaced."""
-        if self._properties is None:
-            self._properties = orjson.loads(self._json or _NO_PROPERTIES)
-        return self._properties
+        if self.decoded is None:
+            self.decoded = orjson.loads(self.json)
+        return self.decoded
 
     def replace_properties(self, properties: dict[str, Any], json: bytes) -> None:
-        self._properties = properties
-        self._json = json
-
-    @property
-    def json(self) -> bytes:
-        """The properties as JSON text."""
-        return self._json or _NO_PROPERTIES
+        self.decoded = properties
+        self.json = json
 
     def root(self) -> PersonState:
         """The person that this one is now, after all merges of the batch."""
@@ -158,7 +133,9 @@ class PeopleBatch:
             _strip_person_updates(event.properties)
         else:
             mirror_initial_properties(event.event, event.properties)
-        person = self._merged_person(event) or self._person_of(event.distinct_id, event.timestamp)
+        person = self._merged_person(event) if event.event in _MERGING_EVENTS else None
+        if person is None:
+            person = self._person_of(event.distinct_id, event.timestamp)
         self._update(person, event)
         self._see(person, event.timestamp)
         return Resolution(person.uuid, person.json, person.created_at, "full")
@@ -217,10 +194,10 @@ class PeopleBatch:
             row_id=None,
             uuid=derived_person_id(self.project_id, distinct_id),
             json=_NO_PROPERTIES,
-            is_identified=False,
-            version=0,
+            decoded={},
             created_at=at,
-            last_seen_at=None,
+            is_stored=False,
+            changed=True,
         )
         self._created.append(person)
         self._known[distinct_id] = person
@@ -238,11 +215,11 @@ class PeopleBatch:
     # --- merges
 
     def _merged_person(self, event: PersonEvent) -> PersonState | None:
-        """The person of an event that asks for a merge, after it; None when the event asks for none."""
+        """The person of one of `_MERGING_EVENTS` after its merge; None when the event asks for none after all."""
         properties = event.properties
         if event.event == "$identify" and "$anon_distinct_id" in properties:
             other_id = clean_distinct_id(properties["$anon_distinct_id"])
-        elif event.event in {"$create_alias", "$merge_dangerously"} and properties.get("alias"):
+        elif event.event != "$identify" and properties.get("alias"):
             other_id = clean_distinct_id(properties["alias"])
         else:
             return None
@@ -288,10 +265,10 @@ class PeopleBatch:
 
     def _absorb(self, other: PersonState, into: PersonState) -> None:
         properties = {**other.properties, **into.properties}
-        json = orjson.dumps(properties)
+        json = json_bytes(properties)
         if len(json) > MAX_PROPERTIES_BYTES:
             properties = trim(properties)
-            json = orjson.dumps(properties)
+            json = json_bytes(properties)
         into.replace_properties(properties, json)
         into.created_at = min(into.created_at, other.created_at)
         into.version = max(into.version, other.version)
@@ -307,14 +284,14 @@ class PeopleBatch:
         if outcome is None:
             return
         properties, written = outcome
-        json = orjson.dumps(properties)
+        json = json_bytes(properties)
         if len(json) > MAX_PROPERTIES_BYTES:
             if len(person.json) <= MAX_PROPERTIES_BYTES:
                 details = {"personId": str(person.uuid), "distinctId": event.distinct_id, "bytes": len(json)}
                 self._warn(event, "person_properties_size_violation", details)
                 return
             properties = trim(properties)
-            json = orjson.dumps(properties)
+            json = json_bytes(properties)
             written = True
         person.replace_properties(properties, json)
         person.changed = person.changed or written

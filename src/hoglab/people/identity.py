@@ -6,6 +6,8 @@ import re
 from hashlib import sha1
 from uuid import UUID
 
+from msgspec import convert
+
 PERSON_NAMESPACE = UUID("932979b4-65c3-4424-8467-0b66ec27bc22")
 """Namespace of derived person ids (spec: sdk-wire 1.11)."""
 _NAMESPACE_BYTES = PERSON_NAMESPACE.bytes
@@ -36,7 +38,7 @@ def derived_person_id(project_id: int, distinct_id: str) -> UUID:
     # UUIDv5 by hand: this runs for every new person and every event without one.
     name = f"{project_id}:{distinct_id}".encode("utf-8", "replace")
     value = int.from_bytes(sha1(_NAMESPACE_BYTES + name, usedforsecurity=False).digest()[:16])
-    return UUID(int=(value & _KEPT_BITS) | _VERSION_5)
+    return convert(((value & _KEPT_BITS) | _VERSION_5).to_bytes(16), UUID)
 
 
 def can_merge(distinct_id: str) -> bool:

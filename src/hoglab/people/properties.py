@@ -141,24 +141,27 @@ def update(properties: Properties, event: str, changes: Properties) -> tuple[dic
     if not once and not values and not unset:
         return None
     given: dict[str, Any] = {}
+    written = event in PERSON_EVENTS
     if isinstance(once, dict) and not once.keys() <= properties.keys():
         given = {name: value for name, value in once.items() if name not in properties}
+        written = True
     if isinstance(values, dict):
         for name, value in values.items():
-            if name not in properties or not _same(properties[name], value):
+            if name not in properties:
                 given[name] = value
+                written = True
+            elif not _same(properties[name], value):
+                given[name] = value
+                written = written or name not in _VOLATILE
     gone: set[str] = set()
     if isinstance(unset, (list, dict)):
         gone = {name for name in unset if isinstance(name, str) and (name in properties or name in given)}
+        written = written or not gone <= _VOLATILE
     if not given and not gone:
         return None
     after = {**properties, **given}
     for name in gone:
         del after[name]
-    changed = given.keys() | gone
-    written = (
-        event in PERSON_EVENTS or not changed <= _VOLATILE or any(name not in properties for name in changed)
-    )
     return after, written
 
 

@@ -62,6 +62,7 @@ def load_persons(
                 version=version,
                 created_at=from_micros(created_at),
                 last_seen_at=None if seen is None else from_micros(seen),
+                is_stored=True,
             )
         known[name] = state
     return known
@@ -72,10 +73,12 @@ def insert_persons(connection: Connection, project_id: int, persons: Sequence[Pe
     driver = _driver(connection)
     last = driver.execute(_LAST_ID).fetchone()
     first = 1 if last is None else last[0] + 1
+    # Written and read as JSON, all uuids together become text in a fraction of the time of one by one.
+    uuids = orjson.loads(orjson.dumps([each.uuid for each in persons]))
     rows = []
-    for row_id, each in enumerate(persons, first):
+    for row_id, (each, uuid) in enumerate(zip(persons, uuids, strict=True), first):
         each.row_id = row_id
-        rows.append((row_id, project_id, str(each.uuid), *_values(each)))
+        rows.append((row_id, project_id, uuid, *_values(each)))
     driver.executemany(_INSERT, rows)
 
 

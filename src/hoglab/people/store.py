@@ -48,14 +48,14 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
     new = [each for each in living if each.row_id is None]
     if new:
         insert_persons(connection, project_id, new)
-    old = [each for each in living if each.stored]
+    old = [each for each in living if each.is_stored]
     if old:
         for each in old:
             each.version += 1
         update_persons(connection, old)
     if batch.new_distinct_ids:
         insert_distinct_ids(connection, project_id, batch.new_distinct_ids)
-    gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.stored]
+    gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.is_stored]
     if gone:
         _move_to_survivors(connection, [(old_id, new_id) for old_id, new_id in gone if old_id and new_id])
 
