@@ -125,7 +125,20 @@ def same(filters: Sequence[CompiledFilter], events: Sequence[dict[str, Any]]) ->
     dispatcher = FusedDispatcher(filters)
     for event in events:
         found = dispatcher.match(event)
-        assert (list(found.matched), list(found.failed)) == alone(filters, event)
+        expected = alone(filters, event)
+        assert (list(found.matched), list(found.failed)) == expected
+        assert dispatcher.concerns(event["event"]) or expected == ([], [])
+
+
+def test_only_events_that_some_filter_names_need_be_asked_about() -> None:
+    named = compiled({"events": [{"id": "a"}, {"id": "b", "properties": [leaf("event", "n", ("gt", 5))]}]})
+    every = compiled({"properties": [leaf("event", "n", ("gt", 5))]})
+    broken = CompiledFilter(None)
+    concerned = [
+        [dispatcher.concerns(name) for name in ("a", "b", "other")]
+        for dispatcher in map(FusedDispatcher, ([], [named], [named, every], [broken]))
+    ]
+    assert concerned == [[False] * 3, [True, True, False], [True] * 3, [True] * 3]
 
 
 @settings(max_examples=150, deadline=None)

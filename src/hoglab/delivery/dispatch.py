@@ -199,6 +199,8 @@ class EventDispatcher:
         reads = asked.reads
         hits: Counter[int] = Counter()
         for event in events:
+            if not asked.dispatcher.concerns(event.row.event):
+                continue
             seen = filter_globals(quick_globals(event, self._groups, reads), reads)
             matches = asked.dispatcher.match(seen)
             for place, message in matches.failed:

@@ -79,9 +79,14 @@ class FusedDispatcher:
         self._broken = tuple(broken)
         self._named = {name: draft.bucket() for name, draft in named.items()}
         self._anywhere = anywhere.bucket()
+        self._asks_all = bool(broken or anywhere.cases or anywhere.risky)
 
     def __len__(self) -> int:
         return len(self._filters)
+
+    def concerns(self, event: str) -> bool:
+        """Whether events of this name can match a filter or make one fail; others need not be asked about."""
+        return self._asks_all or event in self._named
 
     def match(self, globals_: Globals) -> Matches:
         """Ask every filter about one event."""
