@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
@@ -15,6 +15,7 @@ from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
 from hoglab.analysis.query.model import MeanMetric, QuantileMetric, Question
 from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
 from hoglab.analysis.query.statements import (
     Answer,
     Compiled,
@@ -32,17 +33,25 @@ from hoglab.storage.event_store import (
 )
 
 if TYPE_CHECKING:
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import Reader
 
 MULTIPLE_VARIANT = "$multiple"
 MAX_CELLS = 500
 """How many combinations of breakdown values one result may have."""
 
 
+class Readable(Protocol):
+    """What computing needs of an event store."""
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        """A reader for one thread. Raises `EventStoreUnavailableError`."""
+        ...
+
+
 class Computer:
     """Runs statements, each with a time limit. All methods raise `DefinitionError` and `ComputationError`."""
 
-    def __init__(self, store: EventStore, *, timeout_s: float, dialect: Dialect | None = None) -> None:
+    def __init__(self, store: Readable, *, timeout_s: float, dialect: Dialect | None = None) -> None:
         self._store = store
         self._timeout_s = timeout_s
         self._dialect: Dialect = dialect or DuckDb()
@@ -57,6 +66,41 @@ class Computer:
             everybody = replace(question, exposures=replace(question.exposures, breakdowns=()))
             answer = replace(answer, groups=self.result(everybody).groups)
         return answer
+
+    @contextmanager
+    def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
+        """What gives the `result` of each of these questions, in any order, looking at the events once.
+
+        All are of one experiment and span. Where sharing is not possible each is computed by itself.
+        """
+        fitting = [question for question in questions if can_share(question)]
+        if len(fitting) < MIN_QUESTIONS or not isinstance(self._dialect, DuckDb):
+            yield self.result
+            return
+        with explained_failures(self._timeout_s), self._store.reader() as reader:
+            shared = self._shared(reader, fitting)
+            try:
+                yield (
+                    lambda question: (
+                        self.result(question)
+                        if shared is None or not can_share(question)
+                        else Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared).result(
+                            question
+                        )
+                    )
+                )
+            finally:
+                reader.execute(DROP)
+
+    def _shared(self, reader: Reader, questions: Sequence[Question]) -> SharedEvents | None:
+        """The table of the questions' events; None when it could not be made."""
+        whole = [replace(question, span=replace(question.span, days=None)) for question in questions]
+        try:
+            shared = SharedEvents(whole)
+            reader.execute(shared.statement.sql, shared.statement.parameters, timeout_s=self._timeout_s)
+        except (FilterError, QueryTimeoutError, QueryMemoryError):
+            return None
+        return shared
 
     def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
         """Statistics by variant at the end of days of the span's grid, by the number of the day.
@@ -122,6 +166,17 @@ class Computer:
                 if cancelled:
                     raise QueryCancelledError
                 return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
+
+
+class _Borrowed:
+    """A store whose only reader is one that is open already, with its temporary tables."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        yield self._reader
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -20,6 +21,7 @@ from hoglab.http.errors import BareError, validation_error
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from hoglab.analysis.query.model import Question, Span
     from hoglab.analysis.service import ResultsService
     from hoglab.http.identity import Project
 
@@ -128,18 +130,21 @@ class Recalculations:
             total_metrics=len(metrics),
             results=results,
         )
-        for metric in metrics:
-            if stopping() or found is None:
-                return len(results)
-            results.append(self._computed(found, metric, now))
-            self._note(job, results=results)
+        with self._service.computer.sharing(_questions(found, span)) as result:
+            for metric in metrics:
+                if stopping() or found is None:
+                    return len(results)
+                results.append(self._computed(found, metric, now, result))
+                self._note(job, results=results)
         if found is not None:
             self._note(job, results=_adjusted(found, results))
         failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
         self._note(job, status=FAILED if failed else COMPLETED, completed_at=self._service.now())
         return len(results)
 
-    def _computed(self, found: Plan, metric: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    def _computed(
+        self, found: Plan, metric: Mapping[str, Any], now: datetime, result: Callable[[Question], Answer]
+    ) -> dict[str, Any]:
         variants, config = list(found.calculation.variants), found.calculation.statistics
         uuid = metric["uuid"]
         try:
@@ -148,8 +153,7 @@ class Recalculations:
                 read = found.reader.metric(metric)
                 return _outcome(uuid, result=result_object(Answer({}), variants, config, read))
             question = found.question(metric, span)
-            answer = self._service.computer.result(question)
-            return _outcome(uuid, result=result_object(answer, variants, config, question.metric))
+            return _outcome(uuid, result=result_object(result(question), variants, config, question.metric))
         except (DefinitionError, ComputationError) as error:
             return _outcome(uuid, error=str(error))
         except Exception as unexpected:
@@ -159,6 +163,16 @@ class Recalculations:
     def _note(self, job: Recalculation, **values: Any) -> None:
         with self._service.database.write() as tx:
             store.update_recalculation(tx.connection, job.id, **values)
+
+
+def _questions(found: Plan | None, span: Span | None) -> list[Question]:
+    """What is asked for the metrics that can be read."""
+    questions = []
+    if found is not None and span is not None:
+        for metric in found.metrics:
+            with suppress(DefinitionError):
+                questions.append(found.question(metric, span))
+    return questions
 
 
 def _adjusted(found: Plan, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:

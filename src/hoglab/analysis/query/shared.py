@@ -1,0 +1,162 @@
+"""Many questions about the same exposures from one look at the events.
+
+What the statements of all questions read of the events of exposed entities is put into a temporary table once:
+the columns, and each property that any of them asks for, taken out of its JSON. The statements then read that
+narrow table instead of all events (spec experiment-results 11: relevance logs, for the time of one computation).
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
+from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.model import (
+    EventSource,
+    FunnelMetric,
+    MeanMetric,
+    Metric,
+    QuantileMetric,
+    Question,
+    RatioMetric,
+    RetentionMetric,
+    Value,
+    later,
+)
+from hoglab.analysis.query.retention import span_us
+from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.statements import compiled
+from hoglab.filters import FilterError
+from hoglab.filters.sql import Parameters, combined
+
+TABLE = "shared_events"
+DROP = f"DROP TABLE IF EXISTS {TABLE}"
+MIN_QUESTIONS = 3
+"""For fewer questions the table costs more than it saves."""
+
+_COLUMNS = (
+    *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
+    *(f"group_{index}" for index in range(5)),
+    *PROMOTED.values(),
+)
+
+
+class _Noting(DuckDb):
+    """Notes what properties statements read."""
+
+    def __init__(self) -> None:
+        self.texts: dict[tuple[str, str], str] = {}
+        self.numbers: dict[tuple[str, str], str] = {}
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        if column != "properties" or key not in PROMOTED:
+            self.texts.setdefault((column, key), f"text_{len(self.texts)}")
+        return super().property_text(column, key, parameters)
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        self.numbers.setdefault((column, key), f"number_{len(self.numbers)}")
+        return super().json_number(column, key, parameters)
+
+
+class SharedEvents(DuckDb):
+    """Statements over the temporary table that `statement` makes."""
+
+    events = TABLE
+
+    def __init__(self, questions: Sequence[Question]) -> None:
+        """``questions`` have the same project, entities and span; one that no statement can answer is passed
+        over here. Raises `hoglab.filters.FilterError` when that is so for all."""
+        noting = _Noting()
+        for question in questions:
+            with suppress(FilterError):
+                compiled(question, noting)
+        self._texts, self._numbers = noting.texts, noting.numbers
+        self.statement = _table(questions, noting)
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        known = self._texts.get((column, key))
+        return super().property_text(column, key, parameters) if known is None else known
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        known = self._numbers.get((column, key))
+        return super().json_number(column, key, parameters) if known is None else known
+
+
+def can_share(question: Question) -> bool:
+    """Sessions are made of events that no metric asks for."""
+    return all(value.session_property is None for value in _values(question.metric))
+
+
+def _table(questions: Sequence[Question], noting: _Noting) -> Statement:
+    """``CREATE TEMP TABLE``: events of exposed entities that any of the questions may read."""
+    first = replace(questions[0], exposures=replace(questions[0].exposures, breakdowns=()))
+    scope = Scope(first, DuckDb())
+    span = first.span
+    taken = [
+        *(
+            f"{scope.dialect.property_text(*place, scope.parameters)} AS {name}"
+            for place, name in noting.texts.items()
+        ),
+        *(
+            f"{scope.dialect.json_number(*place, scope.parameters)} AS {name}"
+            for place, name in noting.numbers.items()
+        ),
+    ]
+    since = span.start - timedelta(microseconds=max(map(_lookback_us, questions)))
+    until = later(exclusive(span.end), max(map(_reach_us, questions)))
+    names = [_named(scope, source) for question in questions for source in _sources(question)]
+    exposed = combined("AND", [scope.within(span.start, exclusive(span.end)), exposure_condition(scope)])
+    sql = (
+        f"CREATE TEMP TABLE {TABLE} AS SELECT {', '.join((*_COLUMNS, *taken))} FROM {scope.dialect.events} "
+        f"WHERE {scope.within(since, until)} AND {combined('OR', list(dict.fromkeys(names)))} "
+        f"AND {scope.entity()} IN (SELECT {scope.entity()} FROM {scope.dialect.events} WHERE {exposed})"
+    )
+    return Statement(sql, scope.parameters.used_in(sql))
+
+
+def _named(scope: Scope, source: EventSource) -> str:
+    """A condition that every event of a source meets."""
+    parts = [
+        "TRUE" if match.event is None else f"event = {scope.bind(match.event)}"
+        for match in source.alternatives
+    ]
+    return combined("OR", parts) if parts else "FALSE"
+
+
+def _sources(question: Question) -> Iterator[EventSource]:
+    yield question.exposures.source
+    if question.exposures.activation is not None:
+        yield question.exposures.activation
+    match question.metric:
+        case FunnelMetric() as metric:
+            yield from metric.steps
+        case RetentionMetric() as metric:
+            yield from (metric.start, metric.completion)
+        case metric:
+            yield from (value.source for value in _values(metric))
+
+
+def _values(metric: Metric) -> tuple[Value, ...]:
+    match metric:
+        case MeanMetric() | QuantileMetric():
+            return (metric.value,)
+        case RatioMetric():
+            return (metric.numerator, metric.denominator)
+    return ()
+
+
+def _lookback_us(question: Question) -> int:
+    metric = question.metric
+    return metric.covariate_us if isinstance(metric, MeanMetric | FunnelMetric) else 0
+
+
+def _reach_us(question: Question) -> int:
+    """How long after the end of the span a question may read."""
+    metric = question.metric
+    extra = max(0, span_us(metric)) if isinstance(metric, RetentionMetric) else 0
+    return metric.window_us + extra
