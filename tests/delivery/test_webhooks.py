@@ -370,3 +370,23 @@ def test_too_many_requests_at_a_time_are_asked_to_come_again(house: House) -> No
 def test_distinct_ids_of_any_kind_may_be_sent(house: House, sender: Sender, distinct_id: Any) -> None:
     function = webhook(house, "return {'httpResponse': {'status': 200, 'body': [event.distinct_id]}}")
     assert sender.send(function, json={"distinct_id": distinct_id}).json() == [distinct_id]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "100000000000000000000000",
+        "1 / 0",
+        "jsonParse('\"\\\\ud800\"')",
+        "x -> x",
+        "now()",
+        f"jsonParse('{'[' * 120}{']' * 120}')",
+    ],
+)
+def test_an_answer_of_odd_values_is_an_answer(house: House, sender: Sender, value: str) -> None:
+    function = webhook(house, f"return {{'httpResponse': {{'status': 200, 'body': {{'v': {value}}}}}}}")
+    answer = sender.send(function)
+    assert answer.status_code == 200, house.logs(function)
+    assert "v" in answer.json()
+    text = webhook(house, f"return {{'httpResponse': {{'status': 200, 'body': toString({value})}}}}")
+    assert sender.send(text).status_code == 200, house.logs(text)

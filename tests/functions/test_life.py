@@ -569,3 +569,15 @@ def test_other_operations(api: Api) -> None:
     answer = api.post(f"/hog_functions/{api.create()['id']}/enable_backfills/")
     assert answer.status_code == 403
     assert answer.json()["detail"] == "Backfilling Workflows is not enabled for this team."
+
+
+def test_numbers_of_any_size_can_be_saved(api: Api) -> None:
+    made = api.create(hog="return [100000000000000000000000, -9223372036854775808, 9223372036854775807]")
+    assert made["bytecode"][2:4] == [34, 1e23]
+    assert 2**63 - 1 in made["bytecode"]
+    assert api.get(f"/hog_functions/{made['id']}/").json()["bytecode"] == made["bytecode"]
+    assert api.create(hog=f"return {'9' * 400}")["bytecode"]
+    templated = api.create(
+        inputs_schema=[{"key": "a", "type": "string"}], inputs={"a": {"value": "{100000000000000000000000}"}}
+    )
+    assert templated["inputs"]["a"]["bytecode"] == ["_H", 1, 34, 1e23]

@@ -27,6 +27,7 @@ from hoglab.delivery.program_run import clipped
 from hoglab.delivery.state import State, encode_state, raw_json
 from hoglab.delivery.turn import Settled, Turn
 from hoglab.delivery.watcher import cost_of
+from hoglab.hog.rt.json_text import stringify
 from hoglab.http.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
@@ -203,7 +204,7 @@ def reply_of(returned: Any) -> Reply | None:
     if body is None or status in BODILESS:
         return Reply(status, headers=headers)
     if not isinstance(body, str):
-        return Reply(status, orjson.dumps(body), "application/json", headers)
+        return Reply(status, stringify(body).encode("utf-8", "replace"), "application/json", headers)
     if content_type not in REPLY_TYPES:
         content_type = TEXT_TYPE
     if wanted.get("isBase64Encoded") is True:

@@ -305,7 +305,9 @@ class _Compiler:
         if isinstance(value, str):
             return [STRING, value]
         if isinstance(value, int):
-            return [INTEGER, value]
+            if _LEAST <= value < -_LEAST:
+                return [INTEGER, value]
+            value = _as_double(value)
         if math.isfinite(value):
             return [FLOAT, value]
         # no JSON number says this: a division by zero does
@@ -457,3 +459,15 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., Code]] = {
     n.Call: _Compiler.call,
     n.ExprCall: _Compiler.expr_call,
 }
+
+
+_LEAST = -(2**63)
+"""Whole numbers beyond this are written as doubles, which all numbers of the official machine are: programs are kept
+as JSON, and encoders of it stop at 64 bits."""
+
+
+def _as_double(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
