@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.protocol import Outcome
     from hoglab.delivery.globals import EventGlobals, KnownProject, Site
     from hoglab.functions.compile import CompiledFunction, CompiledMapping
+    from hoglab.functions.redaction import Redact
     from hoglab.functions.registry import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
     from hoglab.storage.invocations import ClaimedInvocation
@@ -187,13 +188,16 @@ class Turn:
             more["groups"] = {}
         if state.sealed_request is not None:
             more["request"] = orjson.loads(shop.box.decrypt_text(state.sealed_request))
-        if not state.journal:
-            variables = from_json({**orjson.loads(memoryview(state.globals)), **more})
-            inputs = function.build_inputs(variables, mapping)
-            source = function.hog
-        else:
+        redact: Redact | None = None
+        source = function.hog
+        if state.journal:
             inputs = self._pinned_inputs(state)
             source = function.hog if state.source is None else state.source
+        elif mapping is None and function.has_fixed_inputs and "request" not in more:
+            inputs, redact = function.fixed_inputs  # the event need not be looked into
+        else:
+            variables = from_json({**orjson.loads(memoryview(state.globals)), **more})
+            inputs = function.build_inputs(variables, mapping)
         more["inputs"] = self._inputs = to_json(inputs)
         return ProgramRun(
             function.id,
@@ -202,7 +206,7 @@ class Turn:
             bytes(state.globals),
             json_of(more),
             run_id=self.claimed.id,
-            redact=function.redactor(inputs, mapping, more.get("request")),
+            redact=redact or function.redactor(inputs, mapping, more.get("request")),
             now=shop.now,
             journal=bytes(state.journal) if state.journal else None,
             timings=state.timings,

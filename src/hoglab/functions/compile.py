@@ -104,6 +104,12 @@ class CompiledFunction:
         """Whether its inputs are the same for every event."""
         return not self.inputs.leaves and not self.renders
 
+    @cached_property
+    def fixed_inputs(self) -> tuple[dict[str, Any], Redact]:
+        """For a function with fixed inputs: these, and what hides the secrets among them. Raises as `build_inputs`."""
+        inputs = self.build_inputs({"event": {"properties": {}}})
+        return inputs, self.redactor(inputs)
+
     def build_inputs(
         self, globals_: Mapping[str, Any], mapping: CompiledMapping | None = None
     ) -> dict[str, Any]:
