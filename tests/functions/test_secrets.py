@@ -11,8 +11,10 @@ from cryptography.fernet import Fernet
 from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
+from hoglab.accounts.activity import entries
 from hoglab.functions import store
 from hoglab.functions.secrets import KEY_FILE, MASK, SecretBox, Secrets, SecretsError
+from hoglab.functions.stored import read_configuration
 from hoglab.storage.database import Database
 from hoglab.storage.directory import DataDirectory
 
@@ -166,6 +168,74 @@ def test_secrets_of_mappings(api: Api, database: Database, box: SecretBox) -> No
 def test_lists_and_history_hold_no_secret(api: Api, made: dict[str, Any]) -> None:
     for path in ("/hog_functions/", "/hog_functions/?full=true", f"/hog_functions/{made['id']}/"):
         assert "s3cr3t" not in api.get(path).text
+
+
+@rule("F8.6")
+@pytest.mark.parametrize("names", [("1", None), ("m", "m"), (None, None, "0"), ("m", "m#2", "m")])
+def test_mappings_of_the_same_name_have_secrets_of_their_own(
+    api: Api, database: Database, box: SecretBox, names: tuple[str | None, ...]
+) -> None:
+    def mapping(name: str | None, **item: Any) -> dict[str, Any]:
+        named = {} if name is None else {"name": name}
+        return {**named, "inputs_schema": SCHEMA[:1], "inputs": {"token": item}}
+
+    made = api.create(mappings=[mapping(name, value=f"s{at}") for at, name in enumerate(names)])
+    kept = [f"s{at}" for at in range(len(names))]
+    assert mapping_secrets(database, box, made) == kept
+    api.change(made, mappings=[mapping(name, secret=True) for name in names])
+    assert mapping_secrets(database, box, made) == kept
+
+
+def mapping_secrets(database: Database, box: SecretBox, function: dict[str, Any]) -> list[Any]:
+    """The secret of each mapping, as the runtime reads it."""
+    with database.read() as connection:
+        row = store.get(connection, 1, function["id"])
+    assert row is not None
+    mappings = read_configuration(row, box).mappings or ()
+    return [one.inputs.secret["token"]["value"] for one in mappings]
+
+
+@rule("F10.4", "F10.8")
+def test_what_becomes_secret_leaves_the_history(api: Api, database: Database) -> None:
+    plain = [{**SCHEMA[0], "secret": False}]
+    value = "was-plain-once"
+    mapping = {"name": "m", "inputs_schema": plain, "inputs": {"token": {"value": f"{value}-m"}}}
+    made = api.create(inputs_schema=plain, mappings=[mapping])
+    api.change(made, inputs={"token": {"value": value}})
+    api.change(made, hog="return 2")
+    path = f"/hog_functions/{made['id']}"
+    assert value in api.get(f"{path}/revisions/2/").text
+    hidden = {**mapping, "inputs_schema": SCHEMA[:1], "inputs": {}}
+    changed = api.change(made, inputs_schema=SCHEMA[:1], mappings=[hidden])
+    assert changed["inputs"] == {"token": KEPT}
+    assert changed["mappings"][0]["inputs"] == {"token": KEPT}
+    with database.read() as connection:
+        log, count = entries(connection, 1, limit=50, offset=0, scopes=["HogFunction"])
+    assert count == 4
+    assert value not in str(log)
+    for version in (1, 2, 3, 4):
+        for tail in ("", "diff/"):
+            answer = api.get(f"{path}/revisions/{version}/{tail}")
+            assert answer.status_code == 200
+            assert value not in answer.text
+    back = api.post(f"{path}/revisions/2/rollback/")
+    assert back.status_code == 200
+    assert value not in back.text
+
+
+@rule("F10.8")
+@pytest.mark.parametrize("value", ["{hunter2(1)}", "{person.hunter2", "{{ hunter2 }}", "{hunter2-x}"])
+@pytest.mark.parametrize("kind", ["destination", "transformation"])
+def test_errors_do_not_quote_secrets(api: Api, value: str, kind: str) -> None:
+    body = {"type": kind, "hog": "return 1", "inputs_schema": SCHEMA, "inputs": {"token": {"value": value}}}
+    error = api.post("/hog_functions/", body)
+    assert "hunter2" not in error.text
+    if error.status_code == 400:
+        assert error.json()["attr"] == "inputs__token"
+        assert error.json()["detail"].startswith("Invalid template: ")
+    found = api.post("/hog_functions/new/diagnostics/", body)
+    assert found.status_code == 200
+    assert "hunter2" not in found.text
 
 
 # --- the box

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, update
 from uuid_utils import uuid7
 
 from hoglab.accounts import store
@@ -15,7 +15,7 @@ from hoglab.http.wire import user_object
 from hoglab.storage.database.tables import activity_log, user
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -66,6 +66,29 @@ def record(
     tx.connection.execute(insert(activity_log).values(**row))
     author = store.users(tx.connection, [user_id]).get(user_id or 0)
     emit(tx, project_id, ACTIVITY, _entry(row, user_object(author)), user_id=user_id, now=moment)
+
+
+def rewrite(
+    tx: Transaction,
+    project_id: int,
+    scope: str,
+    item_id: int | str,
+    change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> None:
+    """Put every logged change of one item through ``change``: for what nobody may read any longer."""
+    mine = (
+        (activity_log.c.project_id == project_id)
+        & (activity_log.c.scope == scope)
+        & (activity_log.c.item_id == str(item_id))
+    )
+    for entry_id, detail in tx.connection.execute(
+        select(activity_log.c.id, activity_log.c.detail).where(mine)
+    ).all():
+        if detail.get("changes"):
+            rewritten = {**detail, "changes": [dict(change(one)) for one in detail["changes"]]}
+            tx.connection.execute(
+                update(activity_log).where(activity_log.c.id == entry_id).values(detail=rewritten)
+            )
 
 
 def entries(

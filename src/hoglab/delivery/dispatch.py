@@ -290,7 +290,7 @@ class EventDispatcher:
     ) -> None:
         """Count and log it, and keep what it takes to run it once the inputs are mended."""
         uuid = str(event.row.uuid)
-        message = str(getattr(error, "message", None) or error)
+        message = function.input_failure(error)
         index = None if mapping is None else mapping.index
         run_id = invocation_id(function.id, uuid, index)
         batch.count(function, "inputs_failed")

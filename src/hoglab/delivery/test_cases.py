@@ -61,7 +61,7 @@ def _difference(expected: Mapping[str, Any], report: Report) -> str | None:
     status = expected.get("status", "success")
     if answer["status"] != status:
         return f"the status is {answer['status']}, not {status}"
-    if "result" in expected and not _same(answer["result"], expected["result"]):
+    if "result" in expected and not _same(report.result, expected["result"]):
         return "the result is another"
     requests = expected.get("requests")
     if requests is not None:

@@ -29,6 +29,7 @@ from hoglab.http.dates import parse_moment
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
+    from hoglab.functions.redaction import Redact
     from hoglab.http.identity import Project
     from hoglab.storage.invocations import AppMetric, LogEntry
 
@@ -55,9 +56,14 @@ class Report:
     def log(self, level: str, text: str, at: datetime) -> None:
         self.logs.append({"level": level, "timestamp": milliseconds(at), "message": text})
 
+    hide: Redact = str
+    """Takes the secrets out of a text of the result."""
+
     def answer(self) -> dict[str, Any]:
+        """The report as it is told to people."""
         status = "error" if self.errors else "success" if self.runs else "skipped"
-        return {"result": self.result, "status": status, "errors": self.errors, "logs": self.logs}
+        result = _hidden(self.result, self.hide)
+        return {"result": result, "status": status, "errors": self.errors, "logs": self.logs}
 
 
 class TestRuns:
@@ -95,7 +101,7 @@ class TestRuns:
             try:
                 values["inputs"] = function.build_inputs(values, mapping)
             except (HogRuntimeError, HogThrow, HogLimit) as error:
-                text = f"Error building inputs: {getattr(error, 'message', None) or error}"
+                text = f"Error building inputs: {function.input_failure(error)}"
                 report.errors.append(text)
                 report.log("error", text, now())
                 continue
@@ -239,6 +245,7 @@ class TestRuns:
                 "distinct_id": event.distinct_id,
                 "properties": properties,
             }
+            report.hide = function.redact_stored
         return report
 
     # --- globals
@@ -322,6 +329,15 @@ class TestRuns:
             for name, index in self._delivery.people.group_types(project.id).items()
             if isinstance(named.get(name), str)
         }
+
+
+def _hidden(value: Any, hide: Redact) -> Any:
+    """A JSON value without secrets in its texts."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {hide(key): _hidden(part, hide) for key, part in value.items()}
+    return [_hidden(part, hide) for part in value] if isinstance(value, list) else value
 
 
 def _mocked(args: list[Any], report: Report) -> dict[str, Any]:

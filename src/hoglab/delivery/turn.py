@@ -172,7 +172,7 @@ class Turn:
         try:
             run = self._run = self._program_run(function, functions.project, state)
         except (HogRuntimeError, HogLimit, HogThrow, SecretsError) as error:
-            message = f"Error building inputs: {_message(error)}"
+            message = f"Error building inputs: {function.input_failure(error)}"
             self._note("error", message)
             return self._settle("failed", "failed", error=message, kind=INPUTS_FAILED)
         return self._compute(run.start(), may_perform=may_perform)

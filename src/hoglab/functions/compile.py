@@ -85,6 +85,8 @@ class CompiledFunction:
     masking: CompiledMasking | None
     raw_values: Mapping[str, Any] = field(default_factory=dict)
     """Values of inputs as they are stored, secrets left out."""
+    stored_secrets: Sequence[Any] = field(default=(), repr=False)
+    """Values of secret inputs as they are stored, those of mappings too."""
     geoip: GeoIpLookup | None = None
     renders: bool = False
     """Whether any of its own inputs is a Liquid template."""
@@ -119,6 +121,17 @@ class CompiledFunction:
             variables["record"] = variables["event"]["properties"]
         built: dict[str, Any] = evaluate(self.inputs if mapping is None else mapping.inputs, variables)
         return built
+
+    def input_failure(self, error: BaseException) -> str:
+        """What people are told about an error of `build_inputs`: its text, which may quote a secret, without them."""
+        return self.redact_stored(str(getattr(error, "message", None) or error))
+
+    @cached_property
+    def redact_stored(self) -> Redact:
+        """Replaces the secrets, as they are stored, in texts for people."""
+        hidden = {str(index): value for index, value in enumerate(self.stored_secrets)}
+        schema = [{"key": key, "type": "string", "secret": True} for key in hidden]
+        return redactor(schema, hidden)
 
     def redactor(
         self,
@@ -201,6 +214,11 @@ def compile_configuration(
         ],
         masking=None if masking is None else _masking(masking),
         raw_values={key: item["value"] for key, item in configuration.inputs.plain.items()},
+        stored_secrets=[
+            item["value"]
+            for inputs in (configuration.inputs, *(one.inputs for one in mappings or ()))
+            for item in inputs.secret.values()
+        ],
         geoip=geoip,
         renders=any(item.get("templating") == "liquid" for _, item in own),
     )

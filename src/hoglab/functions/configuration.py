@@ -24,7 +24,7 @@ from hoglab.functions.filtering import (
     without_events,
 )
 from hoglab.functions.inputs import Inputs, SentItem, build_inputs
-from hoglab.functions.model import Configuration, MappingConfiguration, mapping_label
+from hoglab.functions.model import Configuration, MappingConfiguration, mapping_labels
 from hoglab.functions.schemas import FunctionBody, InputItem, InputSchemaItem
 from hoglab.functions.schemas import Mapping as MappingBody
 from hoglab.functions.site_functions import SITE_TYPES
@@ -232,13 +232,27 @@ class Builder:
         sent: list[MappingBody] | None = self.sent.read("mappings")
         if sent is None or (not sent and self.current is None):
             return None
-        return [self._mapping(one, index, kind, dialect, active=active) for index, one in enumerate(sent)]
+        stored = {} if self.current is None else dict(self.current.labelled_mappings())
+        known = [
+            stored.get(label, MappingConfiguration()) for label in mapping_labels([one.name for one in sent])
+        ]
+        return [
+            self._mapping(one, index, known[index], kind, dialect, active=active)
+            for index, one in enumerate(sent)
+        ]
 
     def _mapping(
-        self, sent: MappingBody, index: int, kind: str | None, dialect: Dialect, *, active: bool
+        self,
+        sent: MappingBody,
+        index: int,
+        known: MappingConfiguration,
+        kind: str | None,
+        dialect: Dialect,
+        *,
+        active: bool,
     ) -> MappingConfiguration:
+        """``known``: the stored mapping that is replaced, of the same name, else (nameless) of the same place."""
         path: Path = ("mappings", index)
-        known = self._known_mapping(sent, index)
         given = {name for name, value in sent.sent().items() if value is not None}
         if "inputs" in given and "inputs_schema" not in given:
             raise InvalidFunctionError("Missing inputs_schema.", *path, "inputs")
@@ -259,14 +273,6 @@ class Builder:
                 path=(*path, "filters"),
             )
         return MappingConfiguration(sent.name, sent.disabled, schema, inputs, filters, frozenset(given))
-
-    def _known_mapping(self, sent: MappingBody, index: int) -> MappingConfiguration:
-        """The stored mapping that a sent one replaces: of the same name, else (nameless) of the same place."""
-        stored = (self.current.mappings or ()) if self.current is not None else ()
-        for place, mapping in enumerate(stored):
-            if mapping_label(mapping.name, place) == mapping_label(sent.name, index):
-                return mapping
-        return MappingConfiguration()
 
     # --- code ---
 

@@ -90,7 +90,10 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
     if isinstance(source, str) and source.strip():
         yield from _program(source.strip(), kind)
     inputs = body.get("inputs") if "inputs" in body else None if current is None else current.inputs.plain
-    yield from _inputs(inputs, kind, ("inputs",))
+    schema = (
+        body.get("inputs_schema") if "inputs_schema" in body or current is None else current.inputs_schema
+    )
+    yield from _inputs(_told(inputs, schema), kind, ("inputs",))
     masking = body.get("masking") if "masking" in body else None if current is None else current.masking
     if isinstance(masking, Mapping) and isinstance(masking.get("hash"), str):
         for one in hog.check(masking["hash"].strip(), MASKING_HASHES, kind="template"):
@@ -98,7 +101,17 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
     mappings = body.get("mappings")
     for index, mapping in enumerate(mappings if isinstance(mappings, list) else ()):
         if isinstance(mapping, Mapping):
-            yield from _inputs(mapping.get("inputs"), kind, ("mappings", index, "inputs"))
+            told = _told(mapping.get("inputs"), mapping.get("inputs_schema"))
+            yield from _inputs(told, kind, ("mappings", index, "inputs"))
+
+
+def _told(inputs: Any, schema: Any) -> Any:
+    """The inputs whose texts may be spoken about: findings quote them, so secrets are left out."""
+    if not isinstance(inputs, Mapping):
+        return inputs
+    entries = [one for one in schema if isinstance(one, Mapping)] if isinstance(schema, (list, tuple)) else []
+    secret = {one.get("key") for one in entries if one.get("secret")}
+    return {key: item for key, item in inputs.items() if key not in secret}
 
 
 def _program(source: str, kind: str | None) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,13 @@ Item = dict[str, Any]
 """A stored input: ``value``, and where they apply ``templating``, ``bytecode`` and ``order``."""
 
 
+UNTOLD_TEMPLATE_ERROR = (
+    "Invalid template: the value of this secret cannot be compiled. "
+    "Write \\{ for a brace that is no template."
+)
+"""What the compiler says names parts of the value, so it is not passed on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """Inputs as they are stored: plain ones, and secret ones apart."""
@@ -155,7 +162,8 @@ def _compile(entry: Mapping[str, Any], item: Item, dialect: Dialect, path: Path)
     try:
         compiled = compile_value(value, dialect, kind.verbatim_keys)
     except TemplateError as error:
-        raise InvalidFunctionError(str(error), *path) from None
+        detail = UNTOLD_TEMPLATE_ERROR if entry.get("secret") else str(error)
+        raise InvalidFunctionError(detail, *path) from None
     item["transpiled" if dialect.browser else "bytecode"] = compiled.artefact
     return set(compiled.needs)
 

@@ -52,9 +52,17 @@ class MappingConfiguration:
         )
 
 
-def mapping_label(name: str | None, index: int) -> str:
-    """What the secrets of a mapping are kept under: its name, else its place."""
-    return name or str(index)
+def mapping_labels(names: Sequence[str | None]) -> list[str]:
+    """What the secrets of mappings are kept under: a mapping's name, else its place, made unique with a number."""
+    labels: list[str] = []
+    for index, name in enumerate(names):
+        label = wanted = name or str(index)
+        number = 1
+        while label in labels:
+            number += 1
+            label = f"{wanted}#{number}"
+        labels.append(label)
+    return labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +107,13 @@ class Configuration:
     @property
     def secrets(self) -> Secrets:
         mappings = {
-            mapping_label(mapping.name, index): mapping.inputs.secret
-            for index, mapping in enumerate(self.mappings or ())
+            label: mapping.inputs.secret
+            for label, mapping in self.labelled_mappings()
             if mapping.inputs.secret
         }
         return Secrets(self.inputs.secret, mappings)
+
+    def labelled_mappings(self) -> list[tuple[str, MappingConfiguration]]:
+        """The mappings with what their secrets are kept under."""
+        mappings = self.mappings or ()
+        return list(zip(mapping_labels([one.name for one in mappings]), mappings, strict=True))

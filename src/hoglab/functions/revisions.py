@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, func, insert, select
+from sqlalchemy import and_, delete, func, insert, select, update
 
 from hoglab.storage.database.tables import hog_function_revision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -92,6 +93,16 @@ def get(connection: Connection, function_id: str, version: int) -> Row | None:
     )
     found = connection.execute(query).mappings().first()
     return None if found is None else dict(found)
+
+
+def rewrite(
+    connection: Connection, function_id: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> None:
+    """Change the content of every kept version of a function."""
+    mine = _column.function_id == function_id
+    for version, content in connection.execute(select(_column.version, _column.content).where(mine)).all():
+        one = (_column.function_id == function_id) & (_column.version == version)
+        connection.execute(update(hog_function_revision).where(one).values(content=dict(change(content))))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from hoglab.functions.compiler_version import compiler_version
 from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent
 from hoglab.functions.editing import diagnose
 from hoglab.functions.errors import InvalidFunctionError, stale_update
+from hoglab.functions.forgetting import TurnedSecret
 from hoglab.functions.presentation import Presenter
 from hoglab.functions.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.status import AllHealthy, FunctionStates
@@ -189,8 +190,15 @@ class FunctionService:
             if changes or publishes is not None:
                 what = "updated" if publishes is None else "published"
                 self.log(tx, project, user_id, what, changed, changes)
+            self._forget(tx, project, function_id, TurnedSecret.between(before, built))
             tx.changed("functions", project.id)
         return self._after_save(changed)
+
+    def _forget(self, tx: Transaction, project: Project, function_id: str, turned: TurnedSecret) -> None:
+        """Take out of the history what has become secret."""
+        if turned:
+            revisions.rewrite(tx.connection, function_id, turned.taken_from_content)
+            activity.rewrite(tx, project.id, SCOPE, function_id, turned.taken_from_change)
 
     def _settle_draft(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hoglab.functions.inputs import Inputs, shown_inputs
-from hoglab.functions.model import Configuration, MappingConfiguration, mapping_label
+from hoglab.functions.model import Configuration, MappingConfiguration, mapping_labels
 from hoglab.functions.status import Status
 from hoglab.http.wire import user_object
 
@@ -23,11 +23,10 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
     stored_mappings: list[Row] | None = row["mappings"]
     mappings = None
     if stored_mappings is not None:
+        labels = mapping_labels([mapping.get("name") for mapping in stored_mappings])
         mappings = [
-            MappingConfiguration.of_stored(
-                mapping, secrets.mappings.get(mapping_label(mapping.get("name"), index), {})
-            )
-            for index, mapping in enumerate(stored_mappings)
+            MappingConfiguration.of_stored(mapping, secrets.mappings.get(label, {}))
+            for mapping, label in zip(stored_mappings, labels, strict=True)
         ]
     return Configuration(
         type=row["type"],
@@ -179,8 +178,7 @@ def live_config(configuration: Configuration) -> dict[str, Any]:
 def secret_values(configuration: Configuration) -> dict[str, Any]:
     """The secret values by where they belong, only ever to be compared."""
     values = {("", key): item["value"] for key, item in configuration.inputs.secret.items()}
-    for index, mapping in enumerate(configuration.mappings or ()):
-        label = mapping_label(mapping.name, index)
+    for label, mapping in configuration.labelled_mappings():
         values |= {(label, key): item["value"] for key, item in mapping.inputs.secret.items()}
     return {f"{label}\0{key}": value for (label, key), value in values.items()}
 

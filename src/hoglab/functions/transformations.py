@@ -213,7 +213,7 @@ class Transformations:
         try:
             inputs, redact = self._inputs(function, variables, notes)
         except (HogRuntimeError, HogLimit, HogThrow) as error:
-            text = f"Error building inputs: {getattr(error, 'message', None) or error}"
+            text = f"Error building inputs: {function.input_failure(error)}"
             return _Run(error=text, metric="inputs_failed")
         seed = f"{function.id}{variables['event']['uuid']}"
         try:
