@@ -67,6 +67,8 @@ class Model:
 
     def _value(self, key: str, *, secret: bool, items: Items | None) -> str | None:
         before = self.values.get(key)
+        if secret and before in ("", MASK):  # which a plain value may have been
+            before = None
         if not secret:
             if items is None:
                 return None if self.schema.get(key) else before
@@ -159,11 +161,6 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
 
         def _open(self) -> None:
             self.house.open()
-            self._use(SecretBox(self.keys))
-
-        def _use(self, box: SecretBox) -> None:
-            self.house.box = box
-            self.house.functions._box = box
             assert first.api_key is not None
             self.api = Api(self.house, first.api_key)
 
@@ -341,7 +338,9 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
             rotate(self.house.database, SecretBox(self.keys))
             self.keys = self.keys[:1]
             self.api.close()
-            self._use(SecretBox(self.keys))
+            self.house.close()
+            self.house.key = self.keys[0]
+            self._open()
 
         @precondition(lambda self: self.function and not self.deleted)
         @rule(mask=st.booleans(), code=st.sampled_from([HOG, "throw Error(f'{inputs}')", "return inputs"]))

@@ -191,7 +191,7 @@ class Builder:
     def _inputs(self, schema: Sequence[Mapping[str, Any]], dialect: Dialect) -> Inputs:
         stored = Inputs() if self.current is None else self.current.inputs
         if self.current is not None and not self.sent.has("inputs"):
-            return build_inputs(schema, _as_sent(stored), stored, dialect)
+            return build_inputs(schema, _as_sent(stored, schema), stored, dialect)
         return build_inputs(schema, _sent_items(self.sent.read("inputs")), stored, dialect)
 
     # --- filters, masking, mappings ---
@@ -319,7 +319,7 @@ def recompiled(current: Configuration, context: FilterContext, *, programs: bool
         dialect = _dialect(kind, str(current.filters.get("source")))
 
         def inputs(schema: Sequence[Mapping[str, Any]], stored: Inputs) -> Inputs:
-            return build_inputs(schema, _as_sent(stored), stored, dialect)
+            return build_inputs(schema, _as_sent(stored, schema), stored, dialect)
 
         built = replace(
             built,
@@ -359,9 +359,10 @@ def _sent_items(inputs: Mapping[str, InputItem | None]) -> dict[str, SentItem]:
     return {key: SentItem.of(item) for key, item in inputs.items() if item is not None}
 
 
-def _as_sent(stored: Inputs) -> dict[str, SentItem]:
-    """Stored plain inputs as if they were sent again; secrets are kept by not being sent."""
-    return {key: SentItem.stored(item) for key, item in stored.plain.items()}
+def _as_sent(stored: Inputs, schema: Sequence[Mapping[str, Any]]) -> dict[str, SentItem]:
+    """Stored plain inputs as if they were sent again; what is or becomes secret is kept by not being sent."""
+    secret = {entry["key"] for entry in schema if entry.get("secret")}
+    return {key: SentItem.stored(item) for key, item in stored.plain.items() if key not in secret}
 
 
 def _repaired(

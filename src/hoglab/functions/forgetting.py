@@ -43,7 +43,10 @@ class TurnedSecret:
 
     def taken_from_content(self, content: Mapping[str, Any]) -> Part:
         """The content of a version, or the parts that a draft has of it, without them."""
-        take = {"inputs": self._taken_from_inputs, "mappings": self._taken_from_mappings}
+        take: Mapping[str, Callable[[Any], Any]] = {
+            "inputs": self._taken_from_inputs,
+            "mappings": self._taken_from_mappings,
+        }
         return {name: take[name](part) if name in take else part for name, part in content.items()}
 
     def taken_from_change(self, change: Mapping[str, Any]) -> Part:

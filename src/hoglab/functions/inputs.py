@@ -125,7 +125,8 @@ def _plain(sent: SentItem) -> Item | None:
 def _resolve_secret(key: str, sent: SentItem | None, stored: Inputs, path: Path) -> Item | None:
     kept = stored.secret.get(key) or stored.plain.get(key)
     before: Item | None = None
-    if kept is not None:
+    # A plain value that becomes secret may have been nothing, or the very mask.
+    if kept is not None and kept.get("value") not in (None, "", MASK):
         before = {name: kept[name] for name in ("value", "templating") if name in kept}
     if sent is None or sent.is_empty:
         return before
