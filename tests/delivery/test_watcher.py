@@ -167,7 +167,9 @@ def test_saving_a_function_that_was_stopped_lets_it_run_again(house: House, rece
     house.delivery.watcher.observe({function["id"]: 20_000})
     house.dispatch(stored())
     assert house.metrics(function) == {"disabled_permanently": 1}
-    assert house.functions.get(house.project, function["id"])["status"]["state"] == 3
+    status = house.functions.get(house.project, function["id"])["status"]
+    assert status["state"] == 3
+    assert status["tokens"] < 1_000  # it fell to -1, and ten a second come back
     changed = house.change(function, enabled=True)
     assert changed["status"]["state"] == 2
     house.run(stored())

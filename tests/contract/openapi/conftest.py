@@ -85,6 +85,8 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
     key = api.ok(
         "POST", "/api/personal_api_keys/", {"label": "spare", "scopes": ["experiment:read"]}, status=201
     )
+    query = {"kind": "ExperimentQuery", "experiment_id": running["id"], "metric": METRIC}
+    asked = api.ok("POST", "/query/", {"query": query, "refresh": "async"}, status=202)
     return {
         "project_id": [str(api.project_id)],
         "organization_id": ["@current"],
@@ -101,5 +103,6 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "template_id": [template["id"] for template in templates[:3]],
         "key_id": [key["id"]],
         "person_id": ["00000000-0000-4000-8000-000000000001"],
+        "query_id": [asked["query_status"]["id"], "nothing"],
         "event_id": ["00000000-0000-4000-8000-000000000001"],
     }
