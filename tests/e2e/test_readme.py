@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from tests.conftest import StartServer
+from tests.faults.destination import Destination
 
+from hoglab.demo.server import ChildServer
 from hoglab.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
+def block(name: str) -> str:
+    """The commands of one of the blocks that are marked with a name."""
+    (found,) = re.findall(
+        rf"<!-- {name}: begin -->\n```sh\n(.*?)```\n<!-- {name}: end -->", README, flags=re.DOTALL
+    )
+    return str(found)
+
+
 def tour() -> str:
     """The tour's commands."""
-    (block,) = re.findall(
-        r"<!-- tour: begin -->\n```sh\n(.*?)```\n<!-- tour: end -->", README, flags=re.DOTALL
+    return block("tour")
+
+
+def run_block(name: str, server: ChildServer, words: str = "", instead: str = "") -> dict[str, Any]:
+    """The answer to a block's one command; ``words`` are the reader's own, such as an address."""
+    command = block(name).replace("http://127.0.0.1:8000", server.url)
+    assert words in command
+    command = command.replace(words, instead) if words else command
+    assert command.count("curl") == 1
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        env={**os.environ, "KEY": server.api_key},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    return str(block)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 @pytest.mark.timeout(180)
@@ -49,6 +78,41 @@ def test_the_tour(start_server: StartServer, tmp_path: Path) -> None:
     assert '"credible_interval":[' in results
     assert '"message":"user-' in logs
     assert "error" not in done.stderr.lower()
+
+
+def test_a_webhook_with_one_request(start_server: StartServer) -> None:
+    server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
+    with Destination() as destination:
+        made = run_block("webhook", server, "https://hooks.example.com/in", destination.url)
+        assert (made["enabled"], made["template_id"]) == (True, "template-webhook")
+        event = {"event": "signed up", "distinct_id": "ada", "properties": {"$set": {"name": "Ada"}}}
+        sent = httpx.post(f"{server.url}/i/v0/e/", json={"api_key": server.project_token, **event})
+        assert sent.status_code == 200
+        deadline = time.monotonic() + 30
+        while not destination.bodies:
+            assert time.monotonic() < deadline, "nothing was delivered"
+            time.sleep(0.05)
+
+
+def test_slack_with_one_request(start_server: StartServer) -> None:
+    """Created as it stands; what it sends is looked at, not sent."""
+    server = start_server()
+    made = run_block("slack", server)
+    assert (made["enabled"], made["inputs"]["bot_token"]) == (True, {"secret": True})
+    event = {"event": "signed up", "distinct_id": "ada", "properties": {}}
+    body = {
+        "configuration": {},
+        "globals": {"event": event, "person": {"id": "1", "name": "Ada", "properties": {}}},
+    }
+    tried = httpx.post(
+        f"{server.url}/api/projects/1/hog_functions/{made['id']}/invocations/",
+        json=body,
+        headers={"Authorization": f"Bearer {server.api_key}"},
+    ).json()
+    assert (tried["status"], tried["errors"]) == ("success", [])
+    request = tried["logs"][1]["message"]
+    assert request.startswith("fetch('https://slack.com/api/chat.postMessage'")
+    assert "Ada signed up" in request
 
 
 def test_every_setting_is_in_the_table() -> None:

@@ -1,73 +1,52 @@
-"""The guides: every command runs as it stands, and every answer is part of what the server says."""
+"""The guides of docs/: every command runs as it stands, and every answer is part of what the server says.
+
+``HOOK`` is the address of a destination that takes what functions send; ``ID`` is the function made last.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import StartServer
+from tests.faults.destination import Destination
 
 DOCS = Path(__file__).parents[3] / "docs"
+GUIDES = (DOCS / "api" / "experiments.md", DOCS / "functions.md")
 EXAMPLE = re.compile(r"```sh\n(?P<command>.*?)```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
-EVENTUAL = ("/query/", "/health/", "/metrics/")
+EVENTUAL = ("/query/", "/health/", "/events/", "/logs/", "/metrics/")
 """Answers that events must first arrive for."""
 PATIENCE_S = 30.0
 
 
-@pytest.fixture
-def receiver() -> Iterator[str]:
-    """The address of a destination that takes whatever is sent."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/in"
-        server.shutdown()
-
-
-@pytest.mark.parametrize("guide", ["api/experiments.md", "functions.md"])
-def test_guide(start_server: StartServer, receiver: str, guide: str) -> None:
-    text = (DOCS / guide).read_text()
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_guide(start_server: StartServer, guide: Path) -> None:
+    text = guide.read_text()
     examples = list(EXAMPLE.finditer(text))
     assert len(examples) == text.count("```sh\n") == text.count("```json\n")
-    assert len(examples) > 10
+    assert len(examples) > 12
     server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
-    environment = {
-        "HOGLAB": server.url,
-        "KEY": server.api_key,
-        "TOKEN": server.project_token,
-        "RECEIVER": receiver,
-    }
-    for example in examples:
-        command, wanted = example["command"], json.loads(example["answer"])
-        deadline = time.monotonic() + (PATIENCE_S if any(path in command for path in EVENTUAL) else 0)
-        while differences := list(missing(wanted, answer := run(command, environment))):
-            assert time.monotonic() < deadline, (command, differences)
-        if isinstance(answer, dict) and isinstance(made := answer.get("id"), str):
-            environment["ID"] = made  # as the guide asks its reader to
-
-
-def test_the_readme_shows_a_command_of_the_guide() -> None:
-    first = EXAMPLE.search((DOCS / "functions.md").read_text())
-    assert first is not None
-    assert f"```sh\n{first['command']}```" in (DOCS.parent / "README.md").read_text()
+    with Destination() as destination:
+        environment = {
+            "HOGLAB": server.url,
+            "KEY": server.api_key,
+            "TOKEN": server.project_token,
+            "HOOK": destination.url,
+        }
+        for example in examples:
+            command, wanted = example["command"], json.loads(example["answer"])
+            deadline = time.monotonic() + (PATIENCE_S if any(path in command for path in EVENTUAL) else 0)
+            while differences := list(missing(wanted, found := run(command, environment))):
+                assert time.monotonic() < deadline, (command, differences)
+            if isinstance(found, dict) and "hog" in found:
+                environment["ID"] = found["id"]
+        assert all(len(keys) == 1 for keys in destination.bodies.values())
+        assert len(destination.bodies) == (1 if "HOOK" in text else 0)
 
 
 def run(command: str, environment: dict[str, str]) -> Any:
