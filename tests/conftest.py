@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -22,6 +23,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped where nothing may be: {report.longrepr}"
     return report
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """For tests that measure computing time: a collection walks the heap of the whole test process meanwhile."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def free_port() -> int:

@@ -20,6 +20,8 @@ from hoglab.functions.service import FunctionService
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.http.identity import Project
 
+pytestmark = pytest.mark.usefixtures("no_collector")
+
 VARIABLES: dict[str, Any] = {
     "event": {
         "event": "order <paid>",

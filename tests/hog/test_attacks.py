@@ -17,6 +17,8 @@ from hoglab import hog
 from hoglab.hog.backend_python import UnsafeCodeError
 from hoglab.hog.backend_python.verify import verify
 
+pytestmark = pytest.mark.usefixtures("no_collector")
+
 LIMITS = hog.Limits(time_s=0.3, memory_bytes=64 << 20)
 OVERSHOOT_S = 1.0
 MEMORY_GROWTH_KB = 400 << 10

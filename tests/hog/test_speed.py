@@ -11,6 +11,8 @@ import pytest
 
 from hoglab import hog
 
+pytestmark = pytest.mark.usefixtures("no_collector")
+
 
 def cpu_us(run: Callable[[], Any], count: int) -> float:
     best = float("inf")

@@ -15,6 +15,8 @@ from hoglab.hog.rt import regex
 from hoglab.hog.rt.context import Context, activate
 from hoglab.hog.rt.regex import MAX_PATTERN_BYTES, build_matcher, compile_regex
 
+pytestmark = pytest.mark.usefixtures("no_collector")
+
 
 def test_the_fast_way_works_with_the_pinned_version() -> None:
     assert regex.DIRECT

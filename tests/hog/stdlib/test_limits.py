@@ -14,6 +14,8 @@ from hoglab.hog.rt.context import Context, Limits, activate
 from hoglab.hog.rt.values import HogDateTime, HogFunction
 from hoglab.hog.stdlib import LIBRARY, Function
 
+pytestmark = pytest.mark.usefixtures("no_collector")
+
 MIB = 1 << 20
 FUNCTIONS = sorted({f.name: f for f in LIBRARY.values()}.values(), key=lambda f: f.name)
 

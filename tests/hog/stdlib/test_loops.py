@@ -8,6 +8,8 @@ import pytest
 
 from hoglab import hog
 
+pytestmark = pytest.mark.usefixtures("no_collector")
+
 LONG_TEXT = "let s := '{}' for (let k := 0; k < {}; k := k + 1) {{ s := s || s }} "
 BOMB = "let a := [1] for (let i := 0; i < {}; i := i + 1) {{ a := [a, a] }} "
 NEARLY_EQUAL = LONG_TEXT.format("ab", 20) + "let t := concat(s, 'x') let u := concat(s, 'y') "
