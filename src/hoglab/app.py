@@ -48,6 +48,8 @@ from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
 from hoglab.functions import routes as function_routes
 from hoglab.functions import template_routes
+from hoglab.functions.defaults import GeoIpByDefault
+from hoglab.functions.geoip import GeoIp
 from hoglab.functions.recompile import Recompiler
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
@@ -59,7 +61,6 @@ from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.idempotency import Idempotency
 from hoglab.http.streams import Streams
 from hoglab.ingestion.flag_calls import FlagCalls
-from hoglab.ingestion.geoip import GeoIp
 from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.parking import Parking
 from hoglab.ingestion.routes import events_router
@@ -211,7 +212,6 @@ class Hoglab:
                 site_url=settings.public_url,
             ),
             flag_calls=FlagCalls(database),
-            geoip=geoip,
         )
         flags = FlagService(database, experiments=linked_experiments, cipher=storage.secrets)
         evaluator = self._opened(
@@ -238,6 +238,7 @@ class Hoglab:
         self._background: list[Any] = [
             _ChangeWatch(database),
             accounts.usage,
+            *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
             Recompiler(database, storage.secrets),
             CohortCalculator(database, behaviour=performers(database, store)),
             delivery,

@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     rate_limit_enabled: bool = Field(False, description="Throttle the API (480 a minute, 4800 an hour).")
 
     geoip_database: Path | None = Field(
-        None, description="GeoIP database (.mmdb) by which events and persons get `$geoip_…` properties."
+        None, description="GeoIP database (.mmdb) by which transformations give events `$geoip_…` properties."
     )
 
     max_request_bytes: int = Field(20 * MIB, ge=1024, description="Largest request body, decompressed.")

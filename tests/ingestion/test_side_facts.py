@@ -1,93 +1,20 @@
-"""What ingestion adds beside events: places of addresses, calls of flags, warnings over the API."""
+"""What ingestion adds beside events: calls of flags, warnings over the API."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 import sqlalchemy as sa
-from tests.ingestion.mmdb import database as mmdb
 from tests.ingestion.test_reading import ApiClient
 
 from hoglab.http.app import build_app
 from hoglab.ingestion.flag_calls import FlagCalls
-from hoglab.ingestion.geoip import GeoIp, GeoIpError
 from hoglab.ingestion.warnings import warnings_router
 from hoglab.storage.database.tables import feature_flag
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-PLACE = {
-    "city": {"names": {"en": "Linköping", "de": "Linköping"}, "confidence": 70},
-    "continent": {"code": "EU", "names": {"en": "Europe"}},
-    "country": {"iso_code": "SE", "names": {"en": "Sweden"}},
-    "location": {
-        "accuracy_radius": 76,
-        "latitude": 58.4167,
-        "longitude": 15.6167,
-        "time_zone": "Europe/Stockholm",
-    },
-    "postal": {"code": "58002"},
-    "subdivisions": [{"iso_code": "E", "names": {"en": "Östergötland County"}}],
-}
-KNOWN = {
-    "city_name": "Linköping",
-    "city_confidence": 70,
-    "subdivision_1_name": "Östergötland County",
-    "subdivision_1_code": "E",
-    "country_name": "Sweden",
-    "country_code": "SE",
-    "continent_name": "Europe",
-    "continent_code": "EU",
-    "postal_code": "58002",
-    "latitude": 58.4167,
-    "longitude": 15.6167,
-    "accuracy_radius": 76,
-    "time_zone": "Europe/Stockholm",
-}
-
-
-# --- places
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> dict[str, Any]:
-    path = tmp_path / "city.mmdb"
-    path.write_bytes(mmdb("89.160.20.0/24", PLACE))
-    return {"geoip": GeoIp(path)}
-
-
-def test_events_and_persons_get_the_place_of_the_address(house: Any) -> None:
-    house.send(
-        {"event": "a", "distinct_id": "u", "properties": {"$ip": "89.160.20.112", "$set": {"k": 1}}},
-        {"event": "b", "distinct_id": "v", "properties": {"$ip": "89.160.20.112", "$geoip_disable": True}},
-        {"event": "c", "distinct_id": "w", "properties": {"$ip": "10.0.0.1"}},
-        {"event": "d", "distinct_id": "x", "properties": {"$ip": "no address"}},
-    )
-    house.run()
-    stored = dict(house.rows("event, properties::JSON"))
-    import json
-
-    first = json.loads(stored["a"])
-    assert {name: value for name, value in first.items() if name.startswith("$geoip_")} == {
-        f"$geoip_{name}": value for name, value in KNOWN.items()
-    }
-    assert all("$geoip_country_code" not in stored[name] for name in "bcd")
-    person = house.people.person_for(1, "u").properties
-    assert person["k"] == 1
-    assert person["$geoip_city_name"] == person["$initial_geoip_city_name"] == "Linköping"
-    assert len(person) == 1 + 2 * len(KNOWN)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"no database"])
-def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "broken.mmdb"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(GeoIpError, match=r"broken\.mmdb"):
-        GeoIp(path)
 
 
 # --- calls of flags

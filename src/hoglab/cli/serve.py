@@ -98,8 +98,8 @@ def _open(settings: Settings) -> Hoglab:
     from hoglab.accounts.errors import AccountError
     from hoglab.app import Hoglab
     from hoglab.delivery.addresses import InvalidAllowanceError
+    from hoglab.functions.geoip import GeoIpError
     from hoglab.functions.secrets import SecretsError
-    from hoglab.ingestion.geoip import GeoIpError
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
     from hoglab.storage.event_store import EventStoreUnavailableError

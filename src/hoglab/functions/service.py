@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from uuid_utils import uuid7
 
 from hoglab.accounts import activity
 from hoglab.functions import revisions, store
 from hoglab.functions.changes import VERSIONED, changes_between
-from hoglab.functions.compiler_version import compiler_version
 from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent
 from hoglab.functions.editing import diagnose
 from hoglab.functions.errors import InvalidFunctionError, stale_update
@@ -20,7 +18,14 @@ from hoglab.functions.forgetting import TurnedSecret
 from hoglab.functions.presentation import Presenter
 from hoglab.functions.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.status import AllHealthy, FunctionStates
-from hoglab.functions.stored import SCOPE, activity_detail, live_config, read_configuration, row_values
+from hoglab.functions.stored import (
+    SCOPE,
+    activity_detail,
+    live_config,
+    new_row,
+    read_configuration,
+    row_values,
+)
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, validation_error
 from hoglab.http.fields import parse_integer, parse_uuid
@@ -133,23 +138,12 @@ class FunctionService:
         # Compiles, so that the write below only looks up what was compiled.
         self._run_tests(project, self.configure(project, sent), sent)
         with self.database.write() as tx:
-            now = self.now()
             built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
             if built.active:
                 self._check_cap(tx, project, built.type)
             if built.type in ORDERED_TYPES and built.execution_order is None:
                 built = self._at_the_end(tx, project, built)
-            function_id = str(uuid7())
-            row = {
-                "id": function_id,
-                "project_id": project.id,
-                **row_values(built, self.box),
-                "version": 1,
-                "compiler_version": compiler_version(),
-                "created_by_id": user_id,
-                "created_at": now,
-                "updated_at": now,
-            }
+            row = new_row(built, self.box, project_id=project.id, user_id=user_id, now=self.now())
             store.add(tx.connection, row)
             self.log(tx, project, user_id, "created", row, None)
             tx.changed("functions", project.id)

@@ -186,6 +186,21 @@ def last_order(connection: Connection, project_id: int, function_type: str, but:
     return connection.scalar(query) or 0
 
 
+def ever_of_template(connection: Connection, project_id: int, template_id: str) -> bool:
+    """Whether a project has a function of a template, or had one that was deleted."""
+    query = select(_column.id).where(_column.project_id == project_id, _column.template_id == template_id)
+    return connection.scalar(query.limit(1)) is not None
+
+
+def first_order(connection: Connection, project_id: int, function_type: str) -> int | None:
+    """The lowest execution order of a type's functions, None when no function has one."""
+    query = select(func.min(_column.execution_order)).where(
+        _column.project_id == project_id, _column.type == function_type, _column.deleted.is_(False)
+    )
+    first: int | None = connection.scalar(query)
+    return first
+
+
 def template_use(connection: Connection) -> Counter[str]:
     """How many enabled functions there are of each template."""
     query = (

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from uuid_utils import uuid7
+
+from hoglab.functions.compiler_version import compiler_version
 from hoglab.functions.inputs import Inputs, shown_inputs
 from hoglab.functions.model import Configuration, MappingConfiguration, mapping_labels
 from hoglab.functions.status import Status
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hoglab.functions.secrets import SecretBox
     from hoglab.http.identity import User
 
@@ -75,6 +80,22 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
         "execution_order": configuration.execution_order,
         "create_in_folder": configuration.create_in_folder,
         "x_tests": list(configuration.x_tests) or None,
+    }
+
+
+def new_row(
+    configuration: Configuration, box: SecretBox, *, project_id: int, user_id: int | None, now: datetime
+) -> dict[str, Any]:
+    """The whole row of a function that is made now; ``user_id`` None means that the server itself makes it."""
+    return {
+        "id": str(uuid7()),
+        "project_id": project_id,
+        **row_values(configuration, box),
+        "version": 1,
+        "compiler_version": compiler_version(),
+        "created_by_id": user_id,
+        "created_at": now,
+        "updated_at": now,
     }
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from hoglab.ingestion.flag_calls import FlagCalls
-    from hoglab.ingestion.geoip import GeoIp
     from hoglab.ingestion.parking import Parking
     from hoglab.people import PersonService
     from hoglab.storage.event_log import EventLog, LogRecord
@@ -123,7 +122,6 @@ class Ingestion:
         dispatcher: Dispatcher | None = None,
         transformer: Transformer | None = None,
         flag_calls: FlagCalls | None = None,
-        geoip: GeoIp | None = None,
         limits: IngestionLimits | None = None,
     ) -> None:
         self._log = log
@@ -134,7 +132,6 @@ class Ingestion:
         self._dispatcher = dispatcher
         self._transformer = transformer
         self._flag_calls = flag_calls
-        self._geoip = geoip
         self._limits = limits or IngestionLimits()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -314,10 +311,7 @@ class Ingestion:
 
     @_BATCH_SECONDS.time()
     def _process(self, batch: Batch) -> None:
-        known = self._known(batch.events)
-        if self._geoip is not None:
-            self._geoip.locate(known)
-        events = self._transform(known)
+        events = self._transform(self._known(batch.events))
         applied = self._people.apply(events, log_offset=batch.records[-1].offset, warnings=batch.warnings)
         self._owe(applied.overrides)
         anonymous = {each for each in {event.project_id for event in events} if self._hides_ips(each)}

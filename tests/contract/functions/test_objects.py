@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.contract.conftest import Api
+from tests.contract.conftest import Api, Laboratory
 from tests.contract.functions.test_functions import PATH, UNKNOWN, at, make
 from tests.contract.rules import rule
+from tests.functions.mmdb import database as mmdb
 
 from hoglab.storage.database import tables
 
@@ -116,6 +119,38 @@ class TestLife:
     @rule("F4.23")
     def test_new_projects_have_no_functions(self, api: Api) -> None:
         assert api.ok("GET", PATH)["count"] == 0
+
+    @rule("F4.23")
+    def test_places_are_added_by_a_function(
+        self, open_laboratory: Callable[..., Laboratory], tmp_path: Path
+    ) -> None:
+        path = tmp_path / "city.mmdb"
+        path.write_bytes(mmdb("89.160.20.0/24", {"country": {"iso_code": "SE", "names": {"en": "Sweden"}}}))
+        api = open_laboratory(geoip_database=path).api()
+        (default,) = api.ok("GET", f"{PATH}?full=true")["results"]
+        assert (default["template_id"], default["type"]) == ("template-geoip", "transformation")
+        assert (default["enabled"], default["execution_order"]) == (True, 1)
+        make(api, type="transformation", name="Mine", hog="return event", enabled=True)
+
+        def places(event: str, **more: Any) -> tuple[Any, Any]:
+            """What came of an event: its country, and which functions it went through."""
+            properties = {"$ip": "89.160.20.112", **more}
+            api.capture({"event": event, "distinct_id": "ada", "properties": properties})
+            (stored,) = api.ok("GET", f"/events/?event={event}")["results"]
+            labels = stored["properties"]["$transformations_succeeded"]
+            return stored["properties"].get("$geoip_country_code"), [one.split(" ")[0] for one in labels]
+
+        assert places("known") == ("SE", ["GeoIP", "Mine"])
+        assert places("unwanted", **{"$geoip_disable": True}) == (None, ["GeoIP", "Mine"])
+        (ada,) = api.ok("GET", "/persons/?distinct_id=ada")["results"]
+        assert ada["properties"]["$initial_geoip_country_name"] == "Sweden"
+        api.ok("PATCH", at(default), {"enabled": False})
+        assert places("switched off") == (None, ["Mine"])
+        api.ok("PATCH", at(default), {"enabled": True, "execution_order": 1})
+        assert places("on again") == ("SE", ["GeoIP", "Mine"])
+        api.ok("PATCH", at(default), {"deleted": True})
+        api.ok("PATCH", f"/api/projects/{api.project_id}/", {"name": "renamed"})
+        assert places("deleted") == (None, ["Mine"])
 
     @rule("F4.10")
     def test_the_template_stays(self, api: Api) -> None:

@@ -11,16 +11,16 @@ from uuid import UUID
 import orjson
 import pytest
 from tests.delivery.conftest import NOW, House, prepared, stored
+from tests.functions.mmdb import database as mmdb
 from tests.functions.templates.cases import CASES, KEYS, Case
 from tests.functions.templates.receiver import Hosts
-from tests.ingestion.mmdb import database as mmdb
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.test_runs import NOT_MATCHING, TestRuns
 from hoglab.filters.hog import FilterContext
 from hoglab.functions.compile import compile_configuration
 from hoglab.functions.configuration import Builder, Sent
-from hoglab.ingestion.geoip import GeoIp
+from hoglab.functions.geoip import GeoIp
 
 __all__ = ["prepared"]  # a fixture
 

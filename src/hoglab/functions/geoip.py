@@ -1,0 +1,62 @@
+"""Where an address is, by a GeoIP database in MaxMind's format (spec: sdk-wire 1.8, hog-runtime 7.2)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import maxminddb
+
+from hoglab.hog.rt.values import from_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REMEMBERED_ADDRESSES = 10_000
+
+
+class GeoIpError(Exception):
+    """The database cannot be used; the text is one line."""
+
+
+class GeoIp:
+    """An open database. `city` is what transformations call `geoipLookup`."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `GeoIpError`."""
+        try:
+            self._reader = maxminddb.open_database(path)
+        except (OSError, maxminddb.InvalidDatabaseError, ValueError) as error:
+            raise GeoIpError(f"the GeoIP database {path} cannot be read: {error}") from error
+        self._remembered = lru_cache(REMEMBERED_ADDRESSES)(self._look_up)
+
+    def city(self, ip: str) -> dict[str, Any] | None:
+        """The city record of an address as programs get it, a copy of their own; None when there is none."""
+        record: dict[str, Any] | None = from_json(self._remembered(ip))
+        return record
+
+    def _look_up(self, ip: str) -> dict[str, Any] | None:
+        try:
+            record = self._reader.get(ip_address(ip))
+        except (ValueError, maxminddb.InvalidDatabaseError):
+            return None
+        return _camel_case(record) if isinstance(record, dict) else None
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _camel_case(value: Any) -> Any:
+    """A record with the names of its fields written as JavaScript's readers of such databases write them."""
+    if isinstance(value, list):
+        return [_camel_case(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {}
+    for name, one in value.items():
+        first, *rest = name.split("_")
+        changed[first + "".join(part.capitalize() for part in rest)] = (
+            one if name == "names" else _camel_case(one)
+        )
+    return changed
