@@ -57,7 +57,7 @@ validate-statistics: setup ## Simulate what docs/statistics.md promises (about 1
 	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md
 
 docs: setup ## Write docs/hog.md, the pages of the templates and docs/api/openapi.json anew from what they are made of
-	$(BIN)/python -m hoglab.hog.reference docs/templates/hog.md tests/oracles docs/hog.md
+	$(BIN)/python -m hoglab.hog.reference docs/chapters/hog.md tests/oracles docs/hog.md
 	$(BIN)/python -m hoglab.functions.template_pages docs/templates
 	$(BIN)/hoglab openapi --output docs/api/openapi.json
 

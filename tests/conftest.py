@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from hoglab.demo.server import ChildServer
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict
 
 
 @pytest.hookimpl(wrapper=True)
@@ -23,6 +28,35 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped where nothing may be: {report.longrepr}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def no_unseen_exceptions(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An exception that only the log tells of, from a thread in the background say, fails the test all the same.
+
+    Tests of such exceptions are marked with ``logs_exceptions``.
+    """
+    unseen: list[str] = []
+
+    def keep_exceptions(_logger: Any, _method: str, event: EventDict) -> EventDict:
+        if "exception" in event:
+            unseen.append(f"{event['event']}: {event['exception']}")
+        return event
+
+    structlog.configure(
+        # To pytest's log of the test: on a stream the line could end up in what another test captures and compares.
+        processors=[
+            structlog.processors.format_exc_info,
+            keep_exceptions,
+            structlog.stdlib.render_to_log_kwargs,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    yield
+    if request.node.get_closest_marker("logs_exceptions") is None:
+        assert not unseen, "\n\n".join(unseen)
 
 
 @pytest.fixture

@@ -433,3 +433,18 @@ class TestProjectSecretKeys:
         assert call("GET", "/api/projects/1/", key=key).status_code == 403
         assert call("PATCH", self.ROTATE, key=key).status_code == 403
         assert call("GET", KEYS, key=key).status_code == 403
+
+    def test_a_secret_key_is_no_personal_key(self, call: Call, accounts: AccountService) -> None:
+        """As one it could be rolled into another kind, or be given more scopes."""
+        before = call("GET", KEYS).json()
+        secret = call("PATCH", self.ROTATE).json()["secret_api_token"]
+        assert call("GET", KEYS).json() == before
+        address = f"{KEYS}{accounts.secret_keys(1)[0]['id']}/"
+        for method, path, body in (
+            ("GET", address, None),
+            ("PATCH", address, {"scopes": ["*"]}),
+            ("POST", f"{address}roll/", {}),
+            ("DELETE", address, None),
+        ):
+            assert call(method, path, json=body).status_code == 404
+        assert accounts.authenticate(secret) is not None

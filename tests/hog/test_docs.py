@@ -19,7 +19,7 @@ from hoglab.hog import reference
 from hoglab.hog.formatter import format_program
 
 ROOT = Path(__file__).parents[2]
-CHAPTERS = (ROOT / "docs/templates/hog.md").read_text(encoding="utf-8")
+CHAPTERS = (ROOT / "docs/chapters/hog.md").read_text(encoding="utf-8")
 
 # A fenced block with its language and the rest of its first line, the name of a file.
 BLOCKS = [

@@ -159,6 +159,7 @@ class TestFailures:
             (RuntimeError("x"), 500, None),
         ],
     )
+    @pytest.mark.logs_exceptions
     def test_known_errors(self, make_client: Any, error: Exception, status: int, retry: str | None) -> None:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             raise error
@@ -168,6 +169,7 @@ class TestFailures:
         assert set(response.json()) == {"type", "code", "detail", "attr"}
         assert response.headers.get("Retry-After") == retry
 
+    @pytest.mark.logs_exceptions
     def test_failure_after_the_start_of_the_answer(self, make_client: Any) -> None:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -256,6 +258,7 @@ class TestProbes:
         reasons.clear()
         assert client.get("/_readiness").status_code == 200
 
+    @pytest.mark.logs_exceptions
     def test_check_that_fails(self, make_client: Any) -> None:
         def check() -> list[str]:
             raise OSError("the disk is gone")

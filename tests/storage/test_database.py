@@ -277,6 +277,7 @@ class TestChanges:
             tx.changed("flags", 5)
         assert names(database) == ["from 5"]
 
+    @pytest.mark.logs_exceptions
     def test_a_broken_listener_disturbs_nobody(self, database: Database) -> None:
         heard: list[int] = []
 

@@ -281,7 +281,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
     )
 
     def own_key(call: Call, key_id: str) -> Mapping[str, Any]:
-        found = accounts.keys(call.principal.user.id, key_id)
+        found = accounts.personal_keys(call.principal.user.id, key_id)
         if not found:
             raise errors.not_found()
         return found[0]
@@ -292,7 +292,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
     @router.get("/", response=list[KeyOut])
     def list_keys(call: Call) -> list[dict[str, Any]]:
         """List the user's keys, newest first, without their values."""
-        return [key_object(key) for key in accounts.keys(call.principal.user.id)]
+        return [key_object(key) for key in accounts.personal_keys(call.principal.user.id)]
 
     @router.post("/", body=KeyIn, response=KeyOut, status=201)
     def create_key(call: Call) -> Response:

@@ -372,6 +372,10 @@ class AccountService:
         with self._database.read() as connection:
             return store.keys(connection, user_id, key_id)
 
+    def personal_keys(self, user_id: int, key_id: str | None = None) -> list[dict[str, Any]]:
+        """The keys that are a user's own affair: not the secret keys of projects that this user had made."""
+        return [row for row in self.keys(user_id, key_id) if not row["mask_value"].startswith(SECRET_PREFIX)]
+
     def update_key(self, key_id: str, values: Mapping[str, Any]) -> None:
         """Change a key's label, scopes or limits. Raises `AccountError`; `LookupError` when there is none."""
         changes = dict(values)

@@ -25,6 +25,7 @@ class Deaf:
 
 class TestStates:
     @rule("F12.4")
+    @pytest.mark.logs_exceptions
     def test_a_runtime_that_cannot_be_asked(
         self, api: Api, laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
     ) -> None:

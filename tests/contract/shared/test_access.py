@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import insert, select
@@ -23,7 +24,7 @@ def stranger(api: Api, organization_id: str, level: int) -> str:
         owner = dict(tx.execute(select(tables.user).limit(1)).mappings().one())
         number = (tx.connection.scalar(select(tables.user.c.id).order_by(tables.user.c.id.desc())) or 0) + 1
         owner.update(
-            id=number, uuid=f"uuid-{number}", email=f"{number}@example.com", distinct_id=f"d{number}"
+            id=number, uuid=str(UUID(int=number)), email=f"{number}@example.com", distinct_id=f"d{number}"
         )
         tx.execute(insert(tables.user), owner)
         member = dict(tx.execute(select(tables.membership).limit(1)).mappings().one())
