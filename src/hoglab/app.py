@@ -27,6 +27,7 @@ from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.bodies.child import BodyLimits
+from hoglab.delivery.dead_event_routes import dead_event_router
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
 from hoglab.delivery.webhook_routes import webhook_routes
@@ -256,6 +257,7 @@ class Hoglab:
                     flag_routes.router(database, flags, evaluator),
                     template_routes.router(database),
                     function_routes.router(function_service),
+                    dead_event_router(delivery),
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),

@@ -18,6 +18,7 @@ from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.routes import router
 from hoglab.functions import routes as function_routes
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.routing import ResourceRouter
 from hoglab.storage.invocations import AppMetric, LogEntry
 
 EVENT = {
@@ -37,10 +38,11 @@ DESTINATION = {
 
 
 class Api:
-    def __init__(self, house: House, key: str) -> None:
+    def __init__(self, house: House, key: str, *more: ResourceRouter) -> None:
         self.house = house
         self.app: HoglabApp = build_app(
             [
+                *more,
                 function_routes.router(house.functions),
                 router(house.delivery, house.functions, house.database),
             ],

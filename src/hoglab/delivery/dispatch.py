@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
+import structlog
 from prometheus_client import Counter as Metric
 
+from hoglab.delivery.dead_events import EVENTS, put_aside, reason_of
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.masking import Masked, decide, mask_of
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, clipped
@@ -25,6 +27,7 @@ from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json
 from hoglab.http.dates import utc_now
+from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
     from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
     from hoglab.storage.event_store.ingested import IngestedEvent
-    from hoglab.storage.invocations import InvocationQueue
+    from hoglab.storage.invocations import DeadEvent, InvocationQueue
 
 CONSUMER = "dispatch"
 """Name of the dispatcher's position in the event log."""
@@ -59,6 +62,12 @@ METRIC_KINDS = {
     "disabled_permanently": "failure",
 }
 
+NO_EVENTS_FAULT = (DatabaseError, MemoryError)
+"""Errors that another event would meet as well: it has to wait until they are over."""
+
+_logger = structlog.get_logger(__name__)
+
+_PUT_ASIDE = Metric("hoglab_delivery_dead_events", "Events put aside on their way to a function.", ["step"])
 _DISPATCHED = Metric(
     "hoglab_delivery_dispatched", "What became of functions asked about events.", ["outcome"]
 )
@@ -75,17 +84,30 @@ class Candidate:
     globals: msgspec.Raw
     masked: Masked | None
 
+    @property
+    def id(self) -> str:
+        mapping = None if self.mapping is None else self.mapping.index
+        return invocation_id(self.function.id, str(self.event.row.uuid), mapping)
+
 
 @dataclass(slots=True)
-class _Batch:
-    """What one call of `Dispatcher.dispatch` is going to write."""
+class Plan:
+    """What some events are to cause. Nothing of it is written yet."""
 
     now: datetime
+    source: str
     counts: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
     results: list[InvocationResult] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     costs: Counter[str] = field(default_factory=Counter)
+    invocations: list[NewInvocation] = field(default_factory=list)
+    masking: list[MaskingCount] = field(default_factory=list)
+    dead: list[DeadEvent] = field(default_factory=list)
+    revived: Sequence[str] = ()
+    """Ids of dead events that these events were."""
+    settled: int = 0
+    """Runs that are left out, for they were begun before."""
 
     def count(self, function: CompiledFunction, name: str, number: int = 1) -> None:
         if number:
@@ -103,6 +125,21 @@ class _Batch:
             )
         )
 
+    def put_aside(
+        self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str
+    ) -> None:
+        function_id = None if function is None else function.id
+        self.dead.append(put_aside(event, self.source, function_id, step, reason, self.now))
+
+    def failed(self, event: IngestedEvent, function: CompiledFunction | None, error: Exception) -> None:
+        """Put an event aside because of an error that nobody foresaw."""
+        reason = reason_of(error)
+        if function is not None:
+            self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")
+        if not any(one.step == "process" for one in self.dead):  # one traceback of a batch is enough
+            _logger.error("event_put_aside", event_uuid=str(event.row.uuid), exc_info=error)
+        self.put_aside(event, function, "process", reason)
+
     def metrics(self) -> list[AppMetric]:
         return [
             AppMetric(project_id, function_id, METRIC_KINDS[name], name, count, self.now)
@@ -112,10 +149,17 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Who is asked about events. ``functions``: those of a project; ``globals``: makes what they see of an event."""
+    """Who is asked about events. ``functions``: those of a project; ``globals``: makes what they see of an event;
+    ``source``: where the events come from."""
 
     functions: Callable[[ProjectFunctions], FunctionSet]
     globals: Callable[[KnownProject, IngestedEvent], dict[str, Any]]
+    source: str = EVENTS
+
+
+def stored_audience(event_globals: EventGlobals) -> Audience:
+    """The destinations, which hear of events that were stored."""
+    return Audience(attrgetter("destinations"), event_globals.of)
 
 
 class EventDispatcher:
@@ -135,18 +179,19 @@ class EventDispatcher:
         *,
         versions: Versions | None = None,
         audience: Audience | None = None,
+        once: bool = False,
         max_backlog: int = MAX_BACKLOG,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        """``once``: leave out runs that were begun before, not only those that are still in the queue."""
         self._queue = queue
         self._registry = registry
         self._watcher = watcher
         self._groups = GroupProperties(people)
-        self._audience = audience or Audience(
-            attrgetter("destinations"), EventGlobals(site, people, self._groups).of
-        )
+        self._audience = audience or stored_audience(EventGlobals(site, people, self._groups))
         self._site = site
         self._versions = versions or Versions()
+        self._once = once
         self._max_backlog = max_backlog
         self._now = now
 
@@ -164,12 +209,42 @@ class EventDispatcher:
         due = self._queue.next_due()
         return due is None or due > self._now() - CAUGHT_UP
 
-    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int | None) -> None:
+    def dispatch(
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadEvent] = ()
+    ) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction.
 
-        Events that come from elsewhere than the event log have no position.
+        Events that come from elsewhere than the event log have no position. An event that no runs can be made of
+        is put aside, as are those in ``dead``. Raises `DatabaseError`.
         """
-        batch = _Batch(self._now())
+        try:
+            plan = self.plan(events)
+            plan.dead += dead
+            self.commit(plan, log_offset)
+        except NO_EVENTS_FAULT:
+            raise
+        except Exception:
+            _logger.exception("events_dispatched_one_by_one", count=len(events))
+            for event in events:
+                self._dispatch_alone(event)
+            plan = Plan(self._now(), self._audience.source)
+            plan.dead += dead
+            self.commit(plan, log_offset)
+
+    def _dispatch_alone(self, event: IngestedEvent) -> None:
+        try:
+            self.commit(self.plan([event]))
+        except NO_EVENTS_FAULT:
+            raise
+        except Exception as error:
+            plan = Plan(self._now(), self._audience.source)
+            plan.failed(event, None, error)
+            self.commit(plan)
+
+    def plan(self, events: Sequence[IngestedEvent]) -> Plan:
+        """What events cause. Changes nothing, and is not fit for being committed after another plan of the same
+        functions was: masking counts from what is stored."""
+        batch = Plan(self._now(), self._audience.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
             by_project.setdefault(event.row.project_id, []).append(event)
@@ -177,42 +252,65 @@ class EventDispatcher:
             functions = self._registry.for_project(project_id)
             if functions is not None and self._audience.functions(functions):
                 self._ask(functions, ours, batch)
-        invocations, masking = self._unmasked(batch)
-        self._queue.enqueue(
-            invocations,
+        self._decide(batch)
+        return batch
+
+    def commit(self, plan: Plan, log_offset: int | None = None) -> int:
+        """Write everything in one transaction; returns how many invocations are new."""
+        new = self._queue.enqueue(
+            plan.invocations,
             consumer=None if log_offset is None else CONSUMER,
             log_offset=log_offset,
-            metrics=batch.metrics(),
-            logs=batch.logs,
-            results=batch.results,
-            masking=masking,
+            metrics=plan.metrics(),
+            logs=plan.logs,
+            results=plan.results,
+            masking=plan.masking,
+            dead=plan.dead,
+            revived=plan.revived,
         )
-        for (_, _, name), count in batch.counts.items():
+        for (_, _, name), count in plan.counts.items():
             _DISPATCHED.labels(name).inc(count)
-        if batch.costs:
-            self._watcher.observe(batch.costs)
+        for one in plan.dead:
+            _PUT_ASIDE.labels(one.step).inc()
+        if plan.costs:
+            self._watcher.observe(plan.costs)
+        return new
 
     # --- filters
 
-    def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: _Batch) -> None:
+    def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
         asked = self._audience.functions(functions)
-        reads = asked.reads
         hits: Counter[int] = Counter()
         for event in events:
             if not asked.dispatcher.concerns(event.row.event):
                 continue
-            seen = filter_globals(quick_globals(event, self._groups, reads), reads)
-            matches = asked.dispatcher.match(seen)
-            for place, message in matches.failed:
-                hits[place] += 1
-                batch.count(asked.functions[place], "filtering_failed")
-                batch.log_error(asked.functions[place], f"Error filtering event {event.row.uuid}: {message}")
-            if matches.matched:
-                hits.update(matches.matched)
-                matched = [asked.functions[place] for place in matches.matched]
-                self._matched(functions, matched, event, seen, batch)
+            try:
+                self._ask_about(event, functions, asked, hits, batch)
+            except NO_EVENTS_FAULT:
+                raise
+            except Exception as error:
+                batch.failed(event, None, error)
         for place, function in enumerate(asked.functions):
             batch.count(function, "filtered", len(events) - hits[place])
+
+    def _ask_about(
+        self,
+        event: IngestedEvent,
+        functions: ProjectFunctions,
+        asked: FunctionSet,
+        hits: Counter[int],
+        batch: Plan,
+    ) -> None:
+        reads = asked.reads
+        seen = filter_globals(quick_globals(event, self._groups, reads), reads)
+        matches = asked.dispatcher.match(seen)
+        for place, message in matches.failed:
+            hits[place] += 1
+            self._filter_failed(asked.functions[place], event, message, batch)
+        if matches.matched:
+            hits.update(matches.matched)
+            matched = [asked.functions[place] for place in matches.matched]
+            self._matched(functions, matched, event, seen, batch)
 
     def _matched(
         self,
@@ -220,21 +318,26 @@ class EventDispatcher:
         matched: Sequence[CompiledFunction],
         event: IngestedEvent,
         seen: dict[str, Any],
-        batch: _Batch,
+        batch: Plan,
     ) -> None:
         """Build the runs of one event."""
         made = self._audience.globals(functions.project, event)
         raw = raw_json(made)
         values: dict[str, Any] | None = None
         for function in matched:
-            for mapping in self._mappings(function, event, seen, batch):
-                if values is None:
-                    values = from_json(made)
-                    values.setdefault("person", None)
-                self._candidate(function, mapping, event, values, raw, batch)
+            try:
+                for mapping in self._mappings(function, event, seen, batch):
+                    if values is None:
+                        values = from_json(made)
+                        values.setdefault("person", None)
+                    self._candidate(function, mapping, event, values, raw, batch)
+            except NO_EVENTS_FAULT:
+                raise
+            except Exception as error:
+                batch.failed(event, function, error)
 
     def _mappings(
-        self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: _Batch
+        self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: Plan
     ) -> list[CompiledMapping | None]:
         """The mappings that apply; one None for a function without any."""
         if function.mappings is None:
@@ -247,9 +350,15 @@ class EventDispatcher:
                 else:
                     batch.count(function, "filtered")
             except FilterFailure as failure:
-                batch.count(function, "filtering_failed")
-                batch.log_error(function, f"Error filtering event {event.row.uuid}: {failure}")
+                self._filter_failed(function, event, str(failure), batch)
         return found
+
+    def _filter_failed(
+        self, function: CompiledFunction, event: IngestedEvent, message: str, batch: Plan
+    ) -> None:
+        batch.count(function, "filtering_failed")
+        batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}")
+        batch.put_aside(event, function, "filter", message)
 
     # --- inputs, watcher, masking
 
@@ -260,7 +369,7 @@ class EventDispatcher:
         event: IngestedEvent,
         values: dict[str, Any],
         raw: msgspec.Raw,
-        batch: _Batch,
+        batch: Plan,
     ) -> None:
         """Build the inputs, which must succeed, ask the watcher, and find out what masking counts."""
         globals_ = {**values, "source": self._site.source(function)}
@@ -286,7 +395,7 @@ class EventDispatcher:
         event: IngestedEvent,
         raw: msgspec.Raw,
         error: Exception | HogLimit,
-        batch: _Batch,
+        batch: Plan,
     ) -> None:
         """Count and log it, and keep what it takes to run it once the inputs are mended."""
         uuid = str(event.row.uuid)
@@ -316,17 +425,20 @@ class EventDispatcher:
             )
         )
 
-    def _unmasked(self, batch: _Batch) -> tuple[list[NewInvocation], list[MaskingCount]]:
+    def _decide(self, batch: Plan) -> None:
+        """Which candidates become invocations: those that were not begun before and are not masked."""
         candidates = batch.candidates
+        if self._once and candidates:
+            settled = self._queue.settled([one.id for one in candidates])
+            batch.settled = len(settled)
+            candidates = [one for one in candidates if one.id not in settled]
         keys = list(dict.fromkeys(one.masked.key for one in candidates if one.masked is not None))
         known = {(one.function_id, one.hash): one for one in self._queue.masking_counts(keys)} if keys else {}
-        passed, counts = decide([one.masked for one in candidates], known, batch.now)
-        invocations = []
+        passed, batch.masking = decide([one.masked for one in candidates], known, batch.now)
         for candidate, passes in zip(candidates, passed, strict=True):
             batch.count(candidate.function, "triggered" if passes else "masked")
             if passes:
-                invocations.append(self._invocation(candidate))
-        return invocations, counts
+                batch.invocations.append(self._invocation(candidate))
 
     def _invocation(self, candidate: Candidate) -> NewInvocation:
         row, function = candidate.event.row, candidate.function

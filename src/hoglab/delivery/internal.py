@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -12,13 +13,16 @@ import orjson
 import structlog
 
 from hoglab.accounts import internal_events
+from hoglab.accounts.internal_events import InternalEvent
+from hoglab.delivery.dead_events import INTERNAL, dead_id, reason_of
 from hoglab.delivery.dispatch import Audience, EventDispatcher
+from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations import DeadEvent
 
 if TYPE_CHECKING:
-    from hoglab.accounts.internal_events import InternalEvent
     from hoglab.delivery.globals import EventGlobals, KnownProject
     from hoglab.storage.database import Database
 
@@ -38,7 +42,7 @@ def internal_audience(event_globals: EventGlobals) -> Audience:
         made["event"] |= {"captured_at": None, "url": ""}
         return made
 
-    return Audience(attrgetter("internal_destinations"), seen)
+    return Audience(attrgetter("internal_destinations"), seen, INTERNAL)
 
 
 class InternalEventDispatcher:
@@ -106,10 +110,40 @@ class InternalEventDispatcher:
         with self._database.read() as connection:
             events = internal_events.waiting(connection, BATCH)
         if events:
-            self._dispatcher.dispatch([_as_stored(event) for event in events], log_offset=None)
+            readable: list[IngestedEvent] = []
+            dead: list[DeadEvent] = []
+            for event in events:
+                try:
+                    readable.append(_as_stored(event))
+                except Exception as error:  # nothing behind it shall wait for it
+                    _logger.warning("internal_event_put_aside", uuid=event.uuid, exc_info=error)
+                    dead.append(_unreadable(event, error))
+            self._dispatcher.dispatch(readable, log_offset=None, dead=dead)
             with self._database.write() as tx:
                 internal_events.forget(tx, events)
         return len(events)
+
+
+def _unreadable(event: InternalEvent, error: Exception) -> DeadEvent:
+    return DeadEvent(
+        id=dead_id(INTERNAL, event.uuid, None),
+        project_id=event.project_id,
+        function_id=None,
+        source=INTERNAL,
+        step="parse",
+        reason=reason_of(error),
+        event_uuid=event.uuid,
+        event=event.event,
+        distinct_id=event.distinct_id,
+        payload=orjson.dumps(event, default=str),
+        failed_at=utc_now(),
+    )
+
+
+def read_unreadable(payload: bytes) -> IngestedEvent:
+    """The event of a dead one that could not be read when it came. Raises whatever is wrong with it."""
+    parts = orjson.loads(payload)
+    return _as_stored(InternalEvent(**{**parts, "created_at": datetime.fromisoformat(parts["created_at"])}))
 
 
 def _as_stored(event: InternalEvent) -> IngestedEvent:

@@ -26,6 +26,7 @@ has stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -33,16 +34,19 @@ import structlog
 
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.dispatch import EventDispatcher
+from hoglab.delivery.dead_events import INTERNAL
+from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
-from hoglab.delivery.internal import InternalEventDispatcher, internal_audience
+from hoglab.delivery.internal import InternalEventDispatcher, internal_audience, read_unreadable
 from hoglab.delivery.results import Versions
 from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.reviving import Reviver
 from hoglab.delivery.state import Timing
 from hoglab.delivery.turn import Workshop
 from hoglab.delivery.watcher import Watcher, cost_of
 from hoglab.delivery.webhooks import WebhookLimits, Webhooks
 from hoglab.delivery.worker import Capture, Worker, WorkerLimits
+from hoglab.functions.compile import FunctionSet
 from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 
@@ -142,17 +146,39 @@ class Delivery:
     def internal_events(self, database: Database) -> InternalEventDispatcher:
         """The service that asks internal destinations about the events that wait in the metadata database."""
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
-        dispatcher = EventDispatcher(
+        return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)))
+
+    def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
+        """What asks one function, or (None) all that hear of events of a source, about events that came before;
+        it begins no run that was begun before. None when the function does not run."""
+        event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
+        audience = internal_audience(event_globals) if source == INTERNAL else stored_audience(event_globals)
+        if function_id is not None:
+            functions = self.registry.for_project(project_id)
+            hearing = () if functions is None else audience.functions(functions).functions
+            only = FunctionSet([one for one in hearing if one.id == function_id])
+            if not only:
+                return None
+            audience = replace(audience, functions=lambda _functions: only)
+        return self._dispatcher(audience, once=True)
+
+    def _dispatcher(self, audience: Audience, *, once: bool = False) -> EventDispatcher:
+        return EventDispatcher(
             self.queue,
             self.registry,
             self.people,
             self.watcher,
             self.site,
             versions=self._versions,
-            audience=internal_audience(event_globals),
+            audience=audience,
+            once=once,
             now=self.now,
         )
-        return InternalEventDispatcher(database, dispatcher)
+
+    @property
+    def reviver(self) -> Reviver:
+        """What tries events again that did not become invocations."""
+        return Reviver(self.queue_database, self.dispatcher_for, read_unreadable)
 
     @property
     def states(self) -> FunctionStates:

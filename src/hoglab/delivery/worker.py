@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
-    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue
+    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, QueueStats
 
 Capture = Callable[[int, dict[str, Any]], Awaitable[None]]
 """Takes an event that a function captured, into the project with that id; returns when it is durable."""
@@ -59,6 +59,15 @@ _REQUESTS = Counter("hoglab_delivery_requests", "Requests that functions sent.",
 _REQUEST_SECONDS = Histogram("hoglab_delivery_request_seconds", "Time of one request of a function.")
 _IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being worked on.")
 _BACKLOG = Gauge("hoglab_delivery_backlog", "Invocations that are not finished.")
+_WAITING = Gauge(
+    "hoglab_delivery_waiting", "Invocations that wait: for their turn, an attempt or to wake up."
+)
+_OLDEST_S = Gauge(
+    "hoglab_delivery_oldest_due_seconds", "For how long the oldest due invocation waits; 0: none."
+)
+_DEAD = Gauge(
+    "hoglab_delivery_dead_events_kept", "Events put aside that nobody tried again or discarded yet."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +464,15 @@ class _Shift:
                 turn = Turn(self._shop, claimed)
                 self._settle(turn.poisoned())
             await loop.run_in_executor(self._writer, self._watcher.save)
+            _show(await loop.run_in_executor(self._writer, self._queue.stats))
             await asyncio.sleep(self._limits.sweep_s)
+
+
+def _show(stats: QueueStats) -> None:
+    oldest = stats.oldest_due_at
+    _WAITING.set(stats.available)
+    _OLDEST_S.set(0.0 if oldest is None else max(0.0, (datetime.now(UTC) - oldest).total_seconds()))
+    _DEAD.set(stats.dead_events)
 
 
 def _host_of(text: str) -> str:

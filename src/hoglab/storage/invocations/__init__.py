@@ -121,6 +121,27 @@ class MaskingCount:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class DeadEvent:
+    """An event that did not become an invocation (spec: hog-runtime 4.10), with what it takes to try again.
+
+    ``function_id`` None: it failed before any function was asked. ``id`` is the same for the same event, source
+    and function: failing again counts an attempt.
+    """
+
+    id: str
+    project_id: int
+    function_id: str | None
+    source: str
+    step: str
+    reason: str
+    event_uuid: str
+    event: str
+    distinct_id: str
+    payload: bytes  # opaque to the queue
+    failed_at: datetime
+
+
 class Sweep(NamedTuple):
     """What the janitor did. ``poisoned`` invocations lost their worker too often: they are claimed for the
     caller, who must `InvocationQueue.finish` them as failed, with result, log and metric. Until then each
@@ -135,6 +156,7 @@ class QueueStats:
     available: int
     running: int
     oldest_due_at: datetime | None
+    dead_events: int
 
 
 class InvocationQueue(Protocol):
@@ -150,10 +172,17 @@ class InvocationQueue(Protocol):
         logs: Sequence[LogEntry] = (),
         results: Sequence[InvocationResult] = (),
         masking: Sequence[MaskingCount] = (),
+        dead: Sequence[DeadEvent] = (),
+        revived: Sequence[str] = (),
     ) -> int:
-        """Add invocations, metrics, logs, results and (when ``consumer`` is given) the consumer's log
-        position in one transaction. Known ids are skipped. ``masking`` counts take the place of those of
-        the same function and hash. Returns how many invocations were new."""
+        """Add invocations, metrics, logs, results, dead events and (when ``consumer`` is given) the consumer's
+        log position in one transaction, and forget the dead events with the ids ``revived``. Known ids of
+        invocations are skipped. ``masking`` counts take the place of those of the same function and hash.
+        Returns how many invocations were new."""
+        ...
+
+    def settled(self, ids: Sequence[str]) -> frozenset[str]:
+        """Which invocations run, wait or were run, as far as that is remembered; cancelled ones were not run."""
         ...
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:

@@ -17,12 +17,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from prometheus_client import Counter
+
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.errors import explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
-from hoglab.storage.invocations import ClaimedInvocation, MaskingCount, QueueStats, Sweep
+from hoglab.storage.invocations import ClaimedInvocation, MaskingCount, QueueStats, Sweep, dead_events
 from hoglab.storage.invocations.claims import CLAIMED, Claims, first_scheduled
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.invocations import (
         AppMetric,
+        DeadEvent,
         InvocationOutcome,
         InvocationResult,
         LogEntry,
@@ -79,6 +82,11 @@ _MASKED = (
     "SELECT masking_counter.function_id, masking_counter.hash, count, expires_at FROM json_each(?) AS asked "
     "JOIN masking_counter ON masking_counter.function_id = asked.value ->> 0 "
     "AND masking_counter.hash = asked.value ->> 1 WHERE expires_at > ?"
+)
+_SETTLED = (
+    "SELECT value FROM json_each(?) AS asked WHERE EXISTS (SELECT 1 FROM invocation "
+    "WHERE invocation.id = asked.value AND status != 'cancelled') OR EXISTS (SELECT 1 FROM invocation_result "
+    "WHERE invocation_id = asked.value AND status != 'cancelled')"
 )
 _POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
 _LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
@@ -128,7 +136,12 @@ _RELEASE = (
 _ANY_ORDERED = "SELECT 1 FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL LIMIT 1"
 _COUNT_AVAILABLE = "SELECT count(*) FROM invocation WHERE status = 'available'"
 _COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
+_COUNT_DEAD = "SELECT count(*) FROM dead_event"
 _FOREVER = 1 << 62
+
+_CROWDED_OUT = Counter(
+    "hoglab_delivery_dead_events_crowded_out", "Dead events that went to make room for newer ones."
+)
 
 
 class SqliteInvocationQueue:
@@ -180,6 +193,8 @@ class SqliteInvocationQueue:
         logs: Sequence[LogEntry] = (),
         results: Sequence[InvocationResult] = (),
         masking: Sequence[MaskingCount] = (),
+        dead: Sequence[DeadEvent] = (),
+        revived: Sequence[str] = (),
     ) -> int:
         """Add everything in one transaction; returns how many invocations were new."""
         if (consumer is None) != (log_offset is None):
@@ -210,6 +225,11 @@ class SqliteInvocationQueue:
                 [(one.function_id, one.hash, one.count, to_micros(one.expires_at)) for one in masking],
             )
             self._traces.write(connection, logs, metrics, results)
+            if revived:
+                dead_events.forget(connection, revived)
+            crowded_out = dead_events.save(connection, dead) if dead else 0
+        if crowded_out:
+            _CROWDED_OUT.inc(crowded_out)
         self._ordered = self._ordered or any(each.order_key is not None for each in invocations)
         self._note(arrivals=new, backlog=new)
         return new
@@ -220,6 +240,11 @@ class SqliteInvocationQueue:
         with explained(self._name), self._reading:
             rows = self._reader.execute(_MASKED, parameters).fetchall()
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
+
+    def settled(self, ids: Sequence[str]) -> frozenset[str]:
+        """Which invocations run, wait or were run, as far as that is remembered."""
+        with explained(self._name), self._reading:
+            return frozenset(row[0] for row in self._reader.execute(_SETTLED, (json.dumps(list(ids)),)))
 
     def position(self, consumer: str) -> int:
         """The log position that a consumer reached, 0 when it never did."""
@@ -413,7 +438,7 @@ class SqliteInvocationQueue:
         first = self.next_due()
         due = first is not None and first <= self._now()
         available, running = self._value(_COUNT_AVAILABLE), self._value(_COUNT_RUNNING)
-        return QueueStats(available, running, first if due else None)
+        return QueueStats(available, running, first if due else None, self._value(_COUNT_DEAD))
 
     def _first_scheduled(self) -> int | None:
         lanes = [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import InvocationResult
+from hoglab.storage.invocations.dead_events import DEAD_EVENT_RETENTION_DAYS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,6 +57,7 @@ _EXPIRED = {
     "app_metric": ("hour", METRIC_RETENTION_DAYS),
     "invocation_result": ("version", RESULT_RETENTION_DAYS),
     "masking_counter": ("expires_at", 0),
+    "dead_event": ("failed_at", DEAD_EVENT_RETENTION_DAYS),
 }
 """Tables, the moment that a row's age is counted from, and how many days it is kept."""
 

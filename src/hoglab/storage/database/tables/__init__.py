@@ -40,6 +40,7 @@ from hoglab.storage.database.tables.people import (
 from hoglab.storage.database.tables.queue import (
     app_metric,
     consumer_position,
+    dead_event,
     event_log_record,
     invocation,
     invocation_result,
@@ -57,6 +58,7 @@ __all__ = [
     "cohort",
     "cohort_person",
     "consumer_position",
+    "dead_event",
     "dead_letter",
     "event_log_record",
     "experiment",

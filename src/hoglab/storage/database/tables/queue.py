@@ -156,6 +156,27 @@ masking_counter = Table(
     Column("expires_at", UtcTime, nullable=False, index=True),
 )
 
+# Events that did not become invocations, and why (spec hog-runtime 4.10).
+dead_event = Table(
+    "dead_event",
+    queue_metadata,
+    Column("id", String(36), primary_key=True),
+    Column("project_id", Integer, nullable=False),
+    Column("function_id", String(36), nullable=False, server_default=""),  # "": no function was asked yet
+    Column("source", String(16), nullable=False),  # events, internal
+    Column("step", String(16), nullable=False),  # parse, filter, inputs, process
+    Column("reason", Text, nullable=False),
+    Column("event_uuid", String(36), nullable=False),
+    Column("event", Text, nullable=False),
+    Column("distinct_id", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default="1"),
+    Column("first_failed_at", UtcTime, nullable=False),
+    Column("failed_at", UtcTime, nullable=False),
+    Index("ix_dead_event_function", "project_id", "function_id", "failed_at"),
+    Index("ix_dead_event_failed", "failed_at"),
+)
+
 # Spec hog-runtime 6.
 watcher_state = Table(
     "watcher_state",
