@@ -2,7 +2,7 @@
 // on stdout. Arguments: the folder of node_modules, the browser, a host name that leads to this machine.
 
 import { createRequire } from "node:module"
-import { createInterface } from "node:readline"
+import { serve } from "./driver.mjs"
 
 const [folder, executablePath, host] = process.argv.slice(2)
 const { chromium } = createRequire(`${folder}/`)("playwright-core")
@@ -93,14 +93,5 @@ const operations = {
   },
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const { operation, ...parameters } = JSON.parse(line)
-  let answer
-  try {
-    answer = { result: (await operations[operation](parameters)) ?? null }
-  } catch (error) {
-    answer = { error: String(error?.stack ?? error) }
-  }
-  process.stdout.write(`${JSON.stringify(answer)}\n`)
-}
+await serve(operations)
 await browser.close()

@@ -2,7 +2,7 @@
 // Arguments: the folder of node_modules.
 
 import { createRequire } from "node:module"
-import { createInterface } from "node:readline"
+import { serve } from "./driver.mjs"
 
 const { PostHog } = createRequire(`${process.argv[2]}/`)("posthog-node")
 
@@ -55,14 +55,5 @@ const operations = {
   },
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const { operation, ...parameters } = JSON.parse(line)
-  let answer
-  try {
-    answer = { result: (await operations[operation](parameters)) ?? null }
-  } catch (error) {
-    answer = { error: String(error?.stack ?? error) }
-  }
-  process.stdout.write(`${JSON.stringify(answer)}\n`)
-}
+await serve(operations)
 process.exit(0) // clients that were not shut down would go on polling

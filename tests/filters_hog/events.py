@@ -34,3 +34,17 @@ def filter_globals(
         "variables": {},
         **more,
     }
+
+
+DEAR_OR_RETURNED: dict[str, Any] = {
+    "events": [
+        {
+            "id": "purchase",
+            "type": "events",
+            "properties": [{"key": "amount", "type": "event", "operator": "gt", "value": "100"}],
+        },
+        {"id": "refund", "type": "events"},
+    ],
+    "properties": [{"key": "plan", "type": "person", "operator": "is_not", "value": "free"}],
+    "filter_test_accounts": True,
+}

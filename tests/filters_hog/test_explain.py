@@ -6,24 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.filters_hog.events import filter_globals
+from tests.filters_hog.events import DEAR_OR_RETURNED, filter_globals
 
 from hoglab.filters.hog import CompiledFilter, FilterContext, FilterFailure, build_filter
 from hoglab.filters.hog.explain import Term, explain_expression, explain_filter
 from hoglab.filters.model import FilterError
 
-FILTERS: dict[str, Any] = {
-    "events": [
-        {
-            "id": "purchase",
-            "type": "events",
-            "properties": [{"key": "amount", "type": "event", "operator": "gt", "value": "100"}],
-        },
-        {"id": "refund", "type": "events"},
-    ],
-    "properties": [{"key": "plan", "type": "person", "operator": "is_not", "value": "free"}],
-    "filter_test_accounts": True,
-}
 CONTEXT = FilterContext(
     test_account_filters=[
         {"key": "email", "type": "person", "operator": "not_icontains", "value": "@acme.com"}
@@ -50,7 +38,7 @@ EVENTS = [
     for person in (None, {"plan": "pro"}, {"plan": "free", "email": "Bob@ACME.com"})
 ]
 CASES: list[dict[str, Any]] = [
-    FILTERS,
+    DEAR_OR_RETURNED,
     {},
     {"events": [{"id": None, "type": "events"}]},
     {"actions": [{"id": 7, "type": "actions"}, {"id": 8}, {"type": "actions"}]},
@@ -79,7 +67,7 @@ def test_the_verdict_is_that_of_the_filter(filters: dict[str, Any]) -> None:
 
 def test_every_term_says_what_it_saw() -> None:
     event = filter_globals(event="purchase", properties={"amount": 100}, person={"plan": "pro"})
-    found = explain_filter(FILTERS, CONTEXT, event)
+    found = explain_filter(DEAR_OR_RETURNED, CONTEXT, event)
     assert not found.matches
     assert [(one.text, one.holds) for one in leaves(found.term)] == [
         ('test_account_filters[0]: person email not_icontains "@acme.com"', True),
@@ -92,7 +80,7 @@ def test_every_term_says_what_it_saw() -> None:
 
 
 def test_events_turned_away_by_their_name() -> None:
-    found = explain_filter(FILTERS, CONTEXT, filter_globals(event="pageview"))
+    found = explain_filter(DEAR_OR_RETURNED, CONTEXT, filter_globals(event="pageview"))
     assert not found.matches
     assert found.note is not None
     assert "name" in found.note

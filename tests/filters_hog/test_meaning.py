@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.filters_hog.events import filter_globals
+from tests.filters_hog.events import DEAR_OR_RETURNED, filter_globals
 
 from hoglab.filters.hog import (
     NOT_COMPILED,
@@ -46,18 +46,6 @@ def test_the_roots_are_those_of_the_language() -> None:
 # --- 2.9
 
 
-A: dict[str, Any] = {
-    "events": [
-        {
-            "id": "purchase",
-            "type": "events",
-            "properties": [{"key": "amount", "type": "event", "operator": "gt", "value": "100"}],
-        },
-        {"id": "refund", "type": "events"},
-    ],
-    "properties": [{"key": "plan", "type": "person", "operator": "is_not", "value": "free"}],
-    "filter_test_accounts": True,
-}
 A_CONTEXT = FilterContext(
     test_account_filters=[
         {"key": "email", "type": "person", "operator": "not_icontains", "value": "@acme.com"}
@@ -81,7 +69,7 @@ A_CONTEXT = FilterContext(
 )
 def test_truth_table_a(event: str, amount: Any, person: dict[str, Any] | None, expected: bool) -> None:
     properties = {} if amount is MISSING else {"amount": amount}
-    assert matches(A, A_CONTEXT, event=event, properties=properties, person=person) is expected
+    assert matches(DEAR_OR_RETURNED, A_CONTEXT, event=event, properties=properties, person=person) is expected
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+from tests.flags.requests import URL, error, group, post
 
 from hoglab.storage.database.tables import activity_log, feature_flag
 
-URL = "/api/projects/1/feature_flags/"
 AB = {
     "variants": [{"key": "a", "name": "A", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50}]
 }
@@ -50,26 +50,6 @@ KEYS = [
     "rollout_percentage",
     "evaluation_tags",
 ]
-
-
-def post(server, **body):
-    return server.client.post(URL, json=body)
-
-
-def error(answer):
-    body = answer.json()
-    assert set(body) == {"type", "code", "detail", "attr"}
-    assert body["type"] == "validation_error"
-    assert answer.status_code == 400
-    return body["code"], body["attr"], body["detail"]
-
-
-def group(**more):
-    return {"groups": [more]}
-
-
-def with_property(**leaf):
-    return group(properties=[{"key": "x", "type": "person", "value": "y", **leaf}])
 
 
 def log(server, flag_id):

@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.flags.requests import URL, error, group, post, with_property
 
 from hoglab.flags.service import MAX_FLAGS_PER_PROJECT
 from hoglab.flags.validation import MAX_FILTERS_BYTES
 from hoglab.storage.database.tables import feature_flag
 
-URL = "/api/projects/1/feature_flags/"
 AB = {
     "variants": [{"key": "a", "name": "A", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50}]
 }
@@ -27,26 +27,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=8,
 )
-
-
-def post(server, **body):
-    return server.client.post(URL, json=body)
-
-
-def error(answer):
-    body = answer.json()
-    assert set(body) == {"type", "code", "detail", "attr"}
-    assert body["type"] == "validation_error"
-    assert answer.status_code == 400
-    return body["code"], body["attr"], body["detail"]
-
-
-def group(**more):
-    return {"groups": [more]}
-
-
-def with_property(**leaf):
-    return group(properties=[{"key": "x", "type": "person", "value": "y", **leaf}])
 
 
 # --- validation -----------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-URL = "/api/projects/1/feature_flags/"
+from tests.flags.requests import URL
 
 
 def on(key, value=True, **more):

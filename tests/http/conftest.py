@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
 import pytest
+from tests.accounts.conftest import database, first, migrated
 
-from hoglab.accounts.bootstrap import FirstStart, bootstrap
+from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.service import AccountService
 from hoglab.http import errors
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
@@ -23,6 +22,8 @@ from hoglab.http.pagination import envelope
 from hoglab.http.responses import json_response
 from hoglab.http.routing import ANY_KEY, IntId, ResourceRouter, TextId, UuidId, either
 from hoglab.storage.database import Database
+
+__all__ = ["database", "first", "migrated"]  # fixtures
 
 WIDGETS = 25
 """How many widgets there are to list."""
@@ -183,31 +184,9 @@ class Client:
         return Client(self.app, key, self.runner, self.gate)
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database to copy: migrating one takes longer than most tests."""
-    path = tmp_path_factory.mktemp("database") / "hoglab.db"
-    Database.open(path).dispose()
-    return path
-
-
-@pytest.fixture
-def database(tmp_path: Path, migrated: Path) -> Iterator[Database]:
-    database = Database.open(shutil.copy(migrated, tmp_path / "hoglab.db"))
-    yield database
-    database.dispose()
-
-
 @pytest.fixture
 def accounts(database: Database) -> AccountService:
     return AccountService(database)
-
-
-@pytest.fixture
-def first(database: Database, accounts: AccountService) -> FirstStart:
-    made = bootstrap(database, accounts)
-    assert made is not None
-    return made
 
 
 @pytest.fixture

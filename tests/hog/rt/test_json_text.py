@@ -8,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.hog.shapes import bomb, nested
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt import json_text
@@ -193,20 +194,6 @@ def test_plain_values_take_the_fast_way() -> None:
 
 
 # Limits
-
-
-def nested(levels: int) -> Any:
-    value: Any = []
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-def bomb(levels: int) -> Any:
-    value: Any = []
-    for _ in range(levels):
-        value = [value, value]
-    return value
 
 
 def test_written_depth_and_size_are_limited() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.hog.shapes import bomb, nested
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.printing import repr_value
@@ -39,21 +40,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=20,
 )
-
-
-def nested(levels: int) -> Any:
-    value: Any = []
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-def bomb(levels: int) -> Any:
-    """A value of few objects with 2^levels parts."""
-    value: Any = []
-    for _ in range(levels):
-        value = [value, value]
-    return value
 
 
 # Keys

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tests.hog.shapes import bomb, nested
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.context import Context, Limits, activate
@@ -18,21 +19,6 @@ pytestmark = pytest.mark.usefixtures("no_collector")
 
 MIB = 1 << 20
 FUNCTIONS = sorted({f.name: f for f in LIBRARY.values()}.values(), key=lambda f: f.name)
-
-
-def nested(levels: int) -> Any:
-    value: Any = []
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-def bomb(levels: int) -> Any:
-    """Few objects that stand for 2^levels parts."""
-    value: Any = []
-    for _ in range(levels):
-        value = [value, value]
-    return value
 
 
 def invoke(name: str, *args: Any, ctx: Context | None = None) -> Any:
