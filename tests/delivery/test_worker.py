@@ -244,6 +244,7 @@ def test_endless_programs_do_not_stop_requests_of_others(house: House, receiver:
     assert sorted(finals(house).values()) == ["failed", "succeeded"]
 
 
+@pytest.mark.logs_exceptions
 def test_a_full_disk_delays_results_and_loses_none(
     house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

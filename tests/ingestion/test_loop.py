@@ -182,6 +182,7 @@ def test_transformations_come_before_persons(house: Any, parts: dict[str, Any], 
     assert dispatcher.seen[0].properties["project"] == 1
 
 
+@pytest.mark.logs_exceptions
 def test_a_record_that_fails_alone_is_parked_and_no_other(
     house: Any, parts: dict[str, Any], dispatcher: Recorder
 ) -> None:
@@ -218,6 +219,7 @@ class FragileStore(DuckDbEventStore):
         super().check()
 
 
+@pytest.mark.logs_exceptions
 def test_nothing_is_lost_or_parked_while_the_store_fails(house: Any, dispatcher: Recorder) -> None:
     house.close()
     house.make_store = FragileStore
@@ -253,6 +255,7 @@ def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> Non
     assert set(house.rows("person_id")) == {derived_person_id(1, "user")}
 
 
+@pytest.mark.logs_exceptions
 def test_what_was_stored_but_not_dispatched_is_dispatched_after_a_restart(
     house: Any, dispatcher: Recorder
 ) -> None:
@@ -274,6 +277,7 @@ def test_what_was_stored_but_not_dispatched_is_dispatched_after_a_restart(
     assert dispatcher.offset == 3
 
 
+@pytest.mark.logs_exceptions
 def test_a_dispatcher_that_fails_for_a_while_sees_everything_once(house: Any, dispatcher: Recorder) -> None:
     dispatcher.failures = 2
     house.send(event("a"))
