@@ -30,7 +30,7 @@ NOTES: Notes = {
     "ids": "Only these.",
     "function_id": Note("The function that missed the event; null when it failed before any was asked.", _ID),
     "source": Note("`events`, or `internal` for events of the server itself.", "events"),
-    "step": Note("What failed: `parse`, `filter` or `process`.", "filter"),
+    "step": Note("What failed: `parse`, `filter`, `order` or `process`.", "filter"),
     "reason": Note("The error.", "Global variable not found: sesion"),
     "reason_contains": "Only those whose reason contains this text.",
     "event_uuid": Note("The event.", _ID),

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 EVENTS, INTERNAL = "events", "internal"
 """Where a dead event came from: the project's own events, or those of the server."""
 
-STEPS = ("parse", "filter", "process")
-"""What failed: reading the event, one function's filter, or anything else on the way to an invocation."""
+STEPS = ("parse", "filter", "order", "process")
+"""What failed: reading the event, one function's filter, its order key, or anything else on the way to an
+invocation."""
 
 _column = dead_event.c
 _ROW = msgspec.json.Decoder(EventRow)

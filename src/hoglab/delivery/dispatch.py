@@ -83,6 +83,7 @@ class Candidate:
     event: IngestedEvent
     globals: msgspec.Raw
     masked: Masked | None
+    order_key: str | None
 
     @property
     def id(self) -> str:
@@ -374,7 +375,7 @@ class EventDispatcher:
         """Build the inputs, which must succeed, ask the watcher, and find out what masking counts."""
         globals_ = {**values, "source": self._site.source(function)}
         try:
-            if not function.has_fixed_inputs or mapping is not None or function.masking is not None:
+            if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
                 started = perf_counter()
                 globals_["inputs"] = function.build_inputs(globals_, mapping)
                 took_ms = (perf_counter() - started) * 1000
@@ -385,8 +386,24 @@ class EventDispatcher:
         if self._watcher.is_disabled(function.id):
             batch.count(function, "disabled_permanently")
             return
+        try:
+            order_key = function.delivery.order_key(globals_)
+        except (HogRuntimeError, HogThrow, HogLimit) as error:
+            self._unordered(function, event, error, batch)
+            return
         masked = None if function.masking is None else mask_of(function.id, function.masking, globals_)
-        batch.candidates.append(Candidate(function.project_id, function, mapping, event, raw, masked))
+        batch.candidates.append(
+            Candidate(function.project_id, function, mapping, event, raw, masked, order_key)
+        )
+
+    def _unordered(
+        self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan
+    ) -> None:
+        """Without its order key a run could overtake others."""
+        message = f"the order key failed: {function.input_failure(error)}"
+        batch.count(function, "inputs_failed")
+        batch.log_error(function, f"Error preparing a run on event {event.row.uuid}: {message}")
+        batch.put_aside(event, function, "order", message)
 
     def _inputs_failed(
         self,
@@ -460,4 +477,5 @@ class EventDispatcher:
             queue=OVERFLOW_QUEUE if degraded else "hog",
             priority=DEGRADED_PRIORITY if degraded else FRESH_PRIORITY,
             log_offset=row.log_offset,
+            order_key=candidate.order_key,
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from hoglab.delivery.fetch import FetchFailure, FetchResponse
+from hoglab.functions.delivery_policy import Retry
 
 RETRIABLE = frozenset({408, 429, 500, 502, 503, 504})
 ASKED_TO_WAIT = frozenset({429, 503})
@@ -27,17 +28,42 @@ class RetryPolicy:
     jitter_s: float = 1.0
     max_backoff_s: float = 30.0
     max_retry_after_s: float = 300.0
+    doubles: bool = False
+    """Whether each wait is twice as long as the one before, not one step longer."""
+    max_age_s: float | None = None
+    """No attempt begins later than this after the run was queued."""
     random: Callable[[], float] = random.random
 
-    def delay_s(self, answer: Answer, attempts: int, now: datetime) -> float | None:
-        """How long to wait before the next attempt, None when there is to be none. ``attempts``: made so far."""
+    def wanted_by(self, retry: Retry | None) -> RetryPolicy:
+        """The policy of a function that has wishes of its own (spec: hog-runtime 11)."""
+        if retry is None:
+            return self
+        step_s = self.step_s if retry.base_ms is None else retry.base_ms / 1000
+        most_s = max(step_s, self.max_backoff_s) if retry.max_ms is None else retry.max_ms / 1000
+        return replace(
+            self,
+            max_attempts=self.max_attempts if retry.attempts is None else retry.attempts,
+            step_s=step_s,
+            jitter_s=min(self.jitter_s, step_s),
+            max_backoff_s=most_s,
+            max_retry_after_s=max(self.max_retry_after_s, most_s),
+            doubles=True,
+            max_age_s=retry.max_age_s,
+        )
+
+    def delay_s(self, answer: Answer, attempts: int, now: datetime, age_s: float = 0.0) -> float | None:
+        """How long to wait before the next attempt, None when there is to be none. ``attempts``: made so far;
+        ``age_s``: how long ago the run was queued."""
         if attempts >= self.max_attempts or not _retriable(answer):
             return None
         jitter_s = self.jitter_s * self.random()
-        delay_s = min(self.step_s * attempts + jitter_s, self.max_backoff_s)
+        steps = 2.0 ** (attempts - 1) if self.doubles else attempts
+        delay_s = min(self.step_s * steps + jitter_s, self.max_backoff_s)
         asked_s = _asked_s(answer, now)
         if asked_s is not None:
             delay_s = max(delay_s, min(asked_s + jitter_s, self.max_retry_after_s))
+        if self.max_age_s is not None and age_s + delay_s > self.max_age_s:
+            return None
         return delay_s
 
 

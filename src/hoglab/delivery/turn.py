@@ -55,6 +55,9 @@ _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
     "failed": ("failure", "failed"),
 }
 
+MAX_PRIORITY = 9
+"""Each attempt makes a run less urgent, down to this."""
+
 _logger = structlog.get_logger(__name__)
 
 
@@ -90,6 +93,11 @@ class Workshop:
     now: Callable[[], datetime]
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     versions: Versions = field(default_factory=Versions)
+
+    def pace_of(self, function_id: str) -> float | None:
+        """How often a function may run in a second, None for any number of times."""
+        known = self.registry.find(function_id)
+        return None if known is None else known[1].delivery.per_s
 
 
 Step = Perform | Settled | Compute["Perform | Settled"]
@@ -275,7 +283,7 @@ class Turn:
             run.log("warn", "The response was too large; the rest of its body was cut off.")
         if is_failure(answer):
             state.attempts += 1
-            delay_s = self._shop.retries.delay_s(answer, state.attempts, now)
+            delay_s = self._retries().delay_s(answer, state.attempts, now, self._age_s(now))
             message = _failure_text(answer, state.attempts)
             excuse = isinstance(answer, FetchResponse) and excused(answer.status, self._excused_codes())
             run.log("info" if excuse else "error", message + (" Retrying." if delay_s is not None else ""))
@@ -286,6 +294,14 @@ class Turn:
         state.attempts = 0
         self._fetches += 1
         return self._compute(run.resume(_for_program(answer)), may_perform=False)
+
+    def _retries(self) -> RetryPolicy:
+        return self._shop.retries.wanted_by(None if self._function is None else self._function.delivery.retry)
+
+    def _age_s(self, now: datetime) -> float:
+        first = self._parts[1].first_scheduled_us
+        began = self.claimed.created_at if first is None else from_micros(first)
+        return (now - began).total_seconds()
 
     def _excused_codes(self) -> Any:
         return () if self._function is None else self._function.non_failure_status_codes
@@ -328,7 +344,7 @@ class Turn:
             "available",
             state=encode_state(state),
             scheduled_at=scheduled_at,
-            priority=claimed.priority + 1 if retry else None,
+            priority=min(claimed.priority + 1, MAX_PRIORITY) if retry else None,
         )
         return self._settled(outcome, "running")
 

@@ -27,6 +27,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.fetch import Fetcher, FetchLimits, parse_url
+from hoglab.delivery.pace import Paces
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
 from hoglab.storage.invocations import InvocationOutcome
@@ -200,6 +201,7 @@ class _Shift:
         self._limits = limits
         self._stopping = stopping
         self._bodies = bodies
+        self._paces = Paces(shop.pace_of)
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
         self._writer = ThreadPoolExecutor(1, "delivery-write")
         self._tasks: dict[asyncio.Task[None], ClaimedInvocation] = {}
@@ -311,16 +313,27 @@ class _Shift:
     def _claim(self, room: int, each: int, full: list[str]) -> list[ClaimedInvocation]:
         """Claim what is due; when there is nothing, sleep until there may be something."""
         claimed: list[ClaimedInvocation] = []
+        self._paces.look_up()
         for name in QUEUES:
             if room > len(claimed):
-                claimed += self._queue.claim(
-                    queue=name, limit=room - len(claimed), limit_each=each, exclude_functions=full
+                taken = self._queue.claim(
+                    queue=name,
+                    limit=room - len(claimed),
+                    limit_each=each,
+                    exclude_functions=full,
+                    allowance=self._paces.allowance,
                 )
-        if not claimed and not self._stopping.is_set():
+                for function_id, number in Tally(one.function_id for one in taken).items():
+                    self._paces.began(function_id, number)
+                claimed += taken
+        wait_s = self._paces.wait_s()
+        if not claimed and wait_s != 0.0 and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
             timeout_s = PASSED_OVER_S if full else self._limits.idle_s
             due = self._queue.next_due()
-            if due is not None:
+            if wait_s is not None:  # what is due waits for the pace of its function
+                timeout_s = min(timeout_s, wait_s)
+            elif due is not None:
                 until_s = (due - datetime.now(UTC)).total_seconds()
                 timeout_s = min(timeout_s, max(until_s, PASSED_OVER_S))
             self._queue.wait(timeout_s)

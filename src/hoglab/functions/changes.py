@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hoglab.functions.model import Configuration
 
 VERSIONED = frozenset(
-    {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings"}
+    {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings", "x_delivery"}
 )
 """The fields that decide how a function behaves: a change of one makes a new version."""
 
@@ -37,9 +37,9 @@ def changes_between(before: Configuration, after: Configuration) -> list[dict[st
     """What a save changed, for the activity log: never bytecode, never a secret."""
     old, new = _watched(before), _watched(after)
     found = [
-        activity.change(SCOPE, name, old[name], new[name])
-        for name in old
-        if not _is_same(old[name], new[name])
+        activity.change(SCOPE, name, old.get(name), new.get(name))
+        for name in dict.fromkeys([*old, *new])
+        if not _is_same(old.get(name), new.get(name))
     ]
     if not _is_same(secret_values(before), secret_values(after)):
         found.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.hog import CompiledFilter, FilterContext, FusedDispatcher, build_filter
 from hoglab.filters.model import FilterError
+from hoglab.functions.delivery_policy import DEFAULT as NO_POLICY
+from hoglab.functions.delivery_policy import DeliveryPolicy, compile_delivery
 from hoglab.functions.environments import (
     MASKING_HASHES,
     GeoIpLookup,
@@ -90,6 +92,7 @@ class CompiledFunction:
     geoip: GeoIpLookup | None = None
     renders: bool = False
     """Whether any of its own inputs is a Liquid template."""
+    delivery: DeliveryPolicy = NO_POLICY
 
     @cached_property
     def program(self) -> Program:
@@ -105,6 +108,11 @@ class CompiledFunction:
     def has_fixed_inputs(self) -> bool:
         """Whether its inputs are the same for every event."""
         return not self.inputs.leaves and not self.renders
+
+    @property
+    def reads_inputs_early(self) -> bool:
+        """Whether anything but the program may read its inputs: masking, or the order key."""
+        return self.masking is not None or self.delivery.order is not None
 
     @cached_property
     def fixed_inputs(self) -> tuple[dict[str, Any], Redact]:
@@ -221,6 +229,7 @@ def compile_configuration(
         ],
         geoip=geoip,
         renders=any(item.get("templating") == "liquid" for _, item in own),
+        delivery=compile_delivery(configuration.x_delivery),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from hoglab.functions import code
+from hoglab.functions.delivery_policy import checked_delivery
 from hoglab.functions.environments import template_environment
 from hoglab.functions.errors import InvalidFunctionError, Path
 from hoglab.functions.filtering import (
@@ -142,6 +143,7 @@ class Builder:
             execution_order=execution_order,
             create_in_folder=folder,
             x_tests=self._tests(kind),
+            x_delivery=self._delivery(kind),
         )
         if kind not in SITE_TYPES:
             return built
@@ -285,6 +287,11 @@ class Builder:
         if len(sent) > MAX_TESTS:
             raise InvalidFunctionError(f"A function may have {MAX_TESTS} test cases.", "x_tests")
         return [one.model_dump(exclude_unset=True) for one in sent]
+
+    def _delivery(self, kind: str | None) -> Mapping[str, Any] | None:
+        if self.current is not None and not self.sent.has("x_delivery"):
+            return self.current.x_delivery
+        return checked_delivery(self.sent.read("x_delivery"), kind)
 
     def _bytecode(self, hog: str, kind: str | None) -> list[Any] | None:
         if self.current is not None and not self.sent.has("hog"):

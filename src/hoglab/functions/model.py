@@ -90,6 +90,8 @@ class Configuration:
     create_in_folder: str | None
     x_tests: Sequence[Mapping[str, Any]] = ()
     """Test cases, run on every save."""
+    x_delivery: Mapping[str, Any] | None = None
+    """How it wants to be delivered; None for as usual."""
 
     @property
     def active(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hoglab.functions import reference
+from hoglab.functions.delivery_policy import DeliveryBody
 from hoglab.http.fields import (
     Bool,
     Choice,
@@ -219,6 +220,7 @@ class FunctionBody(WireModel):
     create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")
     base_updated_at: Annotated[datetime, Moment()] | None = None
     x_tests: list[StoredTest] | None = None
+    x_delivery: DeliveryBody | None = None
     force: Annotated[bool, Bool()] = False
 
 
@@ -355,6 +357,8 @@ class FunctionOut(FunctionListItem):
     draft_updated_at: datetime | None
     x_tests: list[dict[str, Any]] = Field(default_factory=list)
     """There when the function has test cases."""
+    x_delivery: DeliveryBody | None = None
+    """There when the function says how it wants to be delivered."""
 
 
 class IconOut(WireModel):

@@ -53,6 +53,7 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
         execution_order=row["execution_order"],
         create_in_folder=row["create_in_folder"],
         x_tests=row["x_tests"] or (),
+        x_delivery=row["x_delivery"],
     )
 
 
@@ -80,6 +81,7 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
         "execution_order": configuration.execution_order,
         "create_in_folder": configuration.create_in_folder,
         "x_tests": list(configuration.x_tests) or None,
+        "x_delivery": configuration.x_delivery,
     }
 
 
@@ -168,6 +170,7 @@ def full_form(
         "draft": None if draft is None else draft["content"],
         "draft_updated_at": None if draft is None else draft["created_at"],
         **({"x_tests": list(configuration.x_tests)} if configuration.x_tests else {}),
+        **({"x_delivery": configuration.x_delivery} if configuration.x_delivery else {}),
     }
 
 
@@ -193,6 +196,7 @@ def live_config(configuration: Configuration) -> dict[str, Any]:
         "mappings": None
         if configuration.mappings is None
         else [_plain_mapping(mapping, derived) for mapping in configuration.mappings],
+        **({"x_delivery": configuration.x_delivery} if configuration.x_delivery else {}),
     }
 
 

@@ -74,7 +74,7 @@ class FunctionVersions:
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
             content: Mapping[str, Any] = self._revision(connection, function_id, version)["content"]
-            return content
+            return {"x_delivery": None, **content}  # a version says nothing of it when it had none
 
     def _revision(self, connection: Connection, function_id: str, version: int | None) -> Row:
         known = version is not None and 0 < version <= MAX_VERSION

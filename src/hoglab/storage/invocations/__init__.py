@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
 FinalStatus = Literal["completed", "failed", "cancelled"]
@@ -200,8 +200,10 @@ class InvocationQueue(Protocol):
         limit: int = 100,
         limit_each: int | None = None,
         exclude_functions: Sequence[str] = (),
+        allowance: Callable[[str, int], int] | None = None,
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations, at most ``limit_each`` of one function and priority.
+        """Lock up to ``limit`` due invocations, at most ``limit_each`` of one function and priority, and never
+        more than ``allowance`` says that it may have of so many.
 
         Priority ascending; among those, projects take turns, and so do the functions of each, with the oldest
         first. An invocation with an order key is passed over as long as an earlier one of its function and key

@@ -41,6 +41,36 @@ LOOK_AHEAD = 16
 _BEFORE_ALL = -(1 << 62)
 
 
+class Shares:
+    """How much each function may have of one claim. ``begin`` for each lane."""
+
+    def __init__(self, excluded: Collection[str], allowance: Callable[[str, int], int] | None) -> None:
+        """``allowance``: how many of so many a function may have; what it has of this claim counts already."""
+        self._excluded = excluded
+        self._allowance = allowance
+        self._of_claim: Counter[str] = Counter()
+        self._of_lane: Counter[str] = Counter()
+        self._most_each = 0
+
+    def begin(self, most_each: int) -> None:
+        self._most_each = most_each
+        self._of_lane.clear()
+
+    def of(self, function_id: str, wanted: int) -> int:
+        """How many of ``wanted`` a function may have now."""
+        wanted = min(wanted, self._most_each - self._of_lane[function_id])
+        if function_id in self._excluded or wanted <= 0:
+            return 0
+        if self._allowance is None:
+            return wanted
+        had = self._of_claim[function_id]
+        return max(0, self._allowance(function_id, wanted + had) - had)
+
+    def took(self, function_id: str, number: int) -> None:
+        self._of_lane[function_id] += number
+        self._of_claim[function_id] += number
+
+
 class Claims:
     """Remembers whose turn it is. Used by one transaction at a time."""
 
@@ -53,24 +83,21 @@ class Claims:
         connection: sqlite3.Connection,
         lane: tuple[str, int],
         room: int,
-        most_each: int,
-        excluded: Collection[str],
+        shares: Shares,
         token: str,
         now: int,
     ) -> list[tuple[Any, ...]]:
-        """Lock up to ``room`` due invocations of a lane (queue and priority), at most ``most_each`` of a
-        function; rows as in `CLAIMED`."""
-        had: Counter[str] = Counter()
+        """Lock up to ``room`` due invocations of a lane (queue and priority); rows as in `CLAIMED`."""
 
         def take_of(project: int, most: int) -> list[tuple[Any, ...]]:
             def take(function_id: str, most: int) -> list[tuple[Any, ...]]:
                 self._functions[(*lane, project)] = function_id
-                most = min(most, most_each - had[function_id])
-                if function_id in excluded or most <= 0:
+                most = shares.of(function_id, most)
+                if most <= 0:
                     return []
                 parameters = (token, now, *lane, project, function_id, now, most)
                 rows = connection.execute(_CLAIM, parameters).fetchall()
-                had[function_id] += len(rows)
+                shares.took(function_id, len(rows))
                 return rows
 
             last = self._functions.get((*lane, project), "")

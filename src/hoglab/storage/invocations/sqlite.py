@@ -25,7 +25,7 @@ from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import ClaimedInvocation, MaskingCount, QueueStats, Sweep, dead_events
-from hoglab.storage.invocations.claims import CLAIMED, Claims, first_scheduled
+from hoglab.storage.invocations.claims import CLAIMED, Claims, Shares, first_scheduled
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
 if TYPE_CHECKING:
@@ -259,6 +259,7 @@ class SqliteInvocationQueue:
         limit: int = 100,
         limit_each: int | None = None,
         exclude_functions: Sequence[str] = (),
+        allowance: Callable[[str, int], int] | None = None,
     ) -> list[ClaimedInvocation]:
         """Lock up to ``limit`` due invocations: priority ascending, then projects and functions in turn, the
         oldest of each first."""
@@ -269,14 +270,14 @@ class SqliteInvocationQueue:
         priorities = self._priorities(queue)
         if not priorities:
             return claimed
-        excluded = frozenset(exclude_functions)
+        shares = Shares(frozenset(exclude_functions), allowance)
         with self._transaction() as connection:
             for priority in priorities:
                 room = limit - len(claimed)
                 if room <= 0:
                     break
-                each = room if limit_each is None else limit_each
-                rows = self._claims.claim(connection, (queue, priority), room, each, excluded, token, now)
+                shares.begin(room if limit_each is None else limit_each)
+                rows = self._claims.claim(connection, (queue, priority), room, shares, token, now)
                 claimed += sorted(map(_claimed, rows), key=lambda each: each.scheduled_at)
         return claimed
 

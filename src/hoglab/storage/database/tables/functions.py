@@ -43,6 +43,7 @@ hog_function = Table(
     Column("template", Json),  # the template as it was when the function was created
     Column("execution_order", SmallInteger),
     Column("x_tests", Json),  # test cases that are run on every save
+    Column("x_delivery", Json),  # how it wants to be delivered, None for as usual
     Column("create_in_folder", Text),
     Column("version", Integer, nullable=False, server_default="1"),
     Column("compiler_version", Integer, nullable=False, server_default="0"),

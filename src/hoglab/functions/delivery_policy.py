@@ -1,0 +1,144 @@
+"""How a function wants to be delivered: ``x_delivery``, an extension of ours (spec: hog-runtime 11).
+
+Without it a function is delivered as the upstream product does: three attempts, in no order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from hoglab.functions.environments import MASKING_HASHES, template_environment
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.templating import Dialect, TemplateError, compile_value
+from hoglab.hog.program import Program, compile_template
+from hoglab.hog.rt.printing import is_truthy, to_string
+from hoglab.hog.run import evaluate
+from hoglab.http.fields import Int, Number, Text, WireModel
+from hoglab.http.notes import Note, Notes
+
+DELIVERED_TYPES = frozenset({"destination", "internal_destination"})
+"""The types that may say how they want to be delivered."""
+
+MAX_ATTEMPTS = 50
+MAX_BACKOFF_MS = 24 * 3600 * 1000
+MAX_AGE_S = 7 * 24 * 3600
+MAX_PER_S = 10_000
+MAX_ORDER_KEY_CHARS = 400
+"""Order keys that are longer are told apart by their digests."""
+
+_NOTES: Notes = {
+    "retry": Note(
+        "When failed requests are sent again; null for the usual three attempts.", {"attempts": 10}
+    ),
+    "attempts": Note("How often a request is sent at most.", 10),
+    "base_ms": Note(
+        "About how long to wait after the first attempt; after each further one twice as long.", 1000
+    ),
+    "max_ms": Note("The longest wait between two attempts.", 600_000),
+    "max_age_s": Note("For how long after it was queued a run may go on trying.", 86_400),
+    "order_key": Note(
+        "Runs for which this template gives the same text are done one after the other, in the order of their "
+        "events. Empty text: in no order.",
+        "{person.id}",
+    ),
+    "rate_limit": Note("How often the function may run; null for no limit.", {"per_s": 10}),
+    "per_s": Note("Runs, and so requests, a second.", 10),
+}
+
+
+class RetryBody(WireModel):
+    """When failed requests are sent again."""
+
+    notes = _NOTES
+
+    attempts: Annotated[int, Int(1, MAX_ATTEMPTS)] | None = None
+    base_ms: Annotated[int, Int(10, MAX_BACKOFF_MS)] | None = None
+    max_ms: Annotated[int, Int(10, MAX_BACKOFF_MS)] | None = None
+    max_age_s: Annotated[int, Int(1, MAX_AGE_S)] | None = None
+
+
+class RateLimitBody(WireModel):
+    """How often a function may run."""
+
+    notes = _NOTES
+
+    per_s: Annotated[float, Number(0.001, MAX_PER_S)]
+
+
+class DeliveryBody(WireModel):
+    """How a function wants to be delivered."""
+
+    notes = _NOTES
+
+    retry: RetryBody | None = None
+    order_key: Annotated[str, Text(max_length=2_000, trim=False)] | None = None
+    rate_limit: RateLimitBody | None = None
+
+
+def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str, Any] | None:
+    """What is stored: the fields that were set; None when none was. Raises `InvalidFunctionError`."""
+    stored = {} if sent is None else sent.model_dump(exclude_unset=True, exclude_none=True)
+    if not stored:
+        return None
+    if (kind or "destination") not in DELIVERED_TYPES:
+        raise InvalidFunctionError("Delivery options are only allowed for destinations.", "x_delivery")
+    retry = stored.get("retry", {})
+    if "base_ms" in retry and "max_ms" in retry and retry["max_ms"] < retry["base_ms"]:
+        raise InvalidFunctionError(
+            "'max_ms' must not be less than 'base_ms'.", "x_delivery", "retry", "max_ms"
+        )
+    if "order_key" in stored:
+        try:
+            compile_value(stored["order_key"], Dialect(template_environment(kind)))
+        except TemplateError as error:
+            raise InvalidFunctionError(str(error), "x_delivery", "order_key") from None
+    return stored
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """None: as usual."""
+
+    attempts: int | None = None
+    base_ms: int | None = None
+    max_ms: int | None = None
+    max_age_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """``x_delivery`` made ready."""
+
+    retry: Retry | None = None
+    per_s: float | None = None
+    order: Program | None = None
+
+    def order_key(self, globals_: dict[str, Any]) -> str | None:
+        """What runs are kept in order by; None for in no order. Raises the errors of `hoglab.hog.run.evaluate`."""
+        if self.order is None:
+            return None
+        value = evaluate(self.order, globals_)
+        if not is_truthy(value):
+            return None
+        text = to_string(value)
+        if len(text) <= MAX_ORDER_KEY_CHARS and text.isprintable():
+            return text
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+DEFAULT = DeliveryPolicy()
+
+
+def compile_delivery(stored: Mapping[str, Any] | None) -> DeliveryPolicy:
+    """Raises `HogSourceError`."""
+    if not stored:
+        return DEFAULT
+    order = stored.get("order_key")
+    return DeliveryPolicy(
+        retry=Retry(**stored["retry"]) if "retry" in stored else None,
+        per_s=stored["rate_limit"]["per_s"] if "rate_limit" in stored else None,
+        order=None if order is None else compile_template(order, MASKING_HASHES),
+    )
