@@ -26,6 +26,8 @@ from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
 from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.backfill_routes import backfill_router
+from hoglab.delivery.backfills import Backfills
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.dead_event_routes import dead_event_router
 from hoglab.delivery.service import Delivery
@@ -235,6 +237,7 @@ class Hoglab:
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
         )
         streams = Streams()
+        backfills = Backfills(delivery, store)
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database),
@@ -244,6 +247,7 @@ class Hoglab:
             CohortCalculator(database, behaviour=performers(database, store)),
             delivery,
             delivery.internal_events(database),
+            backfills,
             ingestion,
             ResultsRunner(results),
         ]
@@ -258,6 +262,7 @@ class Hoglab:
                     template_routes.router(database),
                     function_routes.router(function_service),
                     dead_event_router(delivery),
+                    backfill_router(backfills, database),
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),

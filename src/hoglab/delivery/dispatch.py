@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
     from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
     from hoglab.storage.event_store.ingested import IngestedEvent
-    from hoglab.storage.invocations import DeadEvent, InvocationQueue
+    from hoglab.storage.invocations import BackfillStep, DeadEvent, InvocationQueue
 
 CONSUMER = "dispatch"
 """Name of the dispatcher's position in the event log."""
@@ -222,7 +222,7 @@ class EventDispatcher:
             plan = self.plan(events)
             plan.dead += dead
             self.commit(plan, log_offset)
-        except NO_EVENTS_FAULT:
+        except (*NO_EVENTS_FAULT, OSError):
             raise
         except Exception:
             _logger.exception("events_dispatched_one_by_one", count=len(events))
@@ -256,8 +256,8 @@ class EventDispatcher:
         self._decide(batch)
         return batch
 
-    def commit(self, plan: Plan, log_offset: int | None = None) -> int:
-        """Write everything in one transaction; returns how many invocations are new."""
+    def commit(self, plan: Plan, log_offset: int | None = None, *, step: BackfillStep | None = None) -> int:
+        """Write everything in one transaction; returns how many invocations are new. Raises `BackfillOverError`."""
         new = self._queue.enqueue(
             plan.invocations,
             consumer=None if log_offset is None else CONSUMER,
@@ -268,6 +268,7 @@ class EventDispatcher:
             masking=plan.masking,
             dead=plan.dead,
             revived=plan.revived,
+            step=step,
         )
         for (_, _, name), count in plan.counts.items():
             _DISPATCHED.labels(name).inc(count)

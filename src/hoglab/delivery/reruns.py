@@ -52,6 +52,16 @@ class Rerun:
     skipped: int
 
 
+def dry_run(delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter) -> Rerun:
+    """What `rerun` would do, as things are now."""
+    queued = skipped = 0
+    for page in _pages(delivery, project.id, function_id, wanted):
+        ready = sum(_can_run_again(row) for row in page)
+        queued += ready
+        skipped += len(page) - ready
+    return Rerun("", queued, skipped)
+
+
 def rerun(
     delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter, shown: Mapping[str, Any]
 ) -> Rerun:
@@ -111,8 +121,12 @@ def _pages(
         yield rows
 
 
+def _can_run_again(row: Mapping[str, Any]) -> bool:
+    return row["invocation_globals"] is not None and row["status"] != "running"
+
+
 def _again(delivery: Delivery, project: Project, row: Mapping[str, Any], job_id: str) -> NewInvocation | None:
-    if row["invocation_globals"] is None or row["status"] == "running":
+    if not _can_run_again(row):
         return None
     globals_, mapping = restored_globals(row["invocation_globals"])
     globals_["groups"] = _groups(delivery, project, globals_["event"].get("properties") or {})

@@ -12,7 +12,7 @@ from hoglab.delivery import telemetry
 from hoglab.delivery.broadcast import broadcast
 from hoglab.delivery.explain import explain_configuration
 from hoglab.delivery.live_logs import LiveLogs
-from hoglab.delivery.reruns import MAX_RERUN, RerunFilter, rerun
+from hoglab.delivery.reruns import MAX_RERUN, RerunFilter, dry_run, rerun
 from hoglab.delivery.schemas import (
     BroadcastOut,
     ExplainBody,
@@ -170,7 +170,11 @@ def router(
     def rerun_invocations(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Run past invocations again, by default those of the last 30 days that failed."""
         row = known(call, function_id)
-        done = rerun(delivery, call.project, function_id, *_rerun_filter(call, row))
+        wanted, shown = _rerun_filter(call, row)
+        if call.validate(RerunBody).dry_run:
+            done = dry_run(delivery, call.project, function_id, wanted)
+        else:
+            done = rerun(delivery, call.project, function_id, wanted, shown)
         return {"rerun_job_id": done.job_id, "queued_count": done.queued, "skipped_count": done.skipped}
 
     @routes.post("/{function_id}/broadcast/", response=BroadcastOut, heavy=True, answers={400: ErrorText})

@@ -47,7 +47,10 @@ NOTES: Notes = {
     "max_attempts": "Only those with at most so many attempts.",
     "max_count": "How many at most.",
     "invocation_ids": "Only these.",
-    "rerun_job_id": Note("Identifies what was started.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
+    "dry_run": "Only say how many would run again.",
+    "rerun_job_id": Note(
+        "Identifies what was started; empty for a dry run.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"
+    ),
     "queued_count": "How many will run again.",
     "skipped_count": "How many cannot, because their event is gone.",
     "matches": "Whether the event passes.",
@@ -203,6 +206,7 @@ class RerunBody(WireModel):
     notes = NOTES
 
     filter: RerunSelection = RerunSelection()
+    dry_run: Annotated[bool, Bool()] = False
 
 
 class RerunOut(WireModel):

@@ -142,6 +142,22 @@ class DeadEvent:
     failed_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class BackfillStep:
+    """How far a backfill comes with what is enqueued: from one place in the order of ingestion to another."""
+
+    id: str
+    before: int
+    cursor: int
+    seen: int = 0
+    settled: int = 0
+    put_aside: int = 0
+
+
+class BackfillOverError(Exception):
+    """A backfill was cancelled, or came to its step before: nothing was enqueued."""
+
+
 class Sweep(NamedTuple):
     """What the janitor did. ``poisoned`` invocations lost their worker too often: they are claimed for the
     caller, who must `InvocationQueue.finish` them as failed, with result, log and metric. Until then each
@@ -174,11 +190,13 @@ class InvocationQueue(Protocol):
         masking: Sequence[MaskingCount] = (),
         dead: Sequence[DeadEvent] = (),
         revived: Sequence[str] = (),
+        step: BackfillStep | None = None,
     ) -> int:
         """Add invocations, metrics, logs, results, dead events and (when ``consumer`` is given) the consumer's
         log position in one transaction, and forget the dead events with the ids ``revived``. Known ids of
         invocations are skipped. ``masking`` counts take the place of those of the same function and hash.
-        Returns how many invocations were new."""
+        With a ``step``, its backfill comes so much further. Returns how many invocations were new. Raises
+        `BackfillOverError`."""
         ...
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:

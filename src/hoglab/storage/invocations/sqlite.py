@@ -24,7 +24,14 @@ from hoglab.storage.database.errors import explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
-from hoglab.storage.invocations import ClaimedInvocation, MaskingCount, QueueStats, Sweep, dead_events
+from hoglab.storage.invocations import (
+    BackfillOverError,
+    ClaimedInvocation,
+    MaskingCount,
+    QueueStats,
+    Sweep,
+    dead_events,
+)
 from hoglab.storage.invocations.claims import CLAIMED, Claims, Shares, first_scheduled
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.invocations import (
         AppMetric,
+        BackfillStep,
         DeadEvent,
         InvocationOutcome,
         InvocationResult,
@@ -136,6 +144,10 @@ _RELEASE = (
 _ANY_ORDERED = "SELECT 1 FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL LIMIT 1"
 _COUNT_AVAILABLE = "SELECT count(*) FROM invocation WHERE status = 'available'"
 _COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
+_STEP = (
+    "UPDATE backfill SET cursor = ?, seen = seen + ?, queued = queued + ?, settled = settled + ?, "
+    "put_aside = put_aside + ? WHERE id = ? AND cursor = ? AND status = 'running'"
+)
 _COUNT_DEAD = "SELECT count(*) FROM dead_event"
 _FOREVER = 1 << 62
 
@@ -195,6 +207,7 @@ class SqliteInvocationQueue:
         masking: Sequence[MaskingCount] = (),
         dead: Sequence[DeadEvent] = (),
         revived: Sequence[str] = (),
+        step: BackfillStep | None = None,
     ) -> int:
         """Add everything in one transaction; returns how many invocations were new."""
         if (consumer is None) != (log_offset is None):
@@ -228,6 +241,8 @@ class SqliteInvocationQueue:
             if revived:
                 dead_events.forget(connection, revived)
             crowded_out = dead_events.save(connection, dead) if dead else 0
+            if step is not None:
+                _advance_backfill(connection, step, new)
         if crowded_out:
             _CROWDED_OUT.inc(crowded_out)
         self._ordered = self._ordered or any(each.order_key is not None for each in invocations)
@@ -502,6 +517,12 @@ class SqliteInvocationQueue:
 def utc_clock() -> datetime:
     """The system's clock."""
     return datetime.now(UTC)
+
+
+def _advance_backfill(connection: sqlite3.Connection, step: BackfillStep, new: int) -> None:
+    counts = (step.seen, new, step.settled, step.put_aside)
+    if not connection.execute(_STEP, (step.cursor, *counts, step.id, step.before)).rowcount:
+        raise BackfillOverError(step.id)
 
 
 def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOG_RETENTION_DAYS = 90
 METRIC_RETENTION_DAYS = 90
 RESULT_RETENTION_DAYS = 30
+BACKFILL_RETENTION_DAYS = 90
 
 LOG_TICK_US = 1000
 """Lines of one run that came at the same moment are set this far apart (spec: hog-runtime 8)."""
@@ -58,6 +59,7 @@ _EXPIRED = {
     "invocation_result": ("version", RESULT_RETENTION_DAYS),
     "masking_counter": ("expires_at", 0),
     "dead_event": ("failed_at", DEAD_EVENT_RETENTION_DAYS),
+    "backfill": ("finished_at", BACKFILL_RETENTION_DAYS),
 }
 """Tables, the moment that a row's age is counted from, and how many days it is kept."""
 

@@ -39,6 +39,7 @@ from hoglab.storage.database.tables.people import (
 )
 from hoglab.storage.database.tables.queue import (
     app_metric,
+    backfill,
     consumer_position,
     dead_event,
     event_log_record,
@@ -54,6 +55,7 @@ __all__ = [
     "action",
     "activity_log",
     "app_metric",
+    "backfill",
     "change_version",
     "cohort",
     "cohort_person",

@@ -177,6 +177,31 @@ dead_event = Table(
     Index("ix_dead_event_failed", "failed_at"),
 )
 
+# History that a function is run on. `cursor`, a place in the order of ingestion, moves with what is enqueued.
+backfill = Table(
+    "backfill",
+    queue_metadata,
+    Column("id", String(36), primary_key=True),
+    Column("project_id", Integer, nullable=False),
+    Column("function_id", String(36), nullable=False),
+    Column("status", String(16), nullable=False),  # running, completed, cancelled, failed
+    Column("dry_run", Boolean, nullable=False),
+    Column("since", UtcTime, nullable=False),
+    Column("until", UtcTime, nullable=False),
+    Column("max_events", Integer),
+    Column("cursor", BigInteger, nullable=False),
+    Column("last_seq", BigInteger, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("seen", BigInteger, nullable=False, server_default="0"),
+    Column("queued", BigInteger, nullable=False, server_default="0"),
+    Column("settled", BigInteger, nullable=False, server_default="0"),  # begun before, so left out
+    Column("put_aside", BigInteger, nullable=False, server_default="0"),
+    Column("error", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("finished_at", UtcTime),
+    Index("ix_backfill_function", "project_id", "function_id", "created_at"),
+)
+
 # Spec hog-runtime 6.
 watcher_state = Table(
     "watcher_state",

@@ -1,0 +1,297 @@
+"""Running a function on events that came before it: history, in the order in which it was stored.
+
+A backfill goes through the events of a range of time as if they came now: filters, inputs, masking. Its runs have the
+ids that live ones have, so what was delivered is not delivered again as long as that is remembered (30 days), however
+often the backfill is repeated. Its place is written with what it enqueues: a server that is killed goes on there.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import orjson
+import sqlalchemy as sa
+import structlog
+from prometheus_client import Counter, Gauge
+
+from hoglab.delivery.dead_events import EVENTS, reason_of
+from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database.tables import backfill
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
+from hoglab.storage.event_store.history import TimeRange
+from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations import BackfillOverError, BackfillStep, LogEntry
+
+if TYPE_CHECKING:
+    from hoglab.delivery.dispatch import EventDispatcher
+    from hoglab.delivery.service import Delivery
+    from hoglab.functions.compile import CompiledFunction
+    from hoglab.storage.event_store import EventRow, EventStore
+
+WINDOW = 2_000
+"""Events of all projects that one step looks at."""
+PRIORITY = 5
+"""Of the runs of backfills: what comes live, and its retries, go first."""
+MAX_BACKLOG = 5_000
+"""With more invocations unfinished, of whatever kind, backfills wait."""
+ROOM_POLL_S = 0.2
+RETRY_S = 1.0
+QUERY_TIMEOUT_S = 60.0
+DISABLED = "The function is disabled or deleted."
+
+_STORE_TROUBLE = (EventStoreUnavailableError, QueryError, QueryMemoryError, QueryTimeoutError)
+
+_column = backfill.c
+_logger = structlog.get_logger(__name__)
+_EVENTS = Counter("hoglab_delivery_backfilled_events", "Stored events that backfills asked functions about.")
+_RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not over.")
+
+Job = dict[str, Any]
+"""A row of the table ``backfill``."""
+
+
+class BackfillRunsError(Exception):
+    """The function has a backfill that is not over."""
+
+
+class Backfills:
+    """A background service: `start` once, `stop` once. The other methods may be called from any thread."""
+
+    def __init__(self, delivery: Delivery, store: EventStore, *, max_backlog: int = MAX_BACKLOG) -> None:
+        self._delivery = delivery
+        self._database = delivery.queue_database
+        self._store = store
+        self._max_backlog = max_backlog
+        self._dispatchers: dict[str, tuple[CompiledFunction, EventDispatcher]] = {}
+        self._wake = threading.Condition()
+        self._has_news = True  # what a former process left
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def now(self) -> datetime:
+        return self._delivery.now()
+
+    # --- what the API asks for
+
+    def begin(
+        self,
+        project_id: int,
+        function_id: str,
+        since: datetime,
+        until: datetime,
+        *,
+        max_events: int | None,
+        dry_run: bool,
+    ) -> Job:
+        """Begin a backfill; it goes on in the background. Raises `BackfillRunsError` and the store's errors."""
+        with self._store.reader() as reader:
+            extent = TimeRange(project_id, since, until).extent(reader, timeout_s=QUERY_TIMEOUT_S)
+        job: Job = {
+            "id": str(uuid4()),
+            "project_id": project_id,
+            "function_id": function_id,
+            "status": "running" if extent else "completed",
+            "dry_run": dry_run,
+            "since": since,
+            "until": until,
+            "max_events": max_events,
+            "cursor": extent.first_seq - 1 if extent else 0,
+            "last_seq": extent.last_seq if extent else 0,
+            "total": min(extent.count, max_events or extent.count) if extent else 0,
+            "created_at": self.now(),
+            "finished_at": None if extent else self.now(),
+        }
+        with self._database.write() as tx:
+            mine = (_column.project_id == project_id, _column.function_id == function_id)
+            running = sa.select(_column.id).where(*mine, _column.status == "running").limit(1)
+            if tx.connection.execute(running).first() is not None:
+                raise BackfillRunsError
+            tx.connection.execute(sa.insert(backfill).values(**job))
+        self._log(job, "info", f"Backfill of {job['total']} events begins{' (dry run)' if dry_run else ''}.")
+        self._notify()
+        return self.get(project_id, function_id, job["id"]) or job
+
+    def get(self, project_id: int, function_id: str, job_id: str) -> Job | None:
+        mine = (_column.project_id == project_id, _column.function_id == function_id, _column.id == job_id)
+        with self._database.read() as connection:
+            row = connection.execute(sa.select(backfill).where(*mine)).mappings().first()
+        return None if row is None else dict(row)
+
+    def page(self, project_id: int, function_id: str, limit: int, offset: int) -> tuple[list[Job], int]:
+        """The backfills of a function, newest first, and how many there are."""
+        mine = (_column.project_id == project_id, _column.function_id == function_id)
+        newest = sa.select(backfill).where(*mine).order_by(_column.created_at.desc(), _column.id)
+        with self._database.read() as connection:
+            rows = connection.execute(newest.limit(limit).offset(offset)).mappings().all()
+            count = connection.scalar(sa.select(sa.func.count()).select_from(backfill).where(*mine)) or 0
+        return [dict(row) for row in rows], count
+
+    def cancel(self, project_id: int, function_id: str, job_id: str) -> Job | None:
+        """Stop a backfill; what it has enqueued runs. One that is over stays as it is."""
+        mine = (_column.project_id == project_id, _column.function_id == function_id, _column.id == job_id)
+        values = {"status": "cancelled", "finished_at": self.now()}
+        with self._database.write() as tx:
+            tx.connection.execute(
+                sa.update(backfill).where(*mine, _column.status == "running").values(**values)
+            )
+        self._notify()
+        return self.get(project_id, function_id, job_id)
+
+    # --- life
+
+    def start(self) -> None:
+        """Go on with what a former process began, and take what comes."""
+        self._thread = threading.Thread(target=self._work, name="backfill", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Finish the step at hand and end."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._has_news = True
+            self._wake.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._has_news or self._stopping)
+                self._has_news = False
+                if self._stopping:
+                    return
+            wait_s = self._round()
+            if wait_s is not None:
+                with self._wake:
+                    self._wake.wait_for(lambda: self._stopping, wait_s)
+                    self._has_news = True
+
+    def _round(self) -> float | None:
+        """One step of each backfill; how long to wait before the next round, None when none is left."""
+        try:
+            jobs = self.running()
+            _RUNNING.set(len(jobs))
+            if not jobs:
+                self._dispatchers.clear()
+                return None
+            for job in jobs:
+                if self._stopping:
+                    break
+                if not job["dry_run"] and self._delivery.queue.backlog() >= self._max_backlog:
+                    return ROOM_POLL_S
+                self._try(job)
+        except (DatabaseError, *_STORE_TROUBLE) as error:
+            _logger.warning("backfill_waits", reason=str(error))
+            return RETRY_S
+        return 0.0
+
+    def _try(self, job: Job) -> None:
+        """Do a step; a backfill that fails for a reason of its own is over, and holds up no other."""
+        try:
+            self.step(job)
+        except (DatabaseError, *_STORE_TROUBLE):
+            raise
+        except Exception as error:
+            _logger.exception("backfill_failed", backfill_id=job["id"])
+            self._end(job, "failed", reason_of(error))
+
+    def running(self) -> list[Job]:
+        """Those that are not over, oldest first."""
+        query = (
+            sa.select(backfill).where(_column.status == "running").order_by(_column.created_at, _column.id)
+        )
+        with self._database.read() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    # --- one step
+
+    def step(self, job: Job) -> None:
+        """Ask the function about the next events, and enqueue what they cause together with the place reached."""
+        dispatcher = self._dispatcher(job)
+        if dispatcher is None:
+            self._end(job, "failed", DISABLED)
+            return
+        last = min(job["cursor"] + WINDOW, job["last_seq"])
+        found = self._window(job, last)
+        if job["max_events"] is not None and len(found) >= job["max_events"] - job["seen"]:
+            found = found[: job["max_events"] - job["seen"]]
+            last = job["last_seq"]  # enough was seen
+        plan = dispatcher.plan([IngestedEvent(row, orjson.loads(row.properties)) for _, row in found])
+        plan.invocations = [
+            replace(one, priority=PRIORITY, parent_run_id=job["id"]) for one in plan.invocations
+        ]
+        step = BackfillStep(
+            job["id"], job["cursor"], last, seen=len(found), settled=plan.settled, put_aside=len(plan.dead)
+        )
+        try:
+            if job["dry_run"]:
+                self._note(step, len(plan.invocations))
+            else:
+                dispatcher.commit(plan, step=step)
+        except BackfillOverError:
+            return
+        _EVENTS.inc(len(found))
+        if last >= job["last_seq"]:
+            self._end(job, "completed")
+
+    def _dispatcher(self, job: Job) -> EventDispatcher | None:
+        """One for each backfill, made anew when the function changed; None when the function does not run."""
+        function_id = job["function_id"]
+        functions = self._delivery.registry.for_project(job["project_id"])
+        function = None if functions is None else functions.by_id.get(function_id)
+        known = self._dispatchers.get(function_id)
+        if known is not None and known[0] is function:
+            return known[1]
+        made = self._delivery.dispatcher_for(job["project_id"], EVENTS, function_id)
+        if function is not None and made is not None:
+            self._dispatchers[function_id] = (function, made)
+        return made
+
+    def _window(self, job: Job, last: int) -> list[tuple[int, EventRow]]:
+        wanted = TimeRange(job["project_id"], job["since"], job["until"])
+        with self._store.reader() as reader:
+            return wanted.window(reader, job["cursor"], last, timeout_s=QUERY_TIMEOUT_S)
+
+    def _note(self, step: BackfillStep, queued: int) -> None:
+        """Come further without enqueueing anything. Raises `BackfillOverError`."""
+        here = (_column.id == step.id, _column.cursor == step.before, _column.status == "running")
+        values = {
+            "cursor": step.cursor,
+            "seen": _column.seen + step.seen,
+            "queued": _column.queued + queued,
+            "settled": _column.settled + step.settled,
+            "put_aside": _column.put_aside + step.put_aside,
+        }
+        with self._database.write() as tx:
+            if not tx.connection.execute(sa.update(backfill).where(*here).values(**values)).rowcount:
+                raise BackfillOverError(step.id)
+
+    def _end(self, job: Job, status: str, error: str | None = None) -> None:
+        values = {"status": status, "error": error, "finished_at": self.now()}
+        with self._database.write() as tx:
+            mine = (_column.id == job["id"], _column.status == "running")
+            tx.connection.execute(sa.update(backfill).where(*mine).values(**values))
+        after = self.get(job["project_id"], job["function_id"], job["id"]) or job
+        text = (
+            f"Backfill {after['status']}: {after['seen']} of {after['total']} events, {after['queued']} runs"
+        )
+        self._log(
+            job, "info" if error is None else "error", f"{text}." if error is None else f"{text}: {error}"
+        )
+
+    def _log(self, job: Job, level: str, text: str) -> None:
+        line = LogEntry(job["project_id"], job["function_id"], job["id"], self.now(), level, text)
+        self._delivery.queue.write_logs([line])

@@ -1,0 +1,80 @@
+"""Stored events read back as they were handed on when they were new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.storage.event_store import EventRow
+from hoglab.storage.event_store.rows import GROUP_TYPES
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import Reader
+
+_GROUPS = [f"group_{index}" for index in range(GROUP_TYPES)]
+_COLUMNS = [
+    "seq", "uuid", "event", "distinct_id", "timestamp", "captured_at", "properties", "person_id",
+    "person_properties", "person_created_at", "person_mode", "elements_chain", "log_offset", "feature_flag",
+    "feature_flag_response", "session_id", *_GROUPS,
+]  # fmt: skip
+_WHERE = "project_id = $project_id AND timestamp >= $since AND timestamp < $until"
+_EXTENT = f"SELECT min(seq), max(seq), count(*) FROM events WHERE {_WHERE}"  # noqa: S608 - our own words
+_WINDOW = (
+    f"SELECT {', '.join(_COLUMNS)} FROM resolved_events WHERE {_WHERE} "  # noqa: S608 - our own words
+    "AND seq > $after AND seq <= $last "
+    "ORDER BY seq"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where the events of a range stand in the order of ingestion, and how many they are."""
+
+    first_seq: int
+    last_seq: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """The events of a project whose timestamps are in a range; ``until`` is exclusive."""
+
+    project_id: int
+    since: datetime
+    until: datetime
+
+    def extent(self, reader: Reader, *, timeout_s: float | None = None) -> Extent | None:
+        """None when there are no such events. Raises as `Reader.execute`."""
+        [(first, last, count)] = reader.execute(_EXTENT, self._parameters(), timeout_s=timeout_s)
+        return Extent(first, last, count) if count else None
+
+    def window(
+        self, reader: Reader, after: int, last: int, *, timeout_s: float | None = None
+    ) -> list[tuple[int, EventRow]]:
+        """The events behind place ``after`` up to ``last``, with their places, in the order of ingestion.
+
+        Persons are as they were when the events came, under the ids that merges gave them since.
+        """
+        parameters = {**self._parameters(), "after": after, "last": last}
+        found = reader.execute(_WINDOW, parameters, timeout_s=timeout_s)
+        return [(row[0], _row(self.project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in found]
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"project_id": self.project_id, "since": self.since, "until": self.until}
+
+
+def _row(project_id: int, values: dict[str, Any]) -> EventRow:
+    del values["seq"]
+    groups = {index: values.pop(name) for index, name in enumerate(_GROUPS)}
+    created_at = values.pop("person_created_at")
+    return EventRow(
+        project_id=project_id,
+        timestamp=values.pop("timestamp").replace(tzinfo=UTC),
+        captured_at=values.pop("captured_at").replace(tzinfo=UTC),
+        properties=values.pop("properties").encode(),
+        person_properties=values.pop("person_properties").encode(),
+        person_created_at=None if created_at is None else created_at.replace(tzinfo=UTC),
+        groups={index: key for index, key in groups.items() if key is not None},
+        **values,
+    )

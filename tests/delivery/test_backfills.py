@@ -1,0 +1,409 @@
+"""Running functions on stored events (spec: hog-runtime 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.test_dead_letters import letters
+from tests.delivery.test_routes import Api
+
+from hoglab.accounts.bootstrap import FirstStart
+from hoglab.delivery import backfills as rules
+from hoglab.delivery.backfill_routes import backfill_router
+from hoglab.delivery.backfills import BackfillRunsError, Backfills, Job
+from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.history import TimeRange
+from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations import BackfillOverError
+
+TELL = "fetch(inputs.url, {'body': {'n': event.properties.n, 'email': person.properties.email}})"
+DAY = datetime(2026, 1, 1, 10, tzinfo=UTC)
+EVER = (datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
+
+
+@dataclass
+class History:
+    """Stored events, and what runs functions on them."""
+
+    house: House
+    store: DuckDbEventStore
+    offset: int = 0
+
+    @property
+    def backfills(self) -> Backfills:
+        return Backfills(self.house.delivery, self.store)
+
+    def keep(self, *events: IngestedEvent) -> Sequence[IngestedEvent]:
+        self.offset += 1
+        rows = [replace(event.row, log_offset=self.offset) for event in events]
+        self.store.append(EventBatch(rows), log_offset=self.offset)
+        return events
+
+    def keep_numbers(self, count: int, **options: Any) -> Sequence[IngestedEvent]:
+        return self.keep(*(stored("past", {"n": n}, **options) for n in range(count)))
+
+    def begin(self, function: dict[str, Any], **options: Any) -> Job:
+        options = {"max_events": None, "dry_run": False, **options}
+        since, until = options.pop("range", EVER)
+        return self.backfills.begin(1, function["id"], since, until, **options)
+
+    def finish(self, job: Job, backfills: Backfills | None = None) -> Job:
+        """Do all steps of a backfill here."""
+        backfills = backfills or self.backfills
+        while backfills.running():
+            backfills.step(self.read(job))
+        return self.read(job)
+
+    def read(self, job: Job) -> Job:
+        found = self.backfills.get(1, job["function_id"], job["id"])
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def history(house: House) -> Iterator[History]:
+    store = DuckDbEventStore(house.folder / "events.duckdb", memory="256MB")
+    yield History(house, store)
+    store.close()
+
+
+def counts(job: Job) -> tuple[Any, ...]:
+    return tuple(job[name] for name in ("status", "total", "seen", "queued", "settled"))
+
+
+def test_events_come_back_as_they_went_in(house: House, history: History) -> None:
+    event = stored(
+        "signup", {"a": [1, {"b": None}]}, person={"email": "a@x"}, groups={0: "acme", 3: "t"}, chain='a:href="/"'
+    )  # fmt: skip
+    history.keep(stored("other"), event, stored("foreign", project_id=2))
+    with history.store.reader() as reader:
+        wanted = TimeRange(1, *EVER)
+        extent = wanted.extent(reader)
+        assert extent is not None
+        assert extent.count == 2
+        [_, (seq, row)] = wanted.window(reader, extent.first_seq - 1, extent.last_seq)
+        assert TimeRange(9, *EVER).extent(reader) is None
+    assert seq == extent.first_seq + 1
+    assert row == replace(event.row, log_offset=1)
+
+
+def test_a_function_runs_on_what_came_before_it(house: House, receiver: Receiver, history: History) -> None:
+    history.keep_numbers(3, person={"email": "a@x"})
+    history.keep(stored("other"))
+    function = house.create(
+        TELL, values={"url": receiver.url}, filters={"events": [{"id": "past", "type": "events"}]}
+    )
+    job = history.begin(function)
+    assert counts(job) == ("running", 4, 0, 0, 0)
+    done = history.finish(job)
+    assert counts(done) == ("completed", 4, 4, 3, 0)
+    house.run()
+    sent = sorted((hit.json for hit in receiver.hits), key=lambda body: body["n"])
+    assert sent == [{"n": n, "email": "a@x"} for n in range(3)]
+    assert house.metrics(function)["succeeded"] == 3
+    texts = [text for _, text in house.logs(function)]
+    assert "Backfill of 4 events begins." in texts
+    assert "Backfill completed: 4 of 4 events, 3 runs." in texts
+
+
+def test_repeating_it_delivers_nothing_twice(house: House, receiver: Receiver, history: History) -> None:
+    events = history.keep_numbers(3)
+    function = house.create(TELL, values={"url": receiver.url})
+    house.run(events[0])  # came live
+    for settled in (1, 3):
+        done = history.finish(history.begin(function))
+        house.run()
+        house.queue.sweep()
+        assert (done["queued"], done["settled"]) == (3 - settled, settled)
+    assert len(receiver.hits) == 3
+
+
+def test_what_was_cancelled_may_be_made_up_for(house: House, receiver: Receiver, history: History) -> None:
+    [event] = history.keep_numbers(1)
+    function = house.create(TELL, values={"url": receiver.url})
+    house.dispatch(event)
+    house.change(function, enabled=False)
+    house.run()
+    with house.queue_database.write() as tx:
+        tx.connection.exec_driver_sql("DELETE FROM invocation")  # as the janitor does after a while
+    house.change(function, enabled=True)
+    assert history.finish(history.begin(function))["queued"] == 1
+
+
+def test_only_the_range_and_the_first_so_many(house: House, history: History) -> None:
+    function = house.create()
+    for hours in range(6):
+        event = stored(properties={"n": hours})
+        history.keep(
+            IngestedEvent(replace(event.row, timestamp=DAY + timedelta(hours=hours)), event.properties)
+        )
+    one_to_four = (DAY + timedelta(hours=1), DAY + timedelta(hours=4))
+    done = history.finish(history.begin(function, range=one_to_four, dry_run=True))
+    assert counts(done) == ("completed", 3, 3, 3, 0)
+    done = history.finish(history.begin(function, range=one_to_four, max_events=2, dry_run=True))
+    assert counts(done) == ("completed", 2, 2, 2, 0)
+    nothing = history.begin(function, range=(EVER[0], EVER[0] + timedelta(days=1)))
+    assert counts(nothing) == ("completed", 0, 0, 0, 0)
+
+
+def test_a_dry_run_changes_nothing(house: House, history: History) -> None:
+    history.keep_numbers(3)
+    function = house.create()
+    assert counts(history.finish(history.begin(function, dry_run=True))) == ("completed", 3, 3, 3, 0)
+    assert house.queue.backlog() == 0
+    assert house.metrics(function) == {}
+    assert counts(history.finish(history.begin(function))) == ("completed", 3, 3, 3, 0)
+
+
+def test_it_goes_on_where_it_was_when_the_server_died(
+    house: House, receiver: Receiver, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "WINDOW", 2)
+    history.keep_numbers(7)
+    function = house.create(TELL, values={"url": receiver.url})
+    job = history.begin(function)
+    history.backfills.step(history.read(job))
+    assert counts(history.read(job)) == ("running", 7, 2, 2, 0)
+
+    stale = history.read(job)
+    dispatcher = house.delivery.dispatcher_for(1, "events", function["id"])
+    assert dispatcher is not None
+
+    def die(*_: Any, **__: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(house.queue, "enqueue", die)
+        with pytest.raises(KeyboardInterrupt):
+            history.backfills.step(stale)
+    house.restart()
+    assert counts(history.finish(job)) == ("completed", 7, 7, 7, 0)
+    history.backfills.step(stale)  # a step that another process did already
+    assert counts(history.read(job)) == ("completed", 7, 7, 7, 0)
+    house.run()
+    assert sorted(hit.json["n"] for hit in receiver.hits) == list(range(7))
+
+
+def test_a_cancelled_one_ends_and_a_step_at_hand_enqueues_nothing(
+    house: House, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "WINDOW", 2)
+    history.keep_numbers(6)
+    function = house.create()
+    job = history.begin(function)
+    backfills = history.backfills
+    backfills.step(history.read(job))
+    at_hand = history.read(job)
+    cancelled = backfills.cancel(1, function["id"], job["id"])
+    assert cancelled is not None
+    assert counts(cancelled) == ("cancelled", 6, 2, 2, 0)
+    backfills.step(at_hand)
+    assert house.queue.backlog() == 2
+    assert backfills.running() == []
+    assert backfills.cancel(1, function["id"], job["id"]) == cancelled
+
+
+def test_one_at_a_time_of_a_function(house: House, history: History) -> None:
+    history.keep_numbers(1)
+    function, other = house.create(), house.create()
+    job = history.begin(function)
+    with pytest.raises(BackfillRunsError):
+        history.begin(function)
+    history.begin(other)
+    history.backfills.cancel(1, function["id"], job["id"])
+    history.begin(function)
+
+
+def test_a_function_that_is_disabled_meanwhile_ends_it(house: House, history: History) -> None:
+    history.keep_numbers(1)
+    function = house.create()
+    job = history.begin(function)
+    house.change(function, enabled=False)
+    done = history.finish(job)
+    assert (done["status"], done["error"]) == ("failed", rules.DISABLED)
+
+
+def test_events_that_cannot_be_dealt_with_are_put_aside(house: House, history: History) -> None:
+    history.keep(stored(properties={"a": "x", "b": "("}), stored(properties={"a": "x", "b": "x"}))
+    bad = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
+    function = house.create(filters=bad)
+    done = history.finish(history.begin(function))
+    assert (done["queued"], done["put_aside"]) == (1, 1)
+    assert [letter["step"] for letter in letters(house, function_id=function["id"])] == ["filter"]
+
+
+def test_live_events_go_first(house: House, history: History) -> None:
+    history.keep_numbers(2)
+    function = house.create()
+    history.finish(history.begin(function))
+    live = stored("live")
+    house.dispatch(live)
+    [claimed] = house.queue.claim(limit=1)
+    assert b'"live"' in claimed.state
+
+
+def test_the_service_works_in_the_background_and_waits_for_room(
+    house: House, receiver: Receiver, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "WINDOW", 2)
+    history.keep_numbers(9)
+    function = house.create(TELL, values={"url": receiver.url})
+    backfills = Backfills(house.delivery, history.store, max_backlog=4)
+    backfills.start()
+    try:
+        job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
+        wait_for(lambda: history.read(job)["queued"] == 4)
+        assert house.queue.backlog() == 4
+        house.delivery.start()
+        wait_for(lambda: history.read(job)["status"] == "completed")
+        wait_for(lambda: len(receiver.hits) == 9)
+    finally:
+        backfills.stop(10)
+    house.wait_idle()
+
+
+@pytest.mark.logs_exceptions
+def test_one_that_fails_holds_up_no_other(
+    house: House, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.keep_numbers(1)
+    broken, sound = house.create(), house.create()
+    backfills = history.backfills
+    step = Backfills.step
+
+    def failing(self: Backfills, job: Job) -> None:
+        if job["function_id"] == broken["id"]:
+            raise LookupError("no such thing")
+        step(self, job)
+
+    monkeypatch.setattr(Backfills, "step", failing)
+    jobs = [history.begin(function) for function in (broken, sound)]
+    backfills.start()
+    wait_for(lambda: not backfills.running())
+    backfills.stop(10)
+    assert [history.read(job)["status"] for job in jobs] == ["failed", "completed"]
+    assert history.read(jobs[0])["error"] == "LookupError: no such thing"
+
+
+def test_a_store_that_cannot_be_read_is_waited_for(
+    house: House, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.keep_numbers(1)
+    function = house.create()
+    job = history.begin(function)
+    monkeypatch.setattr(rules, "RETRY_S", 0.01)
+    tried: list[int] = []
+    reader = history.store.reader
+
+    def away() -> Any:
+        tried.append(1)
+        if len(tried) < 3:
+            raise EventStoreUnavailableError("closed")
+        return reader()
+
+    monkeypatch.setattr(history.store, "reader", away)
+    backfills = history.backfills
+    backfills.start()
+    wait_for(lambda: history.read(job)["status"] == "completed")
+    backfills.stop(10)
+    assert len(tried) == 3
+
+
+def test_old_ones_are_swept(house: House, history: History) -> None:
+    function = house.create()
+    job = history.begin(function)
+    with house.queue_database.write() as tx:
+        tx.connection.exec_driver_sql("UPDATE backfill SET finished_at = 0")
+    house.queue.sweep()
+    assert history.backfills.get(1, function["id"], job["id"]) is None
+
+
+def test_a_step_needs_its_backfill(house: House) -> None:
+    from hoglab.storage.invocations import BackfillStep
+
+    with pytest.raises(BackfillOverError):
+        house.queue.enqueue([], step=BackfillStep("none", 0, 1))
+
+
+# --- over the API
+
+
+@pytest.fixture
+def api(house: House, history: History, prepared: tuple[Any, FirstStart]) -> Api:
+    return Api(house, prepared[1].api_key, backfill_router(history.backfills, house.database))
+
+
+def test_the_api_begins_shows_lists_and_cancels(house: House, history: History, api: Api) -> None:
+    history.keep_numbers(3)
+    function = house.create()
+    path = f"/{function['id']}"
+    answer = api.call("POST", f"{path}/backfill/", {"from": "2026-01-01", "to": "2026-02-01", "limit": 2})
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert job == {
+        "id": job["id"],
+        "status": "running",
+        "dry_run": False,
+        "from": "2026-01-01T00:00:00Z",
+        "to": "2026-02-01T00:00:00Z",
+        "limit": 2,
+        "total": 2,
+        "seen": 0,
+        "queued": 0,
+        "already_run": 0,
+        "dead_letters": 0,
+        "error": None,
+        "created_at": job["created_at"],
+        "finished_at": None,
+    }
+    again = api.call("POST", f"{path}/backfill/", {"from": "2026-01-01"})
+    assert (again.status_code, again.json()["code"]) == (409, "backfill_running")
+    assert api.get(f"{path}/backfills/{job['id']}/") == job
+    cancelled = api.call("POST", f"{path}/backfills/{job['id']}/cancel/").json()
+    assert cancelled["status"] == "cancelled"
+    api.call("POST", f"{path}/backfill/", {"from": "2026-01-01", "dry_run": True})
+    page = api.get(f"{path}/backfills/", limit=1)
+    assert (page["count"], page["results"][0]["dry_run"]) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "attr"),
+    [
+        ({}, "from"),
+        ({"from": "yesterday"}, "from"),
+        ({"from": "2026-01-02", "to": "2026-01-02"}, "to"),
+        ({"from": "2026-01-01", "limit": 0}, "limit"),
+        ({"from": "2026-01-01", "dry_run": "perhaps"}, "dry_run"),
+    ],
+)
+def test_bad_requests_are_refused(house: House, api: Api, body: dict[str, Any], attr: str) -> None:
+    answer = api.call("POST", f"/{house.create()['id']}/backfill/", body)
+    assert (answer.status_code, answer.json()["attr"]) == (400, attr)
+
+
+def test_only_enabled_destinations_can_be_run_on_history(house: House, api: Api) -> None:
+    body = {"from": "2026-01-01"}
+    for options in ({"type": "internal_destination"}, {"enabled": False}):
+        function = house.create(**options)
+        assert api.call("POST", f"/{function['id']}/backfill/", body).status_code == 400
+    missing = "0190a3d4-0000-7000-8000-00000000000f"
+    assert api.call("POST", f"/{missing}/backfill/", body).status_code == 404
+    function = house.create()
+    assert api.call("GET", f"/{function['id']}/backfills/{missing}/").status_code == 404
+    assert api.call("POST", f"/{function['id']}/backfills/{missing}/cancel/").status_code == 404
+
+
+def test_a_rerun_can_be_tried_dry(house: House, api: Api) -> None:
+    function = house.create("throw Error('no')")
+    house.run(stored(), stored())
+    answer = api.call("POST", f"/{function['id']}/rerun/", {"dry_run": True}).json()
+    assert answer == {"rerun_job_id": "", "queued_count": 2, "skipped_count": 0}
+    assert house.queue.backlog() == 0
+    assert [result["attempts"] for result in house.results()] == [1, 1]
