@@ -235,6 +235,7 @@ def test_nothing_is_lost_or_parked_while_the_store_fails(house: Any, dispatcher:
     assert len(dispatcher.seen) == 3
 
 
+@pytest.mark.logs_exceptions
 def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> None:
     house.send(event("e", "anon"), event("e", "user"))
     house.run()
@@ -349,6 +350,7 @@ def test_persons_of_the_next_batch_are_resolved_while_one_is_stored(gated: Any, 
     assert [(each["step"], "step3" in each) for each in steps] == [(1, False), (2, False), (3, True)]
 
 
+@pytest.mark.logs_exceptions
 def test_a_batch_that_is_not_stored_holds_up_the_one_that_is_prepared(
     gated: Any, dispatcher: Recorder
 ) -> None:
@@ -371,6 +373,7 @@ def test_a_batch_that_is_not_stored_holds_up_the_one_that_is_prepared(
     }
 
 
+@pytest.mark.logs_exceptions
 def test_merges_of_a_batch_that_was_prepared_in_vain_reach_the_store(gated: Any) -> None:
     gated.send(event("e", "anon", 1))
     gated.send(event("e", "user", 2))
@@ -391,6 +394,7 @@ def test_merges_of_a_batch_that_was_prepared_in_vain_reach_the_store(gated: Any)
     assert set(gated.rows("person_id", "log_offset > 3")) == {derived_person_id(1, "a")}
 
 
+@pytest.mark.logs_exceptions
 def test_what_was_prepared_is_not_stored_when_the_batch_before_was_given_up(
     gated: Any, dispatcher: Recorder
 ) -> None:
