@@ -14,6 +14,7 @@ import typer
 from hoglab import __version__
 from hoglab.cli.demo import demo
 from hoglab.cli.errors import OperatorError
+from hoglab.cli.experiment import experiment_app
 from hoglab.cli.hog import hog_app
 from hoglab.cli.keys import keys_app
 from hoglab.cli.openapi import openapi
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(demo)
 app.command()(openapi)
+app.add_typer(experiment_app, name="experiment")
 app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")
 app.add_typer(hog_app, name="hog")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,10 +20,13 @@ from hoglab.demo.receiver import Receiver
 from hoglab.demo.scenario import BASELINE, FLAG_KEY, PURCHASE, TREATMENT, Truth, population
 from hoglab.demo.server import ChildServer, ServerError
 from hoglab.demo.traffic import Sent, send_users
-from hoglab.demo.view import Estimate, estimates, interval_plot, results_table
+from hoglab.reports.report import MetricReport, metric_report
+from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows, results_table
 
 SETTLE_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.25
+LEVEL = 0.95
+"""Of the intervals: the experiment does not ask for another."""
 
 FORWARD_PURCHASE = """\
 let response := fetch(inputs.url, {
@@ -76,7 +79,7 @@ class DemoOptions:
 class Verdict:
     """What the demo found, compared with what it knows to be true."""
 
-    intervals: list[Estimate]
+    intervals: list[PlotRow]
     users_expected: int
     users_counted: int
     buyers_expected: int
@@ -191,9 +194,10 @@ def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, co
         _await_deliveries(receiver, sent, server, progress)
         results = _await_results(api, experiment, sent, server, progress)
 
-    intervals = [
-        estimate for name, result in results for estimate in estimates(name, result, truth.relative_lift)
+    metrics = [
+        metric_report(metric, metric["name"], primary=True, result=result) for metric, result in results
     ]
+    intervals = [row for metric in metrics for row in plot_rows(metric, truth.relative_lift)]
     delivered = receiver.delivered()
     verdict = Verdict(
         intervals=intervals,
@@ -205,7 +209,7 @@ def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, co
         deliveries_received=len(delivered.keys() & sent.purchases.keys()),
         duplicates=delivered.total() - len(delivered),
     )
-    _print_verdict(verdict, results, sent, console)
+    _print_verdict(verdict, truth, metrics, sent, console)
     _print_next_steps(server, experiment, function, console)
     api.close()
     return verdict
@@ -224,9 +228,9 @@ def _await_deliveries(receiver: Receiver, sent: Sent, server: ChildServer, progr
 
 def _await_results(
     api: Api, experiment: dict[str, Any], sent: Sent, server: ChildServer, progress: Progress
-) -> list[tuple[str, dict[str, Any]]]:
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     bar = progress.add_task("Purchases in the results", total=len(sent.purchases))
-    latest: list[tuple[str, dict[str, Any]]] = []
+    latest: list[tuple[dict[str, Any], dict[str, Any]]] = []
     errors: dict[str, str] = {}
 
     def counted() -> int:
@@ -237,7 +241,7 @@ def _await_results(
             if not points:
                 errors.update(series["errors"] or {})
                 return 0
-            found.append((metric["name"], points[-1]))
+            found.append((metric, points[-1]))
         latest[:] = found
         return _summed(found[0][1], "sum")
 
@@ -268,10 +272,10 @@ def _summed(result: dict[str, Any], field: str) -> int:
 
 
 def _print_verdict(
-    verdict: Verdict, results: list[tuple[str, dict[str, Any]]], sent: Sent, console: Console
+    verdict: Verdict, truth: Truth, metrics: Sequence[MetricReport], sent: Sent, console: Console
 ) -> None:
     console.print()
-    console.print(results_table(results))
+    console.print(results_table(metrics, "Results", LEVEL, relative=True))
     console.print()
     console.print(interval_plot(verdict.intervals))
     console.print()
@@ -288,7 +292,7 @@ def _print_verdict(
         ),
         (
             bool(verdict.intervals) and inside,
-            f"the true lift of {verdict.intervals[0].truth:+.0%} is "
+            f"the true lift of {truth.relative_lift:+.0%} is "
             f"{'inside every interval' if inside else 'outside an interval'}"
             if verdict.intervals
             else "no interval was reported",

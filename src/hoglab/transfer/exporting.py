@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import orjson
@@ -15,7 +15,7 @@ from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.export import copy_events, copy_query, file_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from hoglab.storage.database import Database
@@ -30,11 +30,13 @@ _FORMATS = {
     ".jsonl.gz": "json",
     ".ndjson.gz": "json",
 }
-_PERSONS = (
-    "SELECT uuid::UUID AS uuid, distinct_ids, properties, is_identified, created_at::TIMESTAMP AS created_at "
-    "FROM read_json($rows, format = 'newline_delimited', columns = {uuid: 'VARCHAR', distinct_ids: 'VARCHAR', "
-    "properties: 'VARCHAR', is_identified: 'BOOLEAN', created_at: 'VARCHAR'}, maximum_object_size = 67108864)"
-)
+_PERSONS = {
+    "uuid": "UUID",
+    "distinct_ids": "VARCHAR",
+    "properties": "VARCHAR",
+    "is_identified": "BOOLEAN",
+    "created_at": "TIMESTAMP",
+}
 
 
 class ExportError(Exception):
@@ -71,29 +73,40 @@ def export_events(
 def export_persons(database: Database, target: Path, *, project_id: int) -> int:
     """Write the persons of a project into a file; how many. Raises `ExportError`."""
 
+    with database.read() as reading:
+        rows = (
+            {
+                "uuid": str(person.uuid),
+                "distinct_ids": orjson.dumps(distinct_ids).decode(),
+                "properties": orjson.dumps(person.properties).decode(),
+                "is_identified": person.is_identified,
+                "created_at": person.created_at.replace(tzinfo=None).isoformat(),
+            }
+            for person, distinct_ids in every_person(reading, project_id)
+        )
+        return write_rows(target, _PERSONS, rows)
+
+
+def write_rows(target: Path, columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows that JSON can hold into a file of the kind that its name says; how many.
+
+    ``columns`` are names with types of the engine, in order. Raises `ExportError`.
+    """
+
     def copy(draft: Path, file_format: str) -> int:
         with (
-            tempfile.NamedTemporaryFile(dir=draft.parent, suffix=".jsonl") as rows,
+            tempfile.NamedTemporaryFile(dir=draft.parent, suffix=".jsonl") as lines,
             file_engine() as connection,
-            database.read() as reading,
         ):
-            for person, distinct_ids in every_person(reading, project_id):
-                rows.write(
-                    orjson.dumps(
-                        {
-                            "uuid": str(person.uuid),
-                            "distinct_ids": orjson.dumps(distinct_ids).decode(),
-                            "properties": orjson.dumps(person.properties).decode(),
-                            "is_identified": person.is_identified,
-                            "created_at": person.created_at.replace(tzinfo=None).isoformat(),
-                        }
-                    )
-                    + b"\n"
-                )
-            rows.flush()
-            return copy_query(
-                connection, _PERSONS.replace("$rows", _quoted(rows.name)), None, draft, file_format
+            for row in rows:
+                lines.write(orjson.dumps(row) + b"\n")
+            lines.flush()
+            types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
+            query = (
+                f"SELECT {', '.join(columns)} FROM read_json({_quoted(lines.name)}, "  # noqa: S608 - our own names
+                f"format = 'newline_delimited', columns = {{{types}}}, maximum_object_size = 67108864)"
             )
+            return copy_query(connection, query, None, draft, file_format)
 
     return _whole(target, copy)
 

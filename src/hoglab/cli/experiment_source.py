@@ -1,0 +1,255 @@
+"""Where the commands about experiments get their answers: a running server, or the data directory itself."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode, urlsplit
+
+from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import load_settings
+
+if TYPE_CHECKING:
+    from hoglab.accounts.service import AccountService
+    from hoglab.settings import Settings
+    from hoglab.storage.directory import DataDirectory
+
+TIMEOUT_S = 600.0
+SCOPES = ("experiment:read", "query:read")
+KEY_LASTS = timedelta(days=1)
+"""How long the key of one command may be used, should the command not live to revoke it."""
+
+
+class AnswerError(Exception):
+    """A question that has no answer; the text is one line."""
+
+
+class Source(Protocol):
+    """Answers in the API's JSON. Raises `AnswerError`."""
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        """An experiment in full form."""
+        ...
+
+    def health(self, experiment_id: int) -> dict[str, Any]:
+        """What endangers it."""
+        ...
+
+    def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
+        """The daily results of one of its metrics."""
+        ...
+
+    def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a query."""
+        ...
+
+
+@contextmanager
+def opened_source(
+    data: Path | None, project_id: int, *, host: str | None = None, key: str | None = None
+) -> Iterator[Source]:
+    """The server at ``host``, else the data directory, else the server that has it. Raises `OperatorError`.
+
+    Without a ``key`` one is made for the command, which can read and nothing else, and revoked after it.
+    """
+    from hoglab.storage.directory import DataDirectory, DirectoryError, DirectoryLockedError
+
+    settings = load_settings(data=data)
+    if host is not None and key is not None:
+        yield _Remote(host, key, project_id)
+        return
+    if not (settings.data / "hoglab.db").exists():
+        raise OperatorError(f"{settings.data} is no data directory: give --data, or --host and --key")
+    try:
+        directory = None if host is not None else DataDirectory.open(settings.data)
+    except DirectoryLockedError:
+        directory = None
+    except DirectoryError as error:
+        raise OperatorError(str(error)) from error
+    if directory is not None:
+        with directory, _local(settings, directory, project_id) as local:
+            yield local
+        return
+    with opened_accounts(settings.data) as accounts:
+        _project(accounts, project_id)
+        with _temporary_key(accounts, project_id, key) as usable:
+            yield _Remote(host or settings.public_url, usable, project_id)
+
+
+@contextmanager
+def _temporary_key(accounts: AccountService, project_id: int, given: str | None) -> Iterator[str]:
+    if given is not None:
+        yield given
+        return
+    made = accounts.create_key(
+        accounts.owner_id(),
+        f"hoglab experiment {secrets.token_hex(3)}",
+        list(SCOPES),
+        scoped_projects=[project_id],
+        expires_at=datetime.now(UTC) + KEY_LASTS,
+    )
+    try:
+        yield made.value
+    finally:
+        accounts.revoke_key(made.id)
+
+
+def _project(accounts: AccountService, project_id: int) -> Any:
+    project = accounts.project(project_id)
+    if project is None:
+        raise OperatorError(f"there is no project {project_id}")
+    return project
+
+
+class _Remote:
+    """A server, by its API."""
+
+    def __init__(self, host: str, key: str, project_id: int) -> None:
+        address = urlsplit(host if "://" in host else f"http://{host}")
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise OperatorError(f"{host} is not the address of a server (http://127.0.0.1:8000)")
+        make = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+        self._host = host
+        self._connection = make(address.netloc, timeout=TIMEOUT_S)
+        self._base = f"{address.path.rstrip('/')}/api/projects/{project_id}"
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        return self._call("GET", f"/experiments/{experiment_id}/")
+
+    def health(self, experiment_id: int) -> dict[str, Any]:
+        return self._call("GET", f"/experiments/{experiment_id}/health/")
+
+    def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
+        asked = urlencode({"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]})
+        return self._call("GET", f"/experiments/{experiment_id}/timeseries_results/?{asked}")
+
+    def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        return self._call("POST", "/query/", {"query": query})
+
+    def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        text = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, self._base + path, text, self._headers)
+            answer = self._connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise OperatorError(
+                f"the server at {self._host} does not answer ({error}): give its address with --host"
+            ) from error
+        try:
+            found = json.loads(content)
+        except ValueError:
+            raise OperatorError(f"what answers at {self._host} is no hoglab server") from None
+        if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+            raise OperatorError(f"{self._host} refuses the key: {found.get('detail')}")
+        if answer.status != http.client.OK:
+            raise AnswerError(str(found.get("detail")))
+        return dict(found)
+
+
+@contextmanager
+def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Iterator[Source]:
+    """The rooms behind the API, on a directory that no server has."""
+    from hoglab.accounts.service import AccountService
+    from hoglab.storage.database import Database, DatabaseError
+    from hoglab.storage.event_store import EventStoreUnavailableError
+    from hoglab.storage.event_store.duckdb import DuckDbEventStore
+
+    with ExitStack() as opened:
+        try:
+            database = Database.open(directory.metadata_path)
+            opened.callback(database.dispose)
+            events = DuckDbEventStore(
+                directory.events_path,
+                memory=settings.event_store_memory,
+                query_timeout_s=settings.query_timeout_s,
+                min_free_disk_bytes=settings.min_free_disk_bytes,
+            )
+            opened.callback(events.close)
+        except (DatabaseError, EventStoreUnavailableError) as error:
+            raise OperatorError(str(error)) from error
+        accounts = AccountService(database)
+        yield _Local(database, events, accounts, _project(accounts, project_id), settings)
+
+
+class _Local:
+    """The rooms that answer the API's requests, without the requests."""
+
+    def __init__(
+        self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
+    ) -> None:
+        from hoglab.analysis.health import ExperimentHealth
+        from hoglab.analysis.live import LiveResults
+        from hoglab.analysis.service import ResultsService
+        from hoglab.experiments.service import ExperimentService
+        from hoglab.flags.service import FlagService
+        from hoglab.people.cohorts import CohortService
+
+        self._accounts = accounts
+        self._project = project
+        self._experiments = ExperimentService(database, FlagService(database), CohortService(database))
+        self._results = ResultsService(
+            database,
+            events,
+            self._experiments,
+            projects=accounts.project,
+            query_timeout_s=settings.query_timeout_s,
+        )
+        self._live = LiveResults(self._results)
+        self._health = ExperimentHealth(self._results, self._live, events)
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        from hoglab.experiments.service import Actor
+        from hoglab.http.responses import encode_json
+
+        with _as_answers():
+            actor = Actor(self._project, self._owner(), self._results.now())
+            # As on the wire: moments are text.
+            found: dict[str, Any] = json.loads(encode_json(self._experiments.read(actor, experiment_id)))
+            return found
+
+    def _owner(self) -> Any:
+        """Whoever may use the directory may see everything in it."""
+        from hoglab.http.identity import Level, Principal
+
+        user_id = self._accounts.owner_id()
+        user = self._accounts.users([user_id])[user_id]
+        organization = self._project.organization_id
+        return Principal(user, "", frozenset({"*"}), {organization: Level.OWNER}).at(organization)
+
+    def health(self, experiment_id: int) -> dict[str, Any]:
+        with _as_answers():
+            return self._health.examine(self._project, experiment_id)
+
+    def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
+        with _as_answers():
+            return self._results.timeseries(
+                self._project, experiment_id, metric["uuid"], metric["fingerprint"]
+            )
+
+    def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        from hoglab.analysis.schemas import QueryBody
+
+        with _as_answers():
+            answer, _ = self._live.answer(self._project, QueryBody(query=dict(query)))
+            return answer
+
+
+@contextmanager
+def _as_answers() -> Iterator[None]:
+    """What a request would be refused with, as `AnswerError`."""
+    from hoglab.http.errors import WireError
+
+    try:
+        yield
+    except WireError as error:
+        raise AnswerError(str((error.body or {}).get("detail"))) from error

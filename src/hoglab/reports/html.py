@@ -1,0 +1,187 @@
+"""Results as one page that opens without a server and loads nothing from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from xml.etree.ElementTree import Element, tostring
+
+from hoglab.reports.numbers import MISSING, effect_text, interval_text, number_text, p_text
+from hoglab.reports.plots import Bar, Curve, curves, element, forest
+from hoglab.reports.report import Comparison, ExperimentReport, Group, MetricReport
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The page's own Content-Security-Policy: no scripts, and nothing from elsewhere."""
+
+STYLE = """
+:root { color-scheme: light dark; --line: #d4d4d8; --dim: #71717a; --good: #15803d; --bad: #b91c1c; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin-bottom: 0; } h3 { margin: 2rem 0 .3rem; } .dim { color: var(--dim); }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+.warning, .critical, .info { border-left: 4px solid var(--dim); padding: .3rem .8rem; margin: .5rem 0; }
+.warning { border-color: #d97706; } .critical { border-color: #dc2626; }
+.better { color: var(--good); } .worse { color: var(--bad); }
+svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
+.grid { stroke: var(--line); stroke-width: .6; } .zero { stroke: var(--dim); stroke-width: 1.4; }
+.bar line { stroke: currentColor; stroke-width: 2; } .bar circle { fill: currentColor; }
+summary { cursor: pointer; color: var(--dim); }
+"""
+
+
+def page(report: ExperimentReport) -> str:
+    """The whole page, as text."""
+    experiment = report.experiment
+    head = element(
+        "head",
+        None,
+        element("meta", {"charset": "utf-8"}),
+        element("meta", {"http-equiv": "Content-Security-Policy", "content": POLICY}),
+        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+        element("title", None, f"{experiment['name']} · results"),
+        element("style", None, STYLE),
+    )
+    body = element("body", None, *_heading(report), *_warnings(report), *_exposures(report))
+    for primary, name in ((True, "Primary metrics"), (False, "Secondary metrics")):
+        metrics = report.section(primary=primary)
+        if metrics:
+            body.append(element("h2", None, name))
+        for metric in metrics:
+            body.extend(_metric(report, metric))
+    whole = element("html", {"lang": "en"}, head, body)
+    return f"<!doctype html>\n{tostring(whole, encoding='unicode', method='html')}\n"
+
+
+def _heading(report: ExperimentReport) -> Iterator[Element]:
+    experiment = report.experiment
+    began, ended = (str(experiment[name] or MISSING)[:10] for name in ("start_date", "end_date"))
+    yield element("h1", None, str(experiment["name"]))
+    yield element(
+        "p",
+        {"class": "dim"},
+        f"Experiment {experiment['id']} on the flag {experiment['feature_flag_key']}, {experiment['status']}, "
+        f"{began} to {ended}. {report.config.method.capitalize()} statistics, {report.level * 100:g} % intervals. "
+        f"Computed {report.made_at:%Y-%m-%d %H:%M} UTC.",
+    )
+    if experiment.get("description"):
+        yield element("p", None, str(experiment["description"]))
+
+
+def _warnings(report: ExperimentReport) -> Iterator[Element]:
+    for severity, message, advice in report.warnings:
+        kind = severity if severity in ("critical", "warning") else "info"
+        yield element("div", {"class": kind}, element("strong", None, message), f" {advice}")
+
+
+def _exposures(report: ExperimentReport) -> Iterator[Element]:
+    series = report.exposures.get("timeseries") or []
+    if not series:
+        return
+    totals = report.exposures["total_exposures"]
+    everybody = sum(totals.values()) or 1
+    yield element("h2", None, "Exposed")
+    rows = [(key, f"{count:,}", f"{count / everybody:.1%}") for key, count in totals.items()]
+    yield _table(("Variant", "People", "Share"), rows)
+    mismatch = report.exposures.get("sample_ratio_mismatch")
+    if mismatch is not None:
+        yield element("p", {"class": "dim"}, f"Sample ratio mismatch: p = {mismatch['p_value']:.3g}.")
+    found = [Curve(each["variant"], each["exposure_counts"]) for each in series]
+    yield curves(series[0]["days"], found, number_text, "People exposed up to each day")
+
+
+def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]:
+    yield element("h3", None, metric.name)
+    aim = ", lower is better" if metric.wants_decrease else ""
+    yield element("p", {"class": "dim"}, f"{metric.kind}{aim}")
+    if metric.result is None:
+        yield element("p", None, metric.error or "Not computed.")
+        return
+    yield _results(report, metric, metric.result)
+
+    def label(effect: float) -> str:
+        return effect_text(effect, relative=report.is_relative)
+
+    bars = [
+        Bar(group.key, *group.interval, _verdict(metric, group))
+        for group in metric.result.variants
+        if group.interval is not None
+    ]
+    if bars:
+        yield forest(bars, label)
+    found = _by_day(metric)
+    if len(metric.days) > 1 and any(value is not None for curve in found for value in curve.values):
+        yield curves(list(metric.days), found, label, "Effect and interval at the end of each day")
+    for cell, comparison in metric.cells.items():
+        yield element("h4", None, " · ".join(cell))
+        yield _results(report, metric, comparison)
+    yield _statistics(metric.result)
+
+
+def _results(report: ExperimentReport, metric: MetricReport, comparison: Comparison) -> Element:
+    certainty = "Chance to be better" if report.config.method == "bayesian" else "p-value"
+    rows: list[tuple[str | Element, ...]] = []
+    for group in comparison.groups:
+        row: tuple[str | Element, ...] = (group.key, f"{group.size:,}", number_text(group.mean))
+        if group is comparison.baseline:
+            rows.append((*row, "baseline", "", ""))
+        elif group.interval is None or group.effect is None:
+            rows.append((*row, MISSING, group.problem or "", ""))
+        else:
+            effect = effect_text(group.effect, relative=report.is_relative)
+            shown = element("span", {"class": _verdict(metric, group)}, effect)
+            interval = interval_text(group.interval, relative=report.is_relative)
+            rows.append((*row, shown, interval, _certainty(group)))
+    return _table(
+        ("Variant", "People", "Mean", "Effect", f"{report.level * 100:g} % interval", certainty), rows
+    )
+
+
+def _certainty(group: Group) -> str:
+    if group.chance_to_win is not None:
+        return f"{group.chance_to_win:.1%}"
+    return MISSING if group.p_value is None else p_text(group.p_value)
+
+
+def _verdict(metric: MetricReport, group: Group) -> str:
+    return {True: "better", False: "worse", None: ""}[metric.is_better(group)]
+
+
+def _by_day(metric: MetricReport) -> list[Curve]:
+    days = list(metric.days.values())
+    keys = dict.fromkeys(group.key for day in days for group in day.variants)
+    found = []
+    for key in keys:
+        groups = [next((each for each in day.variants if each.key == key), None) for day in days]
+        intervals = [None if group is None else group.interval for group in groups]
+        effects = [None if group is None else group.effect for group in groups]
+        found.append(Curve(key, effects, intervals))
+    return found
+
+
+def _statistics(comparison: Comparison) -> Element:
+    """The sufficient statistics, folded away: from them everything above can be computed again."""
+    names = [
+        name
+        for name, value in comparison.baseline.row.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    rows = [(group.key, *(repr(group.row.get(name)) for name in names)) for group in comparison.groups]
+    return element(
+        "details",
+        None,
+        element("summary", None, "Sufficient statistics"),
+        _table(("variant", *names), rows),
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str | Element]]) -> Element:
+    return element(
+        "table",
+        None,
+        element("thead", None, element("tr", None, *(element("th", None, name) for name in columns))),
+        element(
+            "tbody",
+            None,
+            *(element("tr", None, *(element("td", None, cell) for cell in row)) for row in rows),
+        ),
+    )

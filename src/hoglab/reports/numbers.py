@@ -1,0 +1,29 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+MISSING = "–"
+
+
+def effect_text(effect: float, *, relative: bool) -> str:
+    """An effect with its sign: in percent when it is a share of the baseline."""
+    return f"{effect:+.1%}" if relative else f"{effect:+.4g}"
+
+
+def interval_text(interval: tuple[float, float], *, relative: bool) -> str:
+    """Both bounds of an effect's interval."""
+    return " … ".join(effect_text(bound, relative=relative) for bound in interval)
+
+
+def number_text(number: float | None) -> str:
+    """A total or a mean: whole numbers as such, others with four significant digits or all before the point."""
+    if number is None:
+        return MISSING
+    if number == round(number) and abs(number) < 1e15:
+        return f"{number:,.0f}"
+    return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:,.4g}"
+
+
+def p_text(p_value: float) -> str:
+    """A p-value; very small ones only as such."""
+    return "< 0.0001" if p_value < 0.0001 else f"{p_value:.2g}"

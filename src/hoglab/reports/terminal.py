@@ -1,0 +1,204 @@
+"""Results in a terminal: warnings first, a table, and the intervals on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from hoglab.reports.numbers import effect_text, interval_text, number_text, p_text
+from hoglab.reports.report import ExperimentReport, Group, MetricReport
+
+PLOT_WIDTH = 61
+CLIPPED_AT = 5
+"""An interval that reaches this many times as far as the middle one is cut off, so that others can be seen."""
+
+_STYLES = {"critical": "bold red", "warning": "yellow"}
+_MARKS = {"critical": "✖", "warning": "▲"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlotRow:
+    """One interval of a plot; ``truth`` is the true effect where somebody knows it."""
+
+    label: str
+    low: float
+    high: float
+    truth: float | None = None
+    style: str = ""
+
+    @property
+    def effect(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def covers_truth(self) -> bool:
+        return self.truth is None or self.low <= self.truth <= self.high
+
+    @property
+    def reach(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+
+def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
+    """Everything that a terminal shows of an experiment, from top to bottom."""
+    yield _heading(report)
+    for severity, message, advice in report.warnings:
+        mark = Text(f"{_MARKS.get(severity, '·')} {message}", style=_STYLES.get(severity, "dim"))
+        yield Lines(mark, Text(f"  {advice}", style="dim")) if advice else mark
+    if report.exposures.get("total_exposures"):
+        yield _exposed(report)
+    for primary, name in ((True, "Primary metrics"), (False, "Secondary metrics")):
+        metrics = report.section(primary=primary)
+        if not metrics:
+            continue
+        yield results_table(metrics, name, report.level, relative=report.is_relative)
+        rows = [row for metric in metrics for row in plot_rows(metric)]
+        yield interval_plot(rows, relative=report.is_relative)
+
+
+def _heading(report: ExperimentReport) -> Panel:
+    experiment = report.experiment
+    began, ended = (str(experiment[name] or "")[:10] for name in ("start_date", "end_date"))
+    since = f", {began} to {ended}" if ended else f" since {began}" if began else ""
+    return Panel(
+        Text(
+            f"flag {experiment['feature_flag_key']}, {experiment['status']}{since}, {report.config.method} statistics"
+        ),
+        title=Text(f"{experiment['name']} (experiment {experiment['id']})", style="bold"),
+        title_align="left",
+        expand=False,
+    )
+
+
+def _exposed(report: ExperimentReport) -> Text:
+    totals = report.exposures["total_exposures"]
+    everybody = sum(totals.values())
+    parts = [
+        f"{key} {count:,}" + (f" ({count / everybody:.1%})" if everybody else "")
+        for key, count in totals.items()
+    ]
+    mismatch = report.exposures.get("sample_ratio_mismatch")
+    check = "" if mismatch is None else f"; sample ratio p = {mismatch['p_value']:.2g}"
+    return Text(f"Exposed: {', '.join(parts)}{check}")
+
+
+def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, relative: bool) -> Table:
+    """People, totals and means for each variant of every metric, and the effects."""
+    table = Table(title=name, title_justify="left", title_style="bold")
+    table.add_column("Metric")
+    table.add_column("Variant")
+    for column in ("People", "Total", "Mean", "Effect", f"{level * 100:g} % interval", "Certainty"):
+        table.add_column(column, justify="right")
+    for metric in metrics:
+        if metric.result is None:
+            table.add_row(metric.name, "", "", "", "", "", metric.error or "not computed", "")
+        else:
+            baseline = metric.result.baseline
+            table.add_row(metric.name, baseline.key, *_totals(baseline), "baseline", "", "")
+            for group in metric.result.variants:
+                table.add_row(
+                    "",
+                    group.key,
+                    *_totals(group),
+                    Text(
+                        effect_text(group.effect, relative=relative) if group.effect is not None else "–",
+                        _style(metric, group),
+                    ),
+                    interval_text(group.interval, relative=relative)
+                    if group.interval is not None
+                    else Text(group.problem or "", style="dim"),
+                    _certainty(group),
+                )
+        table.add_section()
+    return table
+
+
+def _totals(group: Group) -> tuple[str, str, str]:
+    return f"{group.size:,}", number_text(group.total), number_text(group.mean)
+
+
+def _certainty(group: Group) -> str:
+    mark = " *" if group.significant else ""
+    if group.chance_to_win is not None:
+        return f"{group.chance_to_win:.1%} better{mark}"
+    return f"p = {p_text(group.p_value)}{mark}" if group.p_value is not None else "–"
+
+
+def _style(metric: MetricReport, group: Group) -> str:
+    return {True: "green", False: "red", None: ""}[metric.is_better(group)]
+
+
+def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]:
+    """The intervals of a metric's variants."""
+    return [
+        PlotRow(f"{metric.name} · {group.key}", *group.interval, truth, _style(metric, group))
+        for group in (metric.result.variants if metric.result is not None else ())
+        if group.interval is not None
+    ]
+
+
+def interval_plot(
+    rows: Sequence[PlotRow], width: int = PLOT_WIDTH, *, relative: bool = True
+) -> RenderableType:
+    """The intervals on one axis: ``┃`` no effect, ``●`` the estimate, ``◆`` the known truth, ``◀▶`` cut off."""
+    if not rows:
+        return Text("No intervals yet.")
+    axis = _Axis.of(rows, width)
+    label_width = max(len(row.label) for row in rows)
+    lines = [
+        Text(f"{row.label.ljust(label_width)}  ", no_wrap=True).append(axis.drawn(row), style=row.style)
+        for row in rows
+    ]
+    lines.append(Text(" " * (label_width + 2) + axis.ticks(relative=relative), style="dim", no_wrap=True))
+    known = "   ◆ the true effect" if any(row.truth is not None for row in rows) else ""
+    lines.append(Text(f"┃ no effect   ● estimate{known}   * significant", style="dim"))
+    return Lines(*lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Where effects stand on a line of so many characters."""
+
+    low: float
+    high: float
+    margin: float
+    width: int
+
+    @classmethod
+    def of(cls, rows: Sequence[PlotRow], width: int) -> _Axis:
+        points = [0.0, *(point for row in rows for point in (row.low, row.high, row.truth or 0.0))]
+        farthest = CLIPPED_AT * median(row.reach for row in rows)
+        low, high = max(min(points), -farthest), min(max(points), farthest)
+        margin = (high - low) * 0.05 or 0.01
+        return cls(low - margin, high + margin, margin, width)
+
+    def place(self, value: float) -> int:
+        inside = min(max(value, self.low), self.high)
+        return round((inside - self.low) / (self.high - self.low) * (self.width - 1))
+
+    def drawn(self, row: PlotRow) -> str:
+        cells = [" "] * self.width
+        first, last = self.place(row.low), self.place(row.high)
+        cells[first : last + 1] = ["─"] * (last - first + 1)
+        cells[first] = "├" if row.low >= self.low else "◀"
+        cells[last] = "┤" if row.high <= self.high else "▶"
+        cells[self.place(0.0)] = "┃"
+        cells[self.place(row.effect)] = "●"
+        if row.truth is not None:
+            cells[self.place(row.truth)] = "◆"
+        return "".join(cells)
+
+    def ticks(self, *, relative: bool) -> str:
+        cells = [" "] * self.width
+        for value in (self.low + self.margin, self.high - self.margin, 0.0):
+            text = effect_text(value, relative=relative)
+            start = min(max(self.place(value) - len(text) // 2, 0), self.width - len(text))
+            cells[start : start + len(text)] = text
+        return "".join(cells)

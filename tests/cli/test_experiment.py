@@ -1,0 +1,277 @@
+"""``hoglab experiment``: every command really run, on a directory alone and beside its server."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
+from tests.conftest import free_port
+
+from hoglab.cli import main
+from hoglab.demo.server import ChildServer
+from hoglab.statistics import FrequentistConfig, SampleMean, StatisticsConfig, compare
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+END = datetime(2026, 3, 6, tzinfo=UTC)
+PEOPLE = 200
+
+
+class Ended(NamedTuple):
+    """What a command left behind."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def hoglab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command in this process, which is quicker than in one of its own."""
+
+    def run(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["hoglab", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        capsys.readouterr()
+        status = 0
+        try:
+            main()
+        except SystemExit as left:
+            status = int(left.code or 0)
+        return Ended(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def done(hoglab: Command) -> Callable[..., str]:
+    """What a command that succeeds prints."""
+
+    def run(*arguments: object) -> str:
+        ended = hoglab(*arguments)
+        assert ended.status == 0, ended.stderr
+        assert ended.stderr == ""
+        return ended.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a stopped experiment: of the test variant more people buy, and for the same amounts."""
+    path = tmp_path_factory.mktemp("experiment") / "data"
+    path.mkdir(mode=0o700)
+    with closing(Lab(path)) as lab:
+        lab.experiment(
+            name="Checkout & <more>",
+            start_date=START.isoformat(),
+            end_date=END.isoformat(),
+            stats_config={"method": "frequentist"},
+            metrics=[REVENUE, PURCHASES | {"goal": "decrease"}],
+            metrics_secondary=[
+                REVENUE | {"name": "By plan", "breakdownFilter": {"breakdowns": [{"property": "$browser"}]}},
+                REVENUE | {"name": "Never", "source": {"kind": "EventsNode", "event": "never"}},
+            ],
+        )
+        events = []
+        for number in range(2 * PEOPLE):
+            variant = ("control", "test")[number % 2]
+            seen = START + timedelta(minutes=17 * number)
+            events.append(exposed(f"p{number}", variant, seen))
+            if number % 10 < (4 if variant == "control" else 7):
+                events.append(bought(f"p{number}", seen + timedelta(minutes=1), 10 + number % 7))
+        lab.send(events)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildServer]:
+    """A server on a copy of the directory."""
+    copy = tmp_path_factory.mktemp("served") / "data"
+    shutil.copytree(data, copy)
+    environment = {"HOGLAB_ACCESS_LOG": "false"}
+    found = ChildServer(data=copy, host="127.0.0.1", port=free_port(), environment=environment)
+    found.start()
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=["alone", "beside its server"])
+def place(request: pytest.FixtureRequest, data: Path) -> list[object]:
+    """Options of a directory, without and with a server on it."""
+    if request.param == "alone":
+        return ["--data", data]
+    server: ChildServer = request.getfixturevalue("server")
+    return ["--data", server.data, "--host", server.url]
+
+
+Done = Callable[..., str]
+
+
+def test_results_are_shown_warnings_first(done: Done, place: list[object]) -> None:
+    shown = done("experiment", "results", 1, *place)
+    assert "Checkout & <more> (experiment 1)" in shown
+    warning = shown.index("“Never” has no data")
+    assert warning < shown.index("Primary metrics") < shown.index("Secondary metrics")
+    assert "Exposed: control 200 (50.0%), test 200 (50.0%)" in shown
+    assert "baseline: zero in all" in shown  # the reason in the row of the metric without events
+    plotted = [line for line in shown.splitlines() if "├" in line and "●" in line]
+    assert [line.split(" · ")[0].strip() for line in plotted] == ["Revenue", "Purchase rate", "By plan"]
+    assert shown.count("p = 0.0019 *") == 2  # the same metric twice, once broken down
+
+
+def test_what_is_shown_is_what_the_api_answers(
+    done: Done, data: Path, server: ChildServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = json.loads(done("experiment", "results", 1, "--json", "--data", data))
+    # The directory is in use, and settings say where its server is.
+    monkeypatch.setenv("HOGLAB_SITE_URL", server.url)
+    beside = json.loads(done("experiment", "results", 1, "--json", "--data", server.data))
+    for row in (*alone["rows"], *beside["rows"]):
+        del row["computed_at"]
+    assert alone == beside
+    control, test = (row for row in alone["rows"] if row["metric"] == "Revenue")
+    expected = compare(
+        StatisticsConfig(FrequentistConfig()),
+        *(SampleMean(row["number_of_samples"], row["sum"], row["sum_squares"]) for row in (control, test)),
+    )
+    assert (test["interval_lower"], test["interval_upper"]) == pytest.approx(expected.confidence_interval)
+    assert test["p_value"] == pytest.approx(expected.p_value)
+    assert control["is_baseline"]
+    assert control["significant"] is None
+
+
+def test_the_key_of_a_command_is_gone_after_it(done: Done, server: ChildServer) -> None:
+    done("experiment", "results", 1, "--data", server.data, "--host", server.url)
+    assert "hoglab experiment" not in done("keys", "list", "--data", server.data)
+
+
+def test_a_server_is_asked_with_its_address_and_a_key_alone(
+    done: Done, server: ChildServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = done("keys", "create", "--label", "reader", "--scopes", "experiment:read", "--data", server.data)
+    monkeypatch.setenv("HOGLAB_API_KEY", key.strip())
+    shown = done("experiment", "results", 1, "--host", server.url, "--data", tmp_path / "none")
+    assert "Purchase rate" in shown
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_rows_with_sufficient_statistics_are_written(
+    done: Done, data: Path, tmp_path: Path, kind: str
+) -> None:
+    target = tmp_path / f"results.{kind}"
+    done("experiment", "results", 1, "--data", data, "--to", target)
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            "SELECT metric, variant, number_of_samples, sum, sum_squares, len(breakdown::VARCHAR[]) "
+            "FROM query_table($file) ORDER BY metric, variant, breakdown IS NULL",
+            {"file": str(target)},
+        ).fetchall()
+    assert len(found) == 2 * 5  # four metrics, and the one cell of the breakdown
+    revenue = {row[1]: row[2:5] for row in found if row[0] == "Revenue"}
+    amounts = [10 + number % 7 for number in range(2 * PEOPLE) if number % 2 == 0 and number % 10 < 4]
+    assert revenue["control"] == (PEOPLE, sum(amounts), sum(amount**2 for amount in amounts))
+    assert {row[5] for row in found if row[0] == "By plan"} == {1, None}
+
+
+def test_the_ten_lines_of_the_document_reproduce_an_exported_result(
+    done: Done,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (Path(__file__).parents[2] / "docs/statistics.md").read_text(encoding="utf-8")
+    programs = [block.partition("```")[0] for block in text.split("```python\n")[1:]]
+    (program,) = (program for program in programs if "results.csv" in program)
+    done("experiment", "results", 1, "--data", data, "--to", tmp_path / "results.csv")
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})  # noqa: S102 - our own documentation
+    printed = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    with (tmp_path / "results.csv").open() as file:
+        row = next(row for row in csv.DictReader(file) if row["variant"] == "test")
+    assert float(printed["p_value"]) == pytest.approx(float(row["p_value"]), rel=1e-9)
+    interval = [float(bound) for bound in printed["confidence_interval"].split()]
+    assert interval == pytest.approx([float(row["interval_lower"]), float(row["interval_upper"])], rel=1e-9)
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given: dict[str, Any] = dict(attrs)
+        self.links += [value for name, value in given.items() if name in ("src", "href", "xlink:href")]
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_a_page_shows_everything_and_loads_nothing(done: Done, place: list[object], tmp_path: Path) -> None:
+    target = tmp_path / "results.html"
+    done("experiment", "results", 1, *place, "--to", target)
+    text = target.read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.links == []
+    assert "script" not in page.tags
+    assert page.policy.startswith("default-src 'none'")
+    assert "url(" not in text
+    assert "Checkout & <more>" in page.texts
+    # The exposures; for three metrics the intervals and their course over the days.
+    assert page.tags.count("svg") == 1 + 2 * 3
+    assert page.texts.count("03-05") == 1 + 3
+    assert "@import" not in text
+
+
+def test_what_cannot_be_answered_is_one_clear_line(hoglab: Command, data: Path, tmp_path: Path) -> None:
+    for arguments, part in (
+        (["results", 77, "--data", data], "experiment 77"),
+        (["results", 1, "--data", data, "--project", 9], "no project 9"),
+        (["results", 1, "--data", tmp_path / "none"], "no data directory"),
+        (["results", 1, "--data", data, "--to", tmp_path / "results.xlsx"], ".parquet"),
+        (["results", 1, "--data", data, "--to", tmp_path / "no" / "results.html"], "not written"),
+        (["results", 1, "--data", data, "--host", "http://127.0.0.1:9"], "--host"),
+        (
+            ["results", 1, "--data", data, "--host", "http://127.0.0.1:9", "--key", "phx_none"],
+            "--host",
+        ),
+    ):
+        ended = hoglab("experiment", *arguments)
+        assert ended.status == 1
+        (line,) = ended.stderr.strip().splitlines()
+        assert line.startswith("hoglab: ")
+        assert part in line
+
+
+def test_a_draft_and_a_metric_of_the_former_engine_are_explained(done: Done, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.mkdir(mode=0o700)
+    with closing(Lab(path)) as lab:
+        lab.experiment(metrics=[PURCHASES])
+    shown = done("experiment", "results", 1, "--data", path)
+    assert "has not started yet" in shown
+    assert "fewer than 50 people" in shown
+    done("experiment", "results", 1, "--data", path, "--to", tmp_path / "draft.html")
