@@ -107,7 +107,7 @@ class World:
     ) -> dict[str, Outcome]:
         project = self.project()
         subject = Subject(FlagRequest(distinct_id, **request), project.group_names, self.memory)
-        outcomes, _ = evaluate(project.selection(choice or Choice()).stages, subject)
+        outcomes, _ = evaluate(project.selection(choice or Choice()), subject)
         return {outcome.key: outcome for outcome in outcomes}
 
     def value(self, key: str, distinct_id: str = "user-1", **request: Any) -> bool | str:

@@ -83,7 +83,7 @@ def test_holdout_comes_before_variants(identifier, expected, value_of):
 def test_distribution_over_a_hundred_thousand_people(world):
     world.flag("dist-flag", {"groups": [{"rollout_percentage": 50}], "multivariate": variants_of("S2")})
     project = world.project()
-    stages = project.selection(Choice()).stages
+    stages = project.selection(Choice())
     counts: Counter[bool | str] = Counter()
     held_out = 0
     for number in range(100_000):

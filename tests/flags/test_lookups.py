@@ -1,97 +1,108 @@
-"""Point reads: persons of many requests in one statement (see `hoglab.flags.lookups`)."""
+"""Point reads on the event loop: what one turn of it shares (see `hoglab.flags.lookups`)."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
 
-from hoglab.flags.lookups import PersonLoader, PointRead, PointReader
+from hoglab.flags.lookups import DatabaseFacts, PointRead, PointReader
 from hoglab.storage.database.tables import person_distinct_id
 
 
-class Counting:
-    """Runs reads for real and counts them."""
-
-    def __init__(self, database) -> None:
-        self.reader = PointReader(database)
-        self.count = 0
-
-    def __call__(self, read, *values):
-        self.count += 1
-        return self.reader(read, *values)
-
-
 @pytest.fixture
-def reads(server):
-    for number in range(40):
+def reader(server):
+    for number in range(3):
         server.event("$set", f"user-{number}", **{"$set": {"number": number}})
-    reads = Counting(server.database)
-    yield reads
-    reads.reader.close()
+    reader = PointReader(server.database)
+    yield reader
+    reader.close()
 
 
-def test_persons_of_one_turn_are_read_together(reads):
-    async def ask(wanted):
-        loader = PersonLoader(reads)
-        return await asyncio.gather(*(loader.load(1, distinct_id) for distinct_id in wanted))
-
-    found = asyncio.run(ask(["user-3", "nobody", "user-5", "user-3"]))
-    assert [None if each is None else each.properties["number"] for each in found] == [3, None, 5, 3]
-    assert reads.count == 1
-    everybody = asyncio.run(ask([f"user-{number}" for number in range(40)]))
-    assert [each.properties["number"] for each in everybody] == list(range(40))
-    assert reads.count == 3  # 32 and 8
+def number_of(reader, distinct_id="user-1", project_id=1):
+    person = DatabaseFacts(reader, project_id).person(distinct_id)
+    return None if person is None else person.properties["number"]
 
 
-def test_persons_of_other_projects_are_unknown(reads):
+def test_persons_and_strangers(reader):
     async def ask():
-        loader = PersonLoader(reads)
-        return await asyncio.gather(loader.load(1, "user-1"), loader.load(2, "user-1"))
+        return [number_of(reader, name) for name in ("user-2", "nobody", "user-0")]
 
-    here, there = asyncio.run(ask())
-    assert (here.properties["number"], there) == (1, None)
+    assert asyncio.run(ask()) == [2, None, 0]
 
 
-def test_a_request_that_is_given_up_leaves_the_others_alone(reads):
+def test_persons_of_other_projects_are_unknown(reader):
     async def ask():
-        loader = PersonLoader(reads)
+        return number_of(reader), number_of(reader, project_id=2)
 
-        async def wait():
-            return await loader.load(1, "user-1")
+    assert asyncio.run(ask()) == (1, None)
 
-        first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
+
+def test_every_turn_sees_the_latest_commit(server, reader):
+    async def ask():
+        before = number_of(reader)
+        server.event("$set", "user-1", **{"$set": {"number": 100}})
+        same_turn = number_of(reader)
         await asyncio.sleep(0)
-        first.cancel()
-        return await second
+        return before, same_turn, number_of(reader)
 
-    assert asyncio.run(ask()).properties["number"] == 1
+    # Who asks in one turn sees one state; what is committed is seen from the next turn on.
+    assert asyncio.run(ask()) == (1, 1, 100)
 
 
-def test_a_failure_reaches_all_who_asked_and_is_over_afterwards(server, reads):
+def test_what_asks_after_a_commit_sees_it(server, reader):
+    """A read that is queued after a commit never shares the snapshot of one from before it."""
+
     async def ask():
-        loader = PersonLoader(reads)
-        return await asyncio.gather(
-            loader.load(1, "user-1"), loader.load(1, "user-2"), return_exceptions=True
-        )
+        loop = asyncio.get_running_loop()
+        seen: list[int | None] = []
+        done = asyncio.Event()
+
+        def first() -> None:
+            seen.append(number_of(reader))
+            server.event("$set", "user-1", **{"$set": {"number": 100}})
+            loop.call_soon(second)
+
+        def second() -> None:
+            seen.append(number_of(reader))
+            done.set()
+
+        loop.call_soon(first)
+        await done.wait()
+        return seen
+
+    assert asyncio.run(ask()) == [1, 100]
+
+
+def test_no_transaction_stays_open(server, reader, tmp_path):
+    async def ask():
+        number_of(reader)
+        await asyncio.sleep(0)
+
+    asyncio.run(ask())
+    server.event("$set", "user-1", **{"$set": {"number": 100}})
+    with closing(sqlite3.connect(tmp_path / "hoglab.db", timeout=0, isolation_level=None)) as other:
+        # Emptying the write-ahead log has to wait for everybody who still reads from it.
+        busy, _, _ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert busy == 0
+
+
+def test_a_failure_is_over_once_its_cause_is(server, reader):
+    async def ask():
+        try:
+            return number_of(reader)
+        except Exception as error:
+            return str(error)
 
     with server.database.write() as tx:
         tx.connection.exec_driver_sql("ALTER TABLE person RENAME TO gone")
-    failures = asyncio.run(ask())
-    assert ["no such table" in str(each) for each in failures] == [True, True]
+    assert "no such table" in asyncio.run(ask())
     with server.database.write() as tx:
         tx.connection.exec_driver_sql("ALTER TABLE gone RENAME TO person")
-    assert [each.properties["number"] for each in asyncio.run(ask())] == [1, 2]
-
-
-def test_every_read_sees_the_latest_commit(server, reads):
-    async def ask():
-        return (await PersonLoader(reads).load(1, "user-1")).properties["number"]
-
     assert asyncio.run(ask()) == 1
-    server.event("$set", "user-1", **{"$set": {"number": 100}})
-    assert asyncio.run(ask()) == 100
 
 
 def test_parameters_must_be_in_the_order_of_the_statement(server):
@@ -101,5 +112,9 @@ def test_parameters_must_be_in_the_order_of_the_statement(server):
         column.distinct_id == sa.bindparam("distinct_id"),
     )
     read = PointRead(("distinct_id", "project_id"), column.person_id, where=where)
+
+    async def ask():
+        return PointReader(server.database)(read, "user-1", 1)
+
     with pytest.raises(ValueError, match="in the order"):
-        PointReader(server.database)(read, "user-1", 1)
+        asyncio.run(ask())

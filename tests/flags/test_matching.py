@@ -8,7 +8,7 @@ import pytest
 
 from hoglab.flags.outcome import GROUPS_SKIPPED
 from hoglab.flags.snapshot import Choice
-from hoglab.flags.subject import INITIAL_SOURCES, FlagRequest, StoredPerson
+from hoglab.flags.subject import INITIAL_SOURCES, StoredPerson
 from hoglab.storage.database import to_micros
 
 HALVES = {
@@ -456,21 +456,25 @@ def test_survey_flags(world):
     assert set(world.all(choice=Choice(surveys_only=True))) == {"survey-targeting-1"}
 
 
-def test_selection_knows_when_storage_is_not_needed(world):
+@pytest.mark.parametrize(
+    ("request_", "asked"),
+    [
+        ({}, ["person"]),
+        ({"person_properties": {"plan": "x"}}, []),
+        ({"person_properties": {"plan": "x"}, "groups": {"company": "acme"}}, ["group"]),
+        (
+            {
+                "person_properties": {"plan": "x"},
+                "groups": {"company": "acme"},
+                "group_properties": {"company": {"size": 1}},
+            },
+            [],
+        ),
+        ({"only_use_overrides": True, "groups": {"company": "acme"}}, []),
+    ],
+)
+def test_storage_is_asked_only_for_what_the_request_left_open(world, request_, asked):
     world.flag("f", {"groups": [{"properties": [PRO]}]})
     world.flag("g", {"groups": [{"properties": [BIG]}], "aggregation_group_type_index": 0})
-    project = world.project()
-    selection = project.selection(Choice())
-
-    def reads(**request) -> bool:
-
-        asked = FlagRequest("u", **request)
-        return selection.may_read_person(asked) or selection.may_read_groups(asked, project.group_names)
-
-    assert reads()
-    assert not reads(person_properties={"plan": "x"})
-    assert reads(person_properties={"plan": "x"}, groups={"company": "acme"})
-    assert not reads(
-        person_properties={"plan": "x"}, groups={"company": "acme"}, group_properties={"company": {"size": 1}}
-    )
-    assert not reads(only_use_overrides=True)
+    world.all("u", **request_)
+    assert world.memory.reads == asked

@@ -46,18 +46,26 @@ def encode_answer(
     adds remote-config fields.
     """
     # Written by hand: the records are encoded already, and request ids are UUIDs, so nothing needs quoting.
-    head = b"{" + _flags(form, outcomes)
-    if form is not Form.LIST:
-        head += b',"errorsWhileComputingFlags":' + (b"true" if errors else b"false")
-    body = b'%b,"requestId":"%b","evaluatedAt":%d' % (head, request_id.encode(), evaluated_at_ms)
-    return body + (b"}" if config is None else b"," + orjson.dumps(config)[1:])
-
-
-def _flags(form: Form, outcomes: Sequence[Outcome]) -> bytes:
+    parts = [b"{"]
     if form is Form.RECORDS:
-        return b'"flags":{' + b",".join([outcome.v2_member for outcome in outcomes]) + b"}"
-    if form is Form.TYPED:
-        return b'"flags":{' + b",".join([outcome.typed_member for outcome in outcomes]) + b"}"
+        parts += (b'"flags":{', b",".join([outcome.v2_member for outcome in outcomes]), b"}")
+    elif form is Form.TYPED:
+        parts += (b'"flags":{', b",".join([outcome.typed_member for outcome in outcomes]), b"}")
+    else:
+        parts.append(_values(form, outcomes))
+    if form is not Form.LIST:
+        parts.append(_FAILED if errors else _SOUND)
+    parts.append(b',"requestId":"%b","evaluatedAt":%d' % (request_id.encode(), evaluated_at_ms))
+    parts.append(b"}" if config is None else b"," + orjson.dumps(config)[1:])
+    return b"".join(parts)
+
+
+_SOUND = b',"errorsWhileComputingFlags":false'
+_FAILED = b',"errorsWhileComputingFlags":true'
+
+
+def _values(form: Form, outcomes: Sequence[Outcome]) -> bytes:
+    """The fields of the forms that show bare values; what failed has none."""
     known = [outcome for outcome in outcomes if not outcome.failed]
     shown = known if form is Form.LEGACY else [outcome for outcome in known if outcome.enabled]
     if form is Form.LIST:

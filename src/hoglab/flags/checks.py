@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hoglab.filters.evaluate import MISSING, EvaluationContext, Predicate, compile_predicate
 from hoglab.filters.model import PropertyFilter, PropertyGroup
 from hoglab.flags.outcome import FlagFailure, Reason
 from hoglab.flags.subject import Subject
 from hoglab.people.cohorts.definition import Cohort, cohort_reference, read_trees
-from hoglab.people.cohorts.matching import INITIAL_SOURCES
 
 Check = Callable[[Subject], bool]
-
-
-@dataclass(slots=True)
-class Needs:
-    """What checks may have to read from storage when a request does not bring it along."""
-
-    person_keys: set[str] = field(default_factory=set)
-    group_keys: set[tuple[int, str]] = field(default_factory=set)
-    person: bool = False
-    """The row of the person itself: memberships, ``created_at``."""
-
-    def add(self, other: Needs) -> None:
-        self.person_keys |= other.person_keys
-        self.group_keys |= other.group_keys
-        self.person = self.person or other.person
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledCheck:
     test: Check
-    needs: Needs
     depends_on: frozenset[str] = frozenset()
     """Keys of ``flag`` filters: ids of other flags, as text."""
 
     def negated(self) -> CompiledCheck:
         test = self.test
-        return CompiledCheck(lambda subject: not test(subject), self.needs, self.depends_on)
+        return CompiledCheck(lambda subject: not test(subject), self.depends_on)
 
 
 class CheckCompiler:
@@ -85,9 +68,9 @@ class CheckCompiler:
         flag_id = self.resolve_flag(leaf.key)
         depends_on = frozenset({leaf.key})
         if flag_id is None or leaf.operator != "flag_evaluates_to" or not isinstance(expected, (bool, str)):
-            return CompiledCheck(_no, Needs(), depends_on)
+            return CompiledCheck(_no, depends_on)
         return CompiledCheck(
-            lambda subject: dependency_matches(expected, subject.dependency(flag_id)), Needs(), depends_on
+            lambda subject: dependency_matches(expected, subject.dependency(flag_id)), depends_on
         )
 
     def _cohort_filter(self, leaf: PropertyFilter) -> CompiledCheck:
@@ -108,7 +91,7 @@ class CheckCompiler:
 
     def _new_cohort(self, cohort_id: int) -> CompiledCheck:
         if cohort_id in self._static:
-            return CompiledCheck(lambda subject: subject.is_in_static_cohort(cohort_id), Needs(person=True))
+            return CompiledCheck(lambda subject: subject.is_in_static_cohort(cohort_id))
         if cohort_id in self._faults:
             return _broken(f"Cohort {cohort_id} {self._faults[cohort_id]}")
         if cohort_id not in self._trees:
@@ -116,17 +99,14 @@ class CheckCompiler:
         return self._tree(self._trees[cohort_id])
 
     def _tree(self, group: PropertyGroup) -> CompiledCheck:
-        members = [
+        members = (
             self._tree(value) if isinstance(value, PropertyGroup) else self._cohort_leaf(value)
             for value in group.values
-        ]
-        needs = Needs()
-        for member in members:
-            needs.add(member.needs)
+        )
         tests = tuple(member.test for member in members)
         if group.type == "AND" or not tests:
-            return CompiledCheck(lambda subject: all(guarded(test, subject) for test in tests), needs)
-        return CompiledCheck(lambda subject: any(guarded(test, subject) for test in tests), needs)
+            return CompiledCheck(lambda subject: all(guarded(test, subject) for test in tests))
+        return CompiledCheck(lambda subject: any(guarded(test, subject) for test in tests))
 
     def _cohort_leaf(self, leaf: PropertyFilter) -> CompiledCheck:
         """Leaves look at person data; a behavioural leaf is false, negated or not."""
@@ -161,39 +141,35 @@ def _person_check(key: str, predicate: Predicate) -> CompiledCheck:
             value = subject.person_property(key)
         return predicate(value)
 
-    keys = {key} if key != "distinct_id" else set()
-    if key in INITIAL_SOURCES:
-        keys.add(INITIAL_SOURCES[key])
-    return CompiledCheck(test, Needs(person_keys=keys))
+    return CompiledCheck(test)
 
 
 def _group_check(index: int | None, key: str, predicate: Predicate) -> CompiledCheck:
     if index is None:
         return _NEVER
-    needs = Needs() if key == "$group_key" else Needs(group_keys={(index, key)})
-    return CompiledCheck(lambda subject: predicate(subject.group_property(index, key)), needs)
+    return CompiledCheck(lambda subject: predicate(subject.group_property(index, key)))
 
 
 def _metadata_check(key: str, predicate: Predicate) -> CompiledCheck:
     if key != "created_at":
-        return CompiledCheck(lambda _subject: predicate(MISSING), Needs())
+        return CompiledCheck(lambda _subject: predicate(MISSING))
 
     def test(subject: Subject) -> bool:
         person = subject.person()
         return predicate(MISSING if person is None else person.created_at.isoformat())
 
-    return CompiledCheck(test, Needs(person=True))
+    return CompiledCheck(test)
 
 
 def _broken(detail: str) -> CompiledCheck:
     def test(_subject: Subject) -> bool:
         raise FlagFailure(Reason.EVALUATION_ERROR, detail)
 
-    return CompiledCheck(test, Needs())
+    return CompiledCheck(test)
 
 
 def _no(_subject: Subject) -> bool:
     return False
 
 
-_NEVER = CompiledCheck(_no, Needs())
+_NEVER = CompiledCheck(_no)

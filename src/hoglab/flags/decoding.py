@@ -27,8 +27,8 @@ COMPRESSIONS = frozenset({"", "gzip", "gzip-js", "base64"})
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ANY_WRAPPER = zlib.MAX_WBITS | 32
-_FORM = b"application/x-www-form-urlencoded"
-_JSON_LIKE = frozenset({b"", b"application/json", b"text/plain"})
+_FORM = "application/x-www-form-urlencoded"
+_JSON_LIKE = frozenset({"", "application/json", "text/plain"})
 _FORM_FIELD = re.compile(rb"(?:^|&)data=([^&]*)")
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=_-]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -42,20 +42,20 @@ def malformed(detail: str) -> ApiError:
 def decode_body(
     body: bytes,
     *,
-    content_type: bytes = b"",
-    content_encoding: bytes = b"",
+    content_type: str = "",
+    content_encoding: str = "",
     compression: str = "",
     limit_bytes: int = MAX_DECODED_BYTES,
 ) -> Any:
     """The JSON value that a body holds. Raises 400 ``malformed_data`` and 413."""
     if compression not in COMPRESSIONS:
         raise malformed(f"Unsupported compression: {compression[:40]}.")
-    media_type = content_type.partition(b";")[0].strip().lower()
+    media_type = content_type.partition(";")[0].strip().lower()
     if media_type == _FORM:
         return _decode_form(body, limit_bytes)
     if media_type not in _JSON_LIKE:
         raise malformed("Unsupported content type; send JSON as application/json or text/plain.")
-    if body.startswith(_GZIP_MAGIC) or compression.startswith("gzip") or b"gzip" in content_encoding.lower():
+    if body.startswith(_GZIP_MAGIC) or compression.startswith("gzip") or "gzip" in content_encoding.lower():
         body = _gunzip(body, limit_bytes)
     if not body:
         raise malformed("The request has no body.")

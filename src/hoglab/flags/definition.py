@@ -8,7 +8,7 @@ from typing import Any
 
 from hoglab.filters.evaluate import number_of
 from hoglab.filters.model import FilterError, parse_filters
-from hoglab.flags.checks import Check, CheckCompiler, CompiledCheck, Needs
+from hoglab.flags.checks import Check, CheckCompiler, CompiledCheck
 from hoglab.flags.hashing import highest_within, lowest_beyond
 from hoglab.flags.outcome import FlagFailure, FlagMetadata, Outcome, Reason
 from hoglab.flags.payloads import REDACTED_PAYLOAD
@@ -83,7 +83,6 @@ class CompiledFlag:
         self.by_device = source.bucketing_identifier == "device_id"
         self.runtime = source.evaluation_runtime or "all"
         self.contexts = frozenset(source.evaluation_contexts)
-        self.needs = Needs(person=source.ensure_experience_continuity)
         self.depends_on: frozenset[str] = frozenset()
         self.broken: str | None = None
         """Why the definition cannot be evaluated; None for a sound one."""
@@ -116,7 +115,6 @@ class CompiledFlag:
         self._payloads = _payloads(filters, redacted=source.has_encrypted_payloads)
         if filters.get("feature_enrollment") is True:
             self.enrollment_key = ENROLLMENT_PREFIX + source.key
-            self.needs.person_keys.add(self.enrollment_key)
         self.conditions = tuple(
             self._condition(raw, index, compiler) for index, raw in enumerate(_objects(filters, "groups"))
         )
@@ -152,7 +150,6 @@ class CompiledFlag:
         keys = tuple(leaf.key for leaf in parse_filters(raw.get("properties")).leaves())
         if not keys:
             return None
-        self.needs.person_keys.update(keys)
         person_level = {**raw, "aggregation_group_type_index": None}
         return SuperCondition(keys, self._condition(person_level, 0, compiler, Reason.SUPER_CONDITION))
 
@@ -162,7 +159,6 @@ class CompiledFlag:
         tree = parse_filters(raw.get("properties"), f"{path}.properties", default_type="person")
         checks = [compiler.check(leaf, aggregation) for leaf in tree.leaves()]
         for check in checks:
-            self.needs.add(check.needs)
             self.depends_on |= check.depends_on
         return checks
 

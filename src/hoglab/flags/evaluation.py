@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,8 @@ from uuid_utils import uuid7
 from hoglab.flags import continuity
 from hoglab.flags.answers import Form, decide_form, encode_answer, flags_form
 from hoglab.flags.decoding import MAX_WIRE_BYTES, decode_body
-from hoglab.flags.lookups import DatabaseFacts, PersonLoader, PointReader, hash_keys_of, merge_hash_keys
-from hoglab.flags.matching import evaluate
+from hoglab.flags.lookups import DatabaseFacts, PointReader, hash_keys_of, merge_hash_keys
+from hoglab.flags.matching import Stage, evaluate
 from hoglab.flags.outcome import Outcome, Reason
 from hoglab.flags.remote_config import BARE_CONFIG, config_fields
 from hoglab.flags.request import (
@@ -27,8 +27,8 @@ from hoglab.flags.request import (
     read_subject,
     runtime_of,
 )
-from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
-from hoglab.http.body import read_body
+from hoglab.flags.subject import FlagRequest, Subject
+from hoglab.http.body import header, read_body
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
 from hoglab.http.responses import JSON
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from hoglab.flags.registry import FlagRegistry, LoadedProject
-    from hoglab.flags.snapshot import Selection
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database
 
@@ -69,7 +68,6 @@ class FlagEvaluator:
         self._database = database
         self._projects = projects
         self._reader = PointReader(database)
-        self._persons = PersonLoader(self._reader)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
 
     def close(self) -> None:
@@ -88,26 +86,19 @@ class FlagEvaluator:
         """The flags of a project as they are now."""
         return await self.registry.get(project, self.threads)
 
-    async def evaluate(
-        self, project: Project, loaded: LoadedProject, selection: Selection, request: FlagRequest
+    def evaluate(
+        self,
+        project: Project,
+        loaded: LoadedProject,
+        stages: tuple[Stage, ...],
+        request: FlagRequest,
+        hash_keys: Mapping[str, str] | Reason | None = None,
     ) -> tuple[list[Outcome], bool]:
-        """Outcomes of the selected flags, and whether any failed."""
-        names = loaded.flags.group_names
-        hash_keys = None
-        if request.anon_distinct_id is not None and loaded.flags.continuity_keys:
-            hash_keys = await self._keep_bucketing(project.id, request, loaded.flags.continuity_keys)
-        person: StoredPerson | Exception | None = None
-        if selection.may_read_person(request):
-            try:
-                person = await self._persons.load(project.id, request.distinct_id)
-            except Exception as error:
-                person = error
-        elif not selection.may_read_groups(request, names):
-            return evaluate(selection.stages, Subject(request, names))
-        facts = DatabaseFacts(self._reader, project.id, person=person, hash_keys=hash_keys)
-        return evaluate(selection.stages, Subject(request, names, facts))
+        """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`."""
+        facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
+        return evaluate(stages, Subject(request, loaded.flags.group_names, facts))
 
-    async def _keep_bucketing(
+    async def keep_bucketing(
         self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
     ) -> Mapping[str, str] | Reason:
         """Store the anonymous id of a visitor who has just become known.
@@ -145,61 +136,59 @@ class EvaluationEndpoint:
         self._evaluator = evaluator
         self._decide = decide
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         method = scope["method"]
         if method == "POST":
-            await self._post(scope, receive, send)
-        elif method == "GET":
-            await send_json(send, orjson.dumps(BARE_CONFIG))
-        elif method == "HEAD":
-            await send_empty(send, 200)
-        elif method == "OPTIONS":
-            await send_empty(send, 204)
-        else:
-            await send_empty(send, 405, [(b"allow", _ALLOW)])
+            return self._post(scope, receive, send)
+        if method == "GET":
+            return send_json(send, orjson.dumps(BARE_CONFIG))
+        if method == "HEAD":
+            return send_empty(send, 200)
+        if method == "OPTIONS":
+            return send_empty(send, 204)
+        return send_empty(send, 405, [(b"allow", _ALLOW)])
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = read_query(scope["query_string"])
-        headers = _Headers(scope["headers"])
-        body = await self._body(scope, receive, query, headers)
-        call = read_call(body)
         evaluator = self._evaluator
+        raw = await read_body(scope, receive, MAX_WIRE_BYTES)
+        if len(raw) <= INLINE_BYTES:
+            body = self._decode(scope, query, raw)
+        else:
+            loop = asyncio.get_running_loop()
+            body = await loop.run_in_executor(evaluator.threads, self._decode, scope, query, raw)
+        call = read_call(body)
         project = evaluator.project(call.token)
         loaded = evaluator.registry.current(project) or await evaluator.load(project)
+        flags = loaded.flags
         outcomes: list[Outcome] = []
         errors = False
         if not call.disable_flags:
             request = read_subject(body, query)
-            runtime = runtime_of(scope["headers"]) if loaded.flags.has_runtime_rules else "unknown"
-            selection = loaded.flags.selection(choice_of(call, query, runtime))
-            outcomes, errors = await evaluator.evaluate(project, loaded, selection, request)
+            runtime = runtime_of(scope["headers"]) if flags.has_runtime_rules else "unknown"
+            stages = flags.selection(choice_of(call, query, runtime))
+            hash_keys = None
+            if request.anon_distinct_id is not None and flags.continuity_keys:
+                hash_keys = await evaluator.keep_bucketing(project.id, request, flags.continuity_keys)
+            outcomes, errors = evaluator.evaluate(project, loaded, stages, request, hash_keys)
         form, with_config = self._form(query)
-        await send_json(
-            send,
-            encode_answer(
-                form,
-                outcomes,
-                errors=errors,
-                request_id=headers.request_id or str(uuid7()),
-                evaluated_at_ms=time.time_ns() // 1_000_000,
-                config=config_fields(has_flags=loaded.flags.has_active_flags) if with_config else None,
-            ),
+        answer = encode_answer(
+            form,
+            outcomes,
+            errors=errors,
+            request_id=parse_uuid(header(scope, b"x-request-id")) or str(uuid7()),
+            evaluated_at_ms=time.time_ns() // 1_000_000,
+            config=config_fields(has_flags=flags.has_active_flags) if with_config else None,
         )
+        await send_json(send, answer)
 
-    async def _body(self, scope: Scope, receive: Receive, query: FlagQuery, headers: _Headers) -> Any:
-        raw = await read_body(scope, receive, MAX_WIRE_BYTES)
-
-        def decode() -> Any:
-            return decode_body(
-                raw,
-                content_type=headers.content_type,
-                content_encoding=headers.content_encoding,
-                compression=query.compression,
-            )
-
-        if len(raw) <= INLINE_BYTES:
-            return decode()
-        return await asyncio.get_running_loop().run_in_executor(self._evaluator.threads, decode)
+    def _decode(self, scope: Scope, query: FlagQuery, raw: bytes) -> Any:
+        return decode_body(
+            raw,
+            content_type=header(scope, b"content-type") or "",
+            content_encoding=header(scope, b"content-encoding") or "",
+            compression=query.compression,
+        )
 
     def _form(self, query: FlagQuery) -> tuple[Form, bool]:
         """The form of the answer, and whether it carries the remote-config fields."""
@@ -208,24 +197,6 @@ class EvaluationEndpoint:
         if query.version is None and not query.given_config:
             return flags_form(2), True
         return flags_form(query.version or 1), query.config
-
-
-class _Headers:
-    """The headers of a request that matter here."""
-
-    __slots__ = ("content_encoding", "content_type", "request_id")
-
-    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
-        self.content_type = b""
-        self.content_encoding = b""
-        self.request_id: str | None = None
-        for name, value in headers:
-            if name == b"content-type":
-                self.content_type = value
-            elif name == b"content-encoding":
-                self.content_encoding = value
-            elif name == b"x-request-id":
-                self.request_id = parse_uuid(value.decode("latin-1"))
 
 
 async def send_json(send: Send, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:

@@ -58,30 +58,44 @@ class PointReader:
     """A connection kept open for point reads on the event loop.
 
     With the embedded database such a read takes a few microseconds and waits for nobody; taking a connection
-    from the pool and going through a thread would each cost more. Every read sees the latest commit.
+    from the pool and going through a thread would each cost more. What is read during one turn of the loop is
+    read in one transaction, for beginning one costs as much as the read: everybody who reads in a turn asked
+    before it began, so every read sees what was committed before it was asked for.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._stack = ExitStack()
-        self._connection: Connection | None = None
+        self._connection: Any = None
         self._driver: Any = None
+        self._is_reading = False
 
     def __call__(self, read: PointRead, *values: Any) -> list[tuple[Any, ...]]:
-        if self._connection is None:
-            self._connection = self._stack.enter_context(self._database.read())
-            self._driver = self._connection.connection.driver_connection
         try:
-            cursor = self._driver.cursor()
-            cursor.execute(read.text(self._connection), values)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            if not self._is_reading:
+                self._begin()
+            rows: list[tuple[Any, ...]] = self._driver.execute(read.text(self._connection), values).fetchall()
         except Exception:
             self.close()  # the next read starts on a new connection
             raise
         return rows
 
+    def _begin(self) -> None:
+        asyncio.get_running_loop().call_soon(self._end)  # before the snapshot: who comes later sees the next
+        if self._connection is None:
+            self._connection = self._stack.enter_context(self._database.read())
+            self._driver = self._connection.connection.driver_connection
+        self._driver.execute("BEGIN")
+        self._is_reading = True
+
+    def _end(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._driver.execute("COMMIT")
+
     def close(self) -> None:
         """Give the connection back."""
+        self._is_reading = False
         self._connection = self._driver = None
         self._stack.close()
 
@@ -133,87 +147,13 @@ _READ_HASH_KEYS = PointRead(
 )
 
 
-def _read_persons(count: int) -> PointRead:
-    names = tuple(f"distinct_id_{number}" for number in range(count))
-    return PointRead(
-        ("project_id", *names),
-        _ids.distinct_id,
-        person.c.id,
-        person.c.properties,
-        person.c.created_at,
-        where=(
-            _ids.project_id == sa.bindparam("project_id"),
-            _ids.distinct_id.in_([sa.bindparam(name) for name in names]),
-            person.c.id == _ids.person_id,
-        ),
-    )
-
-
-_BATCHES = {count: _read_persons(count) for count in (1, 8, 32)}
-_LARGEST_BATCH = max(_BATCHES)
-
-
-_PersonFuture = asyncio.Future[StoredPerson | None]
-
-
-class PersonLoader:
-    """Reads the persons of all requests that ask during one turn of the event loop together.
-
-    Under load one statement then serves many requests; a request alone waits for nobody.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._waiting: dict[int, dict[str, list[_PersonFuture]]] = {}
-
-    def load(self, project_id: int, distinct_id: str) -> _PersonFuture:
-        """The stored person behind a distinct id, None for an unknown one."""
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._read_all)
-        # One future for each who asks: a request that is cancelled must not take others along.
-        future: _PersonFuture = loop.create_future()
-        self._waiting.setdefault(project_id, {}).setdefault(distinct_id, []).append(future)
-        return future
-
-    def _read_all(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for project_id, asked in waiting.items():
-            distinct_ids = list(asked)
-            for start in range(0, len(distinct_ids), _LARGEST_BATCH):
-                chunk = distinct_ids[start : start + _LARGEST_BATCH]
-                try:
-                    found = self._read(project_id, chunk)
-                except Exception as error:
-                    _settle(asked, chunk, {}, error)
-                else:
-                    _settle(asked, chunk, found, None)
-
-    def _read(self, project_id: int, distinct_ids: list[str]) -> dict[str, StoredPerson]:
-        size = min(count for count in _BATCHES if count >= len(distinct_ids))
-        padded = distinct_ids + distinct_ids[-1:] * (size - len(distinct_ids))
-        return {
-            distinct_id: StoredPerson(person_id, orjson.loads(properties), created_at)
-            for distinct_id, person_id, properties, created_at in self._run(
-                _BATCHES[size], project_id, *padded
-            )
-        }
-
-
-def _settle(
-    asked: Mapping[str, list[_PersonFuture]],
-    distinct_ids: list[str],
-    found: Mapping[str, StoredPerson],
-    error: Exception | None,
-) -> None:
-    for distinct_id in distinct_ids:
-        for future in asked[distinct_id]:
-            if future.done():
-                continue
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(found.get(distinct_id))
+_READ_PERSON = PointRead(
+    ("project_id", "distinct_id"),
+    person.c.id,
+    person.c.properties,
+    person.c.created_at,
+    where=(*_PERSON_OF, person.c.id == _ids.person_id),
+)
 
 
 class StoredHashKeys(msgspec.Struct, frozen=True):
@@ -245,27 +185,20 @@ def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
 class DatabaseFacts:
     """What the database knows about the subject of one request.
 
-    The person is read beforehand (see `PersonLoader`): ``person`` is that, None for an unknown one, or why
-    reading failed. ``hash_keys`` are bucketing ids that are known already, or why there are none.
+    ``hash_keys`` are bucketing ids that are known already, or why there are none.
     """
 
     def __init__(
-        self,
-        run: Run,
-        project_id: int,
-        *,
-        person: StoredPerson | Exception | None = None,
-        hash_keys: Mapping[str, str] | Reason | None = None,
+        self, run: Run, project_id: int, *, hash_keys: Mapping[str, str] | Reason | None = None
     ) -> None:
         self._run = run
         self._project_id = project_id
-        self._person = person
         self._hash_keys = hash_keys
 
-    def person(self, distinct_id: str) -> StoredPerson | None:  # noqa: ARG002 - it is the request's own
-        if isinstance(self._person, Exception):
-            raise self._person
-        return self._person
+    def person(self, distinct_id: str) -> StoredPerson | None:
+        for row_id, properties, created_at in self._run(_READ_PERSON, self._project_id, distinct_id):
+            return StoredPerson(row_id, orjson.loads(properties), created_at)
+        return None
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
         rows = self._run(_READ_GROUP, self._project_id, group_type_index, group_key)

@@ -75,7 +75,7 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> Outcome:
         decided = _before_conditions(flag, subject)
         if decided is not None:
             return decided
-    best, best_rank = flag.undecided, Reason.NO_GROUP_TYPE.rank
+    best: Outcome | None = None
     groups_skipped = False
     for condition in flag.conditions:
         outcome = None if condition.by_distinct_id else _skipped(flag, condition, subject)
@@ -84,14 +84,16 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> Outcome:
         elif condition.checks and not _holds(condition, subject):
             outcome = condition.missed
         elif condition.limit is None or _place(flag, condition, subject) <= condition.limit:
-            return _matched(flag, condition, subject)
+            return _matched(flag, condition, subject) if condition.split else condition.matched
+        elif flag.early_exit:
+            best = condition.out_of_rollout
+            break
         else:
             outcome = condition.out_of_rollout
-            if flag.early_exit:
-                best = outcome
-                break
-        if outcome.reason.rank >= best_rank:
-            best, best_rank = outcome, outcome.reason.rank
+        if best is None or outcome.reason.rank >= best.reason.rank:
+            best = outcome
+    if best is None:
+        return flag.undecided
     if groups_skipped and best.reason is Reason.NO_CONDITION_MATCH:
         return flag.outcome(False, best.reason, best.condition_index, description=GROUPS_SKIPPED)
     return best
@@ -159,11 +161,10 @@ def _holds(condition: Condition, subject: Subject) -> bool:
 
 def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> Outcome:
     """What a match comes to: the variant that is drawn, if there are any to draw from."""
-    if condition.split:
-        place = _place(flag, condition, subject, b"variant")
-        for end, outcome in condition.split:
-            if place < end:
-                return outcome
+    place = _place(flag, condition, subject, b"variant")
+    for end, outcome in condition.split:
+        if place < end:
+            return outcome
     return condition.matched
 
 

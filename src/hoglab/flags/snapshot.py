@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hoglab.filters.evaluate import EvaluationContext
-from hoglab.flags.checks import CheckCompiler, Needs
+from hoglab.flags.checks import CheckCompiler
 from hoglab.flags.definition import CompiledFlag, FlagSource
 from hoglab.flags.matching import Stage, order_stages
-from hoglab.flags.subject import FlagRequest
 from hoglab.people.cohorts.definition import Cohort
 
 MAX_SELECTIONS = 512
@@ -40,36 +39,6 @@ class Choice(msgspec.Struct, frozen=True):
             and (self.contexts is None or not flag.contexts or not self.contexts.isdisjoint(flag.contexts))
             and (self.keys is None or flag.key in self.keys)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The flags that one choice comes to, in an order in which they can be evaluated."""
-
-    stages: tuple[Stage, ...]
-    person_keys: frozenset[str]
-    group_keys: frozenset[tuple[int, str]]
-    needs_person: bool
-
-    def may_read_person(self, request: FlagRequest) -> bool:
-        """Whether a condition needs something of the stored person that the request did not send."""
-        if self.needs_person:
-            return True
-        if request.only_use_overrides or not self.person_keys:
-            return False
-        return not self.person_keys <= request.person_properties.keys()
-
-    def may_read_groups(self, request: FlagRequest, group_names: Mapping[int, str]) -> bool:
-        """Whether a condition needs a group property that the request did not send."""
-        if request.only_use_overrides:
-            return False
-        for index, key in self.group_keys:
-            name = group_names.get(index)
-            if name is None or name not in request.groups:
-                continue
-            if key not in request.group_properties.get(name, ()):
-                return True
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +81,7 @@ class ProjectFlags:
             flag.key for flag in self.flags.values() if flag.active and flag.continuity
         )
         self._contexts = frozenset[str]().union(*(flag.contexts for flag in self.flags.values()))
-        self._selections: dict[Choice, Selection] = {}
+        self._selections: dict[Choice, tuple[Stage, ...]] = {}
         self._sources: dict[int, FlagSource] | None = None
 
     def resolve(self, key: str) -> int | None:
@@ -152,8 +121,11 @@ class ProjectFlags:
                 open_ids.extend(other for other in self.dependencies[current] if other is not None)
         return [other for other in self._order if other in chosen]
 
-    def selection(self, choice: Choice) -> Selection:
-        """The flags of a choice with those they depend on. Remembered, because clients repeat themselves."""
+    def selection(self, choice: Choice) -> tuple[Stage, ...]:
+        """The flags of a choice with those they depend on, in an order in which they can be evaluated.
+
+        Remembered, because clients repeat themselves.
+        """
         if choice.keys is not None or choice.contexts is not None:
             # Only names that exist are kept, so that what is remembered cannot grow with what clients send.
             choice = msgspec.structs.replace(
@@ -169,7 +141,7 @@ class ProjectFlags:
             self._selections[choice] = known
         return known
 
-    def _select(self, choice: Choice) -> Selection:
+    def _select(self, choice: Choice) -> tuple[Stage, ...]:
         shown = {flag.id for flag in self.flags.values() if choice.includes(flag)}
         chosen: set[int] = set()
         wanted: set[int] = set()
@@ -182,22 +154,13 @@ class ProjectFlags:
             others = [other for other in self.dependencies[flag_id] if other is not None]
             wanted.update(others)
             open_ids.extend(others)
-        needs = Needs()
-        for flag_id in chosen:
-            if self.flags[flag_id].active:
-                needs.add(self.flags[flag_id].needs)
-        return Selection(
-            tuple(
-                Stage.of(
-                    self.flags[flag_id],
-                    shown=flag_id in shown,
-                    wanted=flag_id in wanted,
-                    resolvable=flag_id not in self._unresolvable,
-                )
-                for flag_id in self._order
-                if flag_id in chosen
-            ),
-            frozenset(needs.person_keys),
-            frozenset(needs.group_keys),
-            needs.person,
+        return tuple(
+            Stage.of(
+                self.flags[flag_id],
+                shown=flag_id in shown,
+                wanted=flag_id in wanted,
+                resolvable=flag_id not in self._unresolvable,
+            )
+            for flag_id in self._order
+            if flag_id in chosen
         )

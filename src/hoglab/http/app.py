@@ -20,7 +20,7 @@ from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.dates import utc_now
 from hoglab.http.docs_page import docs_app
 from hoglab.http.health import Readiness, probes
-from hoglab.http.logs import log_request, redact_keys, redact_query
+from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
 from hoglab.http.management import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
 from hoglab.http.metrics import observe
 from hoglab.http.openapi import Document, schema_app
@@ -150,19 +150,11 @@ class HoglabApp:
         self._access_log = access_log
         self._streams = streams
         self._lifespan = lifespan
-        self._in_flight: set[asyncio.Task[Any]] = set()
+        self._in_flight: set[asyncio.Task[Any] | None] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            task = asyncio.current_task()
-            if task is None:
-                await self._serve(scope, receive, send)
-                return
-            self._in_flight.add(task)
-            try:
-                await self._serve(scope, receive, send)
-            finally:
-                self._in_flight.discard(task)
+            await self._serve(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
@@ -175,7 +167,7 @@ class HoglabApp:
 
     def abort_requests(self) -> int:
         """Cancel what is still being answered; returns how many requests that were. For a shutdown in haste."""
-        left = [task for task in self._in_flight if not task.done()]
+        left = [task for task in self._in_flight if task is not None and not task.done()]
         for task in left:
             task.cancel()
         return len(left)
@@ -186,18 +178,27 @@ class HoglabApp:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started_at = time.perf_counter()
+        task = asyncio.current_task()
+        self._in_flight.add(task)
         record = scope[RECORD_KEY] = Record()
         request_id = _request_id(scope)
+        bind_request_id(request_id)
         target = self._target(scope, record)
         if scope["method"] == "HEAD":
             send = _without_body(send)
         answer = _Answer(send, _added_headers(scope, request_id, target.cors))
         reply = grant_preflight(answer.send) if target.cors and is_preflight(scope) else answer.send
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            await self._answer(target, scope, receive, answer, reply)
+            await target.app(scope, receive, reply)
+        except ClientGoneError:
+            answer.status = CLIENT_GONE
+        except Exception as error:
+            known = _known_error(error, scope["method"], target.route)
+            if answer.started:
+                raise
+            await error_response(known)(scope, receive, reply)
         finally:
+            self._in_flight.discard(task)
             seconds = time.perf_counter() - started_at
             observe(scope["method"], target.route, answer.status, seconds)
             if self._access_log and (not target.quiet or answer.status >= 500):
@@ -223,22 +224,6 @@ class HoglabApp:
                 scope.update(child_scope)
                 return _Target(route.handle, getattr(route, "path", "pattern"), quiet=True, cors=cors)
         return _NOT_FOUND
-
-    async def _answer(
-        self, target: _Target, scope: Scope, receive: Receive, answer: _Answer, reply: Send
-    ) -> None:
-        try:
-            await target.app(scope, receive, reply)
-        except ClientGoneError:
-            answer.status = CLIENT_GONE
-        except Exception as error:
-            known = errors.known_error(error)
-            if known is None:
-                _log.exception("unhandled_exception", method=scope["method"], route=target.route)
-                known = errors.server_error()
-            if answer.started:
-                raise
-            await error_response(known)(scope, receive, reply)
 
     def _write_log(self, scope: Scope, record: Record, target: _Target, status: int, seconds: float) -> None:
         client = scope.get("client")
@@ -289,7 +274,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *self._added]}
+            message["headers"] = [*message.get("headers", ()), *self._added]
         return self._send(message)
 
 
@@ -299,6 +284,15 @@ async def _not_found(scope: Scope, receive: Receive, _send: Send) -> None:
 
 
 _NOT_FOUND = _Target(_not_found, "none")
+
+
+def _known_error(error: Exception, method: str, route: str) -> errors.WireError:
+    """What the client is told of an error; one that nobody foresaw is logged."""
+    known = errors.known_error(error)
+    if known is None:
+        _log.exception("unhandled_exception", method=method, route=route)
+        known = errors.server_error()
+    return known
 
 
 def _request_id(scope: Scope) -> str:

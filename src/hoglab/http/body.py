@@ -62,7 +62,7 @@ async def read_body(
         raise errors.payload_too_large(limit_bytes)
     if announced == 0:
         return b""
-    whole = announced if announced is not None and header(scope, b"transfer-encoding") is None else None
+    whole = announced if header(scope, b"transfer-encoding") is None else None
     task = asyncio.current_task()
     if task is None:
         return await asyncio.create_task(read_body(scope, receive, limit_bytes, timeout_s, keep=keep))
@@ -124,13 +124,16 @@ async def _drain(receive: Receive, whole: int | None, limit_bytes: int, *, keep:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+_HEADERS_KEY = "hoglab.headers"
+
+
 def header(scope: Scope, name: bytes) -> str | None:
     """The first header of a (lower-case) name."""
-    for key, value in scope["headers"]:
-        if key == name:
-            text: str = value.decode("latin-1")
-            return text
-    return None
+    by_name = scope.get(_HEADERS_KEY)
+    if by_name is None:  # a dozen questions are asked about each request
+        by_name = scope[_HEADERS_KEY] = dict(reversed(scope["headers"]))
+    value: bytes | None = by_name.get(name)
+    return None if value is None else value.decode("latin-1")
 
 
 def content_length(scope: Scope) -> int | None:

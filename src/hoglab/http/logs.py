@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import orjson
@@ -29,7 +30,7 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
     threshold = getattr(logging, level.upper())
     stream = stream or sys.stderr
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
+        _with_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -65,6 +66,21 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
     root.setLevel(max(threshold, logging.WARNING))
     # It warns of each malformed form, which is the client's affair and is answered with a 400.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
+
+
+_request_id: ContextVar[str] = ContextVar("hoglab_request_id")
+
+
+def bind_request_id(request_id: str) -> None:
+    """Let every line about the request at hand name it."""
+    _request_id.set(request_id)
+
+
+def _with_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    request_id = _request_id.get(None)
+    if request_id is not None:
+        event.setdefault("request_id", request_id)
+    return event
 
 
 def _without_keys(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
