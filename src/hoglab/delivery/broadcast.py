@@ -14,6 +14,7 @@ from hoglab.filters.hog import FilterFailure
 from hoglab.functions.compile import compile_filter
 from hoglab.functions.globals import filter_globals
 from hoglab.http.errors import BareError
+from hoglab.people.reading import next_persons
 from hoglab.storage.database.tables import person, person_distinct_id
 from hoglab.storage.invocations import AppMetric, NewInvocation
 
@@ -68,12 +69,8 @@ def _pages(database: Database, project_id: int) -> Iterator[list[Any]]:
     )
     last = 0
     while True:
-        query = (
-            sa.select(person.c.id, person.c.uuid, person.c.properties, person.c.created_at, one_id)
-            .where(person.c.project_id == project_id, person.c.id > last)
-            .order_by(person.c.id)
-            .limit(PAGE)
-        )
+        columns = (person.c.id, person.c.uuid, person.c.properties, person.c.created_at, one_id)
+        query = next_persons(*columns, project_id=project_id, after=last, limit=PAGE)
         with database.read() as connection:
             rows = list(connection.execute(query))
         if not rows:

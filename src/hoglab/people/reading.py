@@ -15,7 +15,7 @@ from sqlalchemy import bindparam
 from hoglab.storage.database.tables import group, group_type, person, person_distinct_id
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import BindParameter, Connection
 
 DEFAULT_DISPLAY_NAMES = ("email", "name", "username")
 """Properties that name a person when the project does not say which (spec: hog-runtime 1.1)."""
@@ -188,15 +188,24 @@ def distinct_ids_of(
     return found
 
 
+def next_persons(
+    *columns: sa.ColumnElement[Any],
+    project_id: int | BindParameter[int],
+    after: int | BindParameter[int],
+    limit: int,
+) -> sa.Select[Any]:
+    """Selects the next persons of a project by row id: pages of a walk along the table."""
+    # Given the column as it is, SQLite takes its index and sorts all persons of the project for every page.
+    within = person.c.project_id + 0 == project_id
+    return sa.select(*columns).where(within, person.c.id > after).order_by(person.c.id).limit(limit)
+
+
 def every_person(connection: Connection, project_id: int) -> Iterator[tuple[PersonView, list[str]]]:
     """All persons in the order in which they were made, with all their distinct ids; read page by page."""
     last = 0
     while True:
         page = connection.execute(
-            sa.select(*_COLUMNS)
-            .where(person.c.project_id == project_id, person.c.id > last)
-            .order_by(person.c.id)
-            .limit(EXPORT_PAGE)
+            next_persons(*_COLUMNS, project_id=project_id, after=last, limit=EXPORT_PAGE)
         ).all()
         if not page:
             return

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam
 
 from hoglab.people.cohorts.definition import Cohort
 from hoglab.people.cohorts.matching import Candidate, RowIds
+from hoglab.people.reading import next_persons
 from hoglab.people.store import chunks
 from hoglab.storage.database.tables import cohort, cohort_person, experiment, person, person_distinct_id
 
@@ -214,11 +215,13 @@ def rows_of_distinct_ids(connection: Connection, project_id: int, names: Iterabl
         )
 
 
-_CANDIDATES = (
-    sa.select(person.c.id, person.c.properties, person.c.created_at)
-    .where(person.c.project_id == bindparam("project_id"), person.c.id > bindparam("after"))
-    .order_by(person.c.id)
-    .limit(PERSONS_PER_READ)
+_CANDIDATES = next_persons(
+    person.c.id,
+    person.c.properties,
+    person.c.created_at,
+    project_id=bindparam("project_id"),
+    after=bindparam("after"),
+    limit=PERSONS_PER_READ,
 )
 
 
