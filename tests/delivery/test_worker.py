@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -157,6 +158,11 @@ def test_what_loses_its_worker_again_and_again_is_given_up(house: House, receive
     assert [level for level, _ in house.logs(function)] == ["error"]
 
 
+STOP_S = 3.0
+"""Seven tenths of it are for the turns at hand; the rest, for writing, is plenty on a busy machine. A request that
+hangs lasts longer: until its limit of five seconds."""
+
+
 @rule("H4.7")
 def test_stopping_puts_back_what_takes_too_long(house: House, receiver: Receiver) -> None:
     async def hang(_request: web.Request) -> web.StreamResponse:
@@ -168,9 +174,13 @@ def test_stopping_puts_back_what_takes_too_long(house: House, receiver: Receiver
     house.dispatch(stored())
     house.delivery.start()
     wait_for(lambda: receiver.hits)
-    started = time.monotonic()
-    assert house.delivery.stop(1.0)
-    assert time.monotonic() - started < 1.5
+    as_long = threading.Event()
+    plain_wait = threading.Timer(STOP_S, as_long.set)
+    plain_wait.start()
+    assert house.delivery.stop(STOP_S)
+    assert not as_long.is_set(), "it took longer than it was given"
+    plain_wait.cancel()
+    assert house.results() == [], "the request was given up, not waited for"
     assert house.rows("invocation", "status, reset_count", "id") == [("available", 0)]
     house.restart()
     house.run()

@@ -361,10 +361,10 @@ class TestLookAround:
 
     def test_an_endless_search_is_given_up(self):
         pattern = r"^(?=(a|a)*b)(.*)\1$"
-        started = time.perf_counter()
+        started = time.thread_time()
         assert compile_predicate("regex", pattern)("a" * 5_000) is False
         assert compile_predicate("not_regex", pattern)("a" * 5_000) is True
-        assert time.perf_counter() - started < 5
+        assert time.thread_time() - started < 5
 
     def test_a_text_that_is_too_long_does_not_match(self):
         assert compile_predicate("regex", "(?=a)")("a" * MAX_TEXT_LENGTH) is True
