@@ -407,3 +407,18 @@ def test_a_rerun_can_be_tried_dry(house: House, api: Api) -> None:
     assert answer == {"rerun_job_id": "", "queued_count": 2, "skipped_count": 0}
     assert house.queue.backlog() == 0
     assert [result["attempts"] for result in house.results()] == [1, 1]
+
+
+def test_what_failed_a_moment_ago_can_be_run_again(house: House, api: Api) -> None:
+    """While the queue still remembers the run, so that its event does not start it twice."""
+    function = house.create("throw Error('no')")
+    event = stored()
+    house.run(event)
+    answer = api.call("POST", f"/{function['id']}/rerun/", {}).json()
+    assert (answer["queued_count"], answer["skipped_count"]) == (1, 0)
+    again = api.call("POST", f"/{function['id']}/rerun/", {}).json()
+    house.dispatch(event)  # neither its event nor another request starts one that is under way
+    house.wait_idle()
+    [result] = house.results()
+    assert result["is_retry"] == 1
+    assert result["attempts"] == 2 + again["queued_count"]

@@ -15,6 +15,7 @@ from hoglab import __version__
 from hoglab.cli.demo import demo
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.experiment import experiment_app
+from hoglab.cli.functions import functions_app
 from hoglab.cli.hog import hog_app
 from hoglab.cli.keys import keys_app
 from hoglab.cli.openapi import openapi
@@ -36,6 +37,7 @@ app.command()(openapi)
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")
+app.add_typer(functions_app, name="functions")
 app.add_typer(hog_app, name="hog")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(import_app, name="import")

@@ -146,6 +146,7 @@ def _again(delivery: Delivery, project: Project, row: Mapping[str, Any], job_id:
         row["function_id"],
         encode_state(state),
         parent_run_id=job_id,
+        again=True,
     )
 
 

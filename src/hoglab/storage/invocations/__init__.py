@@ -30,6 +30,7 @@ class NewInvocation:
     parent_run_id: str | None = None
     log_offset: int | None = None
     order_key: str | None = None  # of a function's invocations with one key, only the oldest is at work
+    again: bool = False  # whether it may be begun once more when it is over, but still remembered
 
 
 @dataclass(frozen=True, slots=True)

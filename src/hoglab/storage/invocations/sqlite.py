@@ -77,6 +77,12 @@ _INSERT = (
     "status, log_offset, state, created_at, order_key) VALUES (?, ?, ?, ?, ?, ?, ?, 'available', ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
 )
+_INSERT_AGAIN = _INSERT.removesuffix("NOTHING") + (
+    "UPDATE SET status = 'available', finished_at = NULL, reset_count = 0, parent_run_id = excluded.parent_run_id, "
+    "queue = excluded.queue, priority = excluded.priority, scheduled_at = excluded.scheduled_at, "
+    "state = excluded.state, created_at = excluded.created_at, order_key = excluded.order_key "
+    "WHERE finished_at IS NOT NULL"
+)
 _ADVANCE = (
     'INSERT INTO consumer_position (consumer, "offset", updated_at) VALUES (?, ?, ?) '
     'ON CONFLICT (consumer) DO UPDATE SET "offset" = max("offset", excluded."offset"), '
@@ -213,24 +219,12 @@ class SqliteInvocationQueue:
         if (consumer is None) != (log_offset is None):
             raise ValueError("a consumer and its log offset go together")
         now = to_micros(self._now())
-        rows = [
-            (
-                each.id,
-                each.project_id,
-                each.function_id,
-                each.parent_run_id,
-                each.queue,
-                each.priority,
-                now if each.scheduled_at is None else to_micros(each.scheduled_at),
-                each.log_offset,
-                each.state,
-                now,
-                each.order_key,
-            )
-            for each in invocations
-        ]
+        rows = [_row(each, now) for each in invocations if not each.again]
+        again = [_row(each, now) for each in invocations if each.again]
         with self._transaction(durable=consumer is None) as connection:
-            new = connection.executemany(_INSERT, rows).rowcount if rows else 0
+            new = 0
+            for statement, some in ((_INSERT, rows), (_INSERT_AGAIN, again)):
+                new += connection.executemany(statement, some).rowcount if some else 0
             if consumer is not None:
                 connection.execute(_ADVANCE, (consumer, log_offset, now))
             connection.executemany(
@@ -517,6 +511,22 @@ class SqliteInvocationQueue:
 def utc_clock() -> datetime:
     """The system's clock."""
     return datetime.now(UTC)
+
+
+def _row(each: NewInvocation, now: int) -> tuple[Any, ...]:
+    return (
+        each.id,
+        each.project_id,
+        each.function_id,
+        each.parent_run_id,
+        each.queue,
+        each.priority,
+        now if each.scheduled_at is None else to_micros(each.scheduled_at),
+        each.log_offset,
+        each.state,
+        now,
+        each.order_key,
+    )
 
 
 def _advance_backfill(connection: sqlite3.Connection, step: BackfillStep, new: int) -> None:

@@ -1,0 +1,219 @@
+"""``hoglab functions``: what event functions of a running server do, and doing it again."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.functions.dead_letters import dead_letters_app
+from hoglab.cli.functions.options import (
+    DryRunOption,
+    FromOption,
+    FunctionArgument,
+    HostOption,
+    JsonOption,
+    KeyOption,
+    ProjectOption,
+    ToOption,
+    api,
+    function_path,
+)
+
+if TYPE_CHECKING:
+    from hoglab.cli.api_client import ApiClient
+
+POLL_S = 0.3
+FAILED = 1
+"""Exit status of a backfill that failed or was cancelled."""
+
+STATES = {
+    0: "-",
+    1: "healthy",
+    2: "slowed down",
+    3: "stopped",
+    11: "slowed down by hand",
+    12: "stopped by hand",
+}
+
+functions_app = typer.Typer(help="Event functions of a running server.", no_args_is_help=True)
+functions_app.add_typer(dead_letters_app, name="dead-letters")
+
+
+@functions_app.command("list")
+def list_functions(
+    as_json: JsonOption = False, host: HostOption = None, key: KeyOption = None, project: ProjectOption = 1
+) -> None:
+    """List the functions of a project and how they fare."""
+    from rich.console import Console
+    from rich.table import Table
+
+    found = list(api(host, key, project).pages("/hog_functions/"))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    table = Table("Id", "Name", "Type", "Enabled", "State")
+    for one in found:
+        state = STATES.get(one["status"]["state"], str(one["status"]["state"]))
+        table.add_row(one["id"], one["name"], one["type"], "yes" if one["enabled"] else "no", state)
+    Console().print(table)
+
+
+@functions_app.command()
+def logs(
+    function: FunctionArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new lines as they come.")
+    ] = False,
+    level: Annotated[
+        str | None, typer.Option("--level", help="Only these levels, joined by commas.", show_default=False)
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", help="Only lines with this text.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many lines at most, before following.")] = 50,
+    host: HostOption = None,
+    key: KeyOption = None,
+    project: ProjectOption = 1,
+) -> None:
+    """Print the log of a function, oldest line first."""
+    client = api(host, key, project)
+    path = function_path(client, function)
+    # What is followed is opened first, so that no line falls between the two.
+    following = client.events(f"{path}/logs/tail/", level=level, search=search) if follow else iter(())
+    known: set[tuple[str, str, str]] = set()
+    for line in reversed(client.get(f"{path}/logs/", limit=limit, level=level, search=search)["results"]):
+        known.add((line["instance_id"], line["timestamp"], line["message"]))
+        _print_line(line)
+    try:
+        for name, data in following:
+            if name == "skipped":
+                typer.echo(f"… {data['count']} lines left out", err=True)
+            elif (data["instance_id"], data["timestamp"], data["message"]) not in known:
+                _print_line(data)
+    except KeyboardInterrupt:
+        return
+
+
+def _print_line(line: dict[str, Any]) -> None:
+    typer.echo(f"{line['timestamp']} {line['level']:<5} {line['instance_id']} {line['message']}")
+
+
+@functions_app.command()
+def backfill(
+    function: FunctionArgument,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="The first moment (UTC).")],
+    until: ToOption = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="How many events at most.", show_default=False)
+    ] = None,
+    dry_run: DryRunOption = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    host: HostOption = None,
+    key: KeyOption = None,
+    project: ProjectOption = 1,
+) -> None:
+    """Run a function on stored events. What was delivered in the last 30 days is not delivered again.
+
+    The server does it; interrupting this command does not stop it.
+    """
+    client = api(host, key, project)
+    path = function_path(client, function)
+    body = {"from": since, "to": until, "limit": limit, "dry_run": dry_run}
+    job = client.post(f"{path}/backfill/", body)
+    if not detach:
+        try:
+            job = _watched(client, path, job)
+        except KeyboardInterrupt:
+            typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
+            return
+    typer.echo(_told(job))
+    if job["status"] in ("failed", "cancelled"):
+        raise typer.Exit(FAILED)
+
+
+def _watched(client: ApiClient, path: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait for the end of a backfill, with a bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("events", total=job["total"])
+        while job["status"] == "running":
+            time.sleep(POLL_S)
+            job = client.get(f"{path}/backfills/{job['id']}/")
+            bar.update(task, completed=job["seen"])
+    return job
+
+
+def _told(job: dict[str, Any]) -> str:
+    queued = "would be queued" if job["dry_run"] else "queued"
+    text = (
+        f"{job['id']} {job['status']}: {job['seen']} of {job['total']} events, {job['queued']} runs {queued}"
+    )
+    if job["already_run"]:
+        text += f", {job['already_run']} left out, for they were run before"
+    if job["dead_letters"]:
+        text += f", {job['dead_letters']} dead letters"
+    return text if job["error"] is None else f"{text} ({job['error']})"
+
+
+@functions_app.command()
+def backfills(
+    function: FunctionArgument, host: HostOption = None, key: KeyOption = None, project: ProjectOption = 1
+) -> None:
+    """List the backfills of a function, newest first."""
+    client = api(host, key, project)
+    for job in client.pages(f"{function_path(client, function)}/backfills/"):
+        typer.echo(_told(job))
+
+
+@functions_app.command()
+def cancel(
+    function: FunctionArgument,
+    backfill_id: Annotated[str, typer.Argument(metavar="BACKFILL", help="Id of the backfill.")],
+    host: HostOption = None,
+    key: KeyOption = None,
+    project: ProjectOption = 1,
+) -> None:
+    """Stop a backfill. What it has put into the queue still runs."""
+    client = api(host, key, project)
+    typer.echo(_told(client.post(f"{function_path(client, function)}/backfills/{backfill_id}/cancel/", {})))
+
+
+@functions_app.command()
+def replay(
+    function: FunctionArgument,
+    since: FromOption = None,
+    until: ToOption = None,
+    status: Annotated[list[str], typer.Option("--status", help="Runs that ended so.")] = ["failed"],  # noqa: B006
+    error_kind: Annotated[
+        list[str] | None,
+        typer.Option("--error-kind", help="Runs that failed in this way.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many runs at most.")] = 10_000,
+    dry_run: DryRunOption = False,
+    host: HostOption = None,
+    key: KeyOption = None,
+    project: ProjectOption = 1,
+) -> None:
+    """Run past runs of a function again, with its present configuration; by default those that failed."""
+    if limit < 1:
+        raise OperatorError("--limit must be at least 1")
+    client = api(host, key, project)
+    wanted = {
+        "window_start": since,
+        "window_end": until,
+        "status": status,
+        "error_kind": error_kind or None,
+        "max_count": limit,
+    }
+    selection = {name: value for name, value in wanted.items() if value is not None}
+    done = client.post(f"{function_path(client, function)}/rerun/", {"filter": selection, "dry_run": dry_run})
+    queued = "would run again" if dry_run else "run again"
+    typer.echo(f"{done['queued_count']} {queued}, {done['skipped_count']} skipped")

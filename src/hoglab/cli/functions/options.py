@@ -1,0 +1,63 @@
+"""What the commands of ``hoglab functions`` are told about the server, and how they name functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import load_settings
+
+if TYPE_CHECKING:
+    from hoglab.cli.api_client import ApiClient
+
+FunctionArgument = Annotated[str, typer.Argument(metavar="FUNCTION", help="Id or name of the function.")]
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", metavar="URL", help="The server (default: as `serve` here).", show_default=False),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key", envvar="HOGLAB_API_KEY", help="Personal API key (phx_…) with the scope hog_function.",
+        show_default=False,
+    ),
+]  # fmt: skip
+ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
+FromOption = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="The first moment (UTC).", show_default=False)
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="TIME", help="The end, which is not in it (UTC).", show_default=False),
+]
+
+
+def api(host: str | None, key: str | None, project: int) -> ApiClient:
+    """The server to talk to. Raises `OperatorError`."""
+    from hoglab.cli.api_client import ApiClient
+
+    if not key:
+        raise OperatorError(
+            "give --key or set HOGLAB_API_KEY (`hoglab keys create --scopes hog_function:write,…`)"
+        )
+    return ApiClient(host or load_settings().public_url, key, project)
+
+
+def function_path(client: ApiClient, wanted: str) -> str:
+    """Where a function is in the API, by its id or its name. Raises `OperatorError`."""
+    try:
+        return f"/hog_functions/{UUID(wanted)}"
+    except ValueError:
+        pass
+    found: list[dict[str, Any]] = [
+        one for one in client.pages("/hog_functions/", search=wanted) if one["name"] == wanted
+    ]
+    if len(found) != 1:
+        many = "no function is" if not found else f"{len(found)} functions are"
+        raise OperatorError(f"{many} named {wanted!r}: give the id (`hoglab functions list`)")
+    return f"/hog_functions/{found[0]['id']}"

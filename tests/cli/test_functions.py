@@ -1,0 +1,234 @@
+"""``hoglab functions`` against a running server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from tests.conftest import StartServer
+from tests.delivery.conftest import Receiver, wait_for
+
+from hoglab.demo.server import ChildServer
+
+TELL = "fetch(inputs.url, {'body': {'n': event.properties.n}}); print('told', event.properties.n)"
+BROKEN = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
+
+
+@dataclass
+class Place:
+    """A project on a running server, and the command line that talks to it."""
+
+    server: ChildServer
+    project: int
+    token: str
+    sent: list[str] = field(default_factory=list)
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "hoglab", "functions"]
+
+    @property
+    def where(self) -> list[str]:
+        return ["--host", self.server.url, "--project", str(self.project)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "HOGLAB_API_KEY": self.server.api_key, "COLUMNS": "300"}
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [*self.command, *arguments, *self.where],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout if status == 0 else done.stderr
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        answer = httpx.request(
+            method,
+            f"{self.server.url}/api/projects/{self.project}{path}",
+            json=body,
+            params=query,
+            headers={"Authorization": f"Bearer {self.server.api_key}"},
+        )
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def create(self, url: str, **options: Any) -> dict[str, Any]:
+        body = {
+            "type": "destination",
+            "name": "Teller",
+            "enabled": True,
+            "hog": TELL,
+            "inputs_schema": [{"key": "url", "type": "string"}],
+            "inputs": {"url": {"value": url}},
+            **options,
+        }
+        made: dict[str, Any] = self.call("POST", "/hog_functions/", body)
+        return made
+
+    def capture(self, count: int, **properties: Any) -> None:
+        """Send events and wait until they are stored."""
+        batch = [
+            {"event": "e", "distinct_id": f"u{n}", "uuid": str(uuid4()), "properties": {"n": n, **properties}}
+            for n in range(count)
+        ]
+        answer = httpx.post(f"{self.server.url}/batch/", json={"api_key": self.token, "batch": batch})
+        assert answer.status_code == 200
+        wait_for(lambda: len(self.call("GET", "/events/", limit=count)["results"]) == count)
+
+
+@pytest.fixture
+def place(shared_server: ChildServer) -> Place:
+    made = httpx.post(
+        f"{shared_server.url}/api/organizations/@current/projects/",
+        json={"name": "Functions"},
+        headers={"Authorization": f"Bearer {shared_server.api_key}"},
+    ).json()
+    return Place(shared_server, made["id"], made["api_token"])
+
+
+def test_functions_are_listed(place: Place) -> None:
+    place.create("http://127.0.0.1:1/", name="Quiet", enabled=False)
+    assert "Quiet" in place.run("list")
+    assert [one["name"] for one in json.loads(place.run("list", "--json"))] == ["Quiet"]
+
+
+def test_history_can_be_run_and_is_run_once(place: Place) -> None:
+    place.capture(3)
+    place.create("http://127.0.0.1:1/")
+    tried = place.run("backfill", "Teller", "--from", "2020-01-01", "--dry-run")
+    assert "completed: 3 of 3 events, 3 runs would be queued" in tried
+    assert "completed: 3 of 3 events, 3 runs queued\n" in place.run(
+        "backfill", "Teller", "--from", "2020-01-01"
+    )
+    again = place.run("backfill", "Teller", "--from", "2020-01-01")
+    assert "0 runs queued, 3 left out, for they were run before" in again
+    assert len(place.run("backfills", "Teller").splitlines()) == 3
+    job = place.run("backfill", "Teller", "--from", "2020-01-01", "--detach").split()[0]
+    assert place.run("cancel", "Teller", job).startswith(job)
+
+
+def test_what_failed_is_run_again(place: Place) -> None:
+    function = place.create("http://127.0.0.1:1/", hog="throw Error('no')")
+    place.capture(2)
+    wait_for(
+        lambda: (
+            place.call("GET", f"/hog_functions/{function['id']}/metrics/totals/")["totals"].get("failure")
+            == 2
+        )
+    )
+    assert place.run("replay", "Teller", "--dry-run") == "2 would run again, 0 skipped\n"
+    assert place.run("replay", function["id"]) == "2 run again, 0 skipped\n"
+    assert place.run("replay", "Teller", "--error-kind", "timeout") == "0 run again, 0 skipped\n"
+
+
+def test_dead_letters_are_listed_retried_and_forgotten(place: Place) -> None:
+    function = place.create("http://127.0.0.1:1/", filters=BROKEN)
+    place.capture(2, a="x", b="(")
+    listing = lambda: json.loads(place.run("dead-letters", "list", "--json"))  # noqa: E731
+    wait_for(lambda: len(listing()) == 2)
+    assert function["id"] in place.run("dead-letters", "list", "--function", "Teller")
+    assert place.run("dead-letters", "retry") == "2 tried, 0 runs queued, 2 failed again\n"
+    place.call("PATCH", f"/hog_functions/{function['id']}/", {"filters": {}})
+    tried = place.run("dead-letters", "retry", "--dry-run")
+    assert tried == "2 tried, 2 runs would be queued, 0 failed again\n"
+    assert place.run("dead-letters", "discard", "--yes") == "2 forgotten\n"
+    assert listing() == []
+
+
+def test_the_log_is_printed_and_followed(place: Place) -> None:
+    place.create("http://127.0.0.1:1/", hog="print('seen', event.properties.n)")
+    place.capture(1)
+    wait_for(lambda: "seen, 0" in place.run("logs", "Teller"))
+    following = subprocess.Popen(
+        [*place.command, *("logs", "Teller", "--follow", "--search", "seen"), *place.where],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=place.environment,
+    )
+    lines: list[str] = []
+
+    def read() -> None:
+        assert following.stdout is not None
+        lines.extend(following.stdout)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        wait_for(lambda: len(lines) == 1)  # it follows from before it prints what there is
+        place.capture(2)
+        wait_for(lambda: len(lines) == 3)
+        assert lines[-1].split(maxsplit=3)[1] == "INFO"
+    finally:
+        following.terminate()
+        reader.join(10)
+        following.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["logs", "Nobody"], "no function is named 'Nobody'"),
+        (["backfill", str(uuid4()), "--from", "2020-01-01"], "answered 404"),
+        (["backfill", "Teller", "--from", "soon"], "from: Datetime has wrong format"),
+        (["replay", "Teller", "--limit", "0"], "--limit must be at least 1"),
+        (["list", "--key", "phx_wrong"], "answered 401"),
+    ],
+)
+def test_mistakes_are_one_clear_line(place: Place, arguments: list[str], text: str) -> None:
+    place.create("http://127.0.0.1:1/")
+    error = place.run(*arguments, status=1)
+    assert error.startswith("hoglab: ")
+    assert text in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_server_that_is_away_is_one_clear_line(place: Place) -> None:
+    done = subprocess.run(
+        [*place.command, "list", "--host", "http://127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        env=place.environment,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "cannot be reached" in done.stderr
+
+
+def test_a_backfill_outlives_its_server(start_server: StartServer) -> None:
+    """Killed in the middle, the next server goes on, and the destination gets each event once."""
+    receiver = Receiver()
+    try:
+        server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
+        place = Place(server, 1, server.project_token)
+        place.capture(900)
+        function = place.create(receiver.url)
+        job = place.call("POST", f"/hog_functions/{function['id']}/backfill/", {"from": "2020-01-01"})
+        wait_for(lambda: len(receiver.hits) >= 20)
+        server.kill(signal.SIGKILL)
+        server.start()
+        path = f"/hog_functions/{function['id']}/backfills/{job['id']}/"
+        wait_for(lambda: place.call("GET", path)["status"] == "completed")
+        wait_for(lambda: len({hit.json["n"] for hit in receiver.hits}) == 900)
+        assert place.call("GET", path)["seen"] == 900
+        keys: dict[int, set[str]] = {}
+        for hit in receiver.hits:
+            keys.setdefault(hit.json["n"], set()).add(hit.headers["idempotency-key"])
+        assert {len(each) for each in keys.values()} == {1}  # what was sent twice can be told
+    finally:
+        receiver.close()
