@@ -4,9 +4,6 @@ Deliveries: a queue full of invocations of a function that posts each event, wor
 (claims, inputs, program, request, results, logs, metrics). The reference is the bare HTTP client posting bodies of
 the same size to the same receiver, which runs in a process of its own.
 
-Latency: events come at a steady rate; the time from each one's dispatch, as ingestion does it, to its arrival at the
-receiver. The goal is half of them within 150 ms, 99 in 100 within a second, at 500/s.
-
 Dispatch: batches of events through the real dispatcher with 100 and 1,000 functions, once where no function
 matches and once with the mix of `benchmarks.dispatch_filters`, where a few do.
 
@@ -17,13 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +48,6 @@ from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 SEED = 20_260_101
 CONCURRENCY = 64
 BATCH = 1_000
-STEADY_PER_S = 500
 
 FORWARD = """\
 let response := fetch(inputs.url, {
@@ -201,42 +194,6 @@ def measure_deliveries(url: str, count: int) -> float:
     return count / took
 
 
-def measure_latency(url: str, receiver: subprocess.Popen[str], count: int) -> list[float]:
-    """Seconds from dispatch to arrival, with `STEADY_PER_S` events a second in batches of ten."""
-    assert receiver.stdout is not None
-    chance = random.Random(SEED)
-    with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(folder))
-        house.create(
-            hog=FORWARD,
-            inputs_schema=[{"key": "url", "type": "string"}],
-            inputs={"url": {"value": url + "timed"}},
-        )
-        house.delivery.start()
-
-        def batch() -> list[IngestedEvent]:
-            events = [make_event(chance) for _ in range(10)]
-            for event in events:
-                event["properties"] = {**event["properties"], "sent": time.time()}
-            return [ingested(event) for event in events]
-
-        house.dispatch(batch())
-        for _ in range(10):
-            receiver.stdout.readline()  # everything is warm
-        found: list[float] = []
-        lines = itertools.islice(receiver.stdout, count // 10 * 10)
-        # Read as they come: a pipe that is full would hold up the receiver.
-        reader = threading.Thread(target=lambda: found.extend(map(float, lines)))
-        reader.start()
-        started = time.perf_counter()
-        for number in range(count // 10):
-            time.sleep(max(0.0, started + number * 10 / STEADY_PER_S - time.perf_counter()))
-            house.dispatch(batch())
-        reader.join()
-        house.close()
-    return found
-
-
 def measure_dispatch(functions: int, events: int, *, matching: bool) -> tuple[float, float]:
     """Events per second, and matches of each event."""
     with tempfile.TemporaryDirectory() as folder:
@@ -290,16 +247,11 @@ def main() -> None:
             bare = bare_client(url, body, deliveries)
             durable = measure_deliveries(url, deliveries)
             again = bare_client(url, body, deliveries)
-            waits = measure_latency(url, receiver, deliveries)
         finally:
             receiver.terminate()
     reference = (bare + again) / 2
     print(f"  bare HTTP client                 {reference:8,.0f} requests/s")
     print(f"  durable deliveries               {durable:8,.0f} requests/s   {durable / reference:.2f} of it")
-    cuts = statistics.quantiles(waits, n=100)
-    print(
-        f"  dispatched to received at {STEADY_PER_S}/s   p50 {cuts[49] * 1000:.0f} ms   p99 {cuts[98] * 1000:.0f} ms"
-    )
     for count in (100, 1_000):
         for matching in (False, True):
             speed, matches = measure_dispatch(

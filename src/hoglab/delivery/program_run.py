@@ -53,6 +53,7 @@ class EventFacts(msgspec.Struct):
     uuid: str = ""
     distinct_id: Any = ""
     url: str | None = None
+    captured_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

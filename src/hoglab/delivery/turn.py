@@ -120,6 +120,15 @@ class Turn:
         self._inputs: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._fetches = 0
+        self._captured_at: str | None = None
+
+    def accepted_at(self) -> datetime | None:
+        """When the event was accepted, for the first request of a run that it caused when it came; else None."""
+        state = self._state
+        if self._captured_at is None or state is None or self.claimed.parent_run_id is not None:
+            return None
+        is_first = all(timing.kind == "hog" for timing in state.timings)
+        return datetime.fromisoformat(self._captured_at) if is_first else None
 
     @property
     def held(self) -> Held | None:
@@ -189,6 +198,7 @@ class Turn:
         """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
         shop, mapping = self._shop, _mapping(function, state.mapping)
         known = _known.decode(state.globals)
+        self._captured_at = known.event.captured_at
         more: dict[str, Any] = {"source": shop.site.source(function)}
         if not known.person:
             more["person"] = shop.event_globals.late_person(project, known.event.distinct_id)

@@ -27,6 +27,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.fetch import Fetcher, FetchLimits, parse_url
+from hoglab.delivery.latency import Latencies
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
@@ -202,6 +203,7 @@ class _Shift:
         self._stopping = stopping
         self._bodies = bodies
         self._paces = Paces(shop.pace_of)
+        self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
         self._writer = ThreadPoolExecutor(1, "delivery-write")
         self._tasks: dict[asyncio.Task[None], ClaimedInvocation] = {}
@@ -365,19 +367,24 @@ class _Shift:
         function_id = claimed.function_id
         step: Perform | Settled = await self._bodies.run(turn.begin, function_id)
         while isinstance(step, Perform):
-            answer, duration_ms = await self._perform(step.request)
+            accepted_at = turn.accepted_at()
+            answer, duration_ms = await self._perform(step.request, function_id, accepted_at)
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.held)
         if step.captured is not None and self._capture is not None:
             await self._capture_event(claimed, step.captured)
         self._settle(step)
 
-    async def _perform(self, request: FetchRequest) -> tuple[FetchResponse | FetchFailure, float]:
+    async def _perform(
+        self, request: FetchRequest, function_id: str, accepted_at: datetime | None
+    ) -> tuple[FetchResponse | FetchFailure, float]:
         host = _host_of(request.url)
         self._host_users[host] += 1
         try:
             async with self._hosts[host]:
                 started = time.perf_counter()
+                if accepted_at is not None:
+                    self._latencies.first_request(function_id, accepted_at, datetime.now(UTC))
                 answer = await self._fetcher.fetch(request)
                 took_s = time.perf_counter() - started
         finally:
@@ -405,6 +412,9 @@ class _Shift:
 
     def _settle(self, settled: Settled) -> None:
         self._settled.append(settled)
+        if settled.timings and settled.result is not None:
+            took_s = sum(timing.duration_ms for timing in settled.timings) / 1000
+            self._latencies.run_ended(settled.result.function_id, took_s)
         _TURNS.labels(settled.outcome.status).inc()
         self._flush_wanted.set()
         if len(self._settled) >= self._limits.flush_outcomes:
