@@ -28,6 +28,15 @@ def node(node_modules: Path) -> Iterator[NodeProcess]:
 
 
 @pytest.fixture(scope="session")
+def node_v1(node_modules: Path) -> Iterator[NodeProcess]:
+    """The process in which the clients of posthog-node speak the v1 protocol; nothing but this turns it on."""
+    environment = {"POSTHOG_CAPTURE_MODE": "v1"}
+    process = NodeProcess("node_driver.mjs", str(node_modules), environment=environment)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
 def browser(node_modules: Path, chromium: str) -> Iterator[NodeProcess]:
     """The process that drives Chromium; every page it opens has a profile of its own."""
     process = NodeProcess("browser_driver.mjs", str(node_modules), chromium, HOST)

@@ -21,7 +21,10 @@ const operations = {
     }
     const client = new PostHog(token, options)
     const seen = { client, errors: [], flushed: [] }
-    client.on("error", (error) => seen.errors.push(String(error?.status ?? error)))
+    client.on("error", (error) => {
+      const dropped = (error?.drops ?? []).map(({ details }) => details)
+      seen.errors.push([error?.status ?? error, ...dropped].join(" "))
+    })
     client.on("flush", (messages) => seen.flushed.push(...messages))
     return clients.push(seen) - 1
   },

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
 class NodeProcess:
-    """Runs a script of this folder until `close`. What the script logs is shown when it fails."""
+    """Runs a script of this folder until `close`. What the script logs is shown when it fails.
 
-    def __init__(self, script: str, *arguments: str) -> None:
+    ``environment`` is added to that of this process.
+    """
+
+    def __init__(self, script: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
             ["node", str(Path(__file__).with_name(script)), *arguments],
@@ -20,6 +25,7 @@ class NodeProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env={**os.environ, **(environment or {})},
         )
 
     def __call__(self, operation: str, **parameters: Any) -> Any:

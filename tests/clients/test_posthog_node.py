@@ -13,6 +13,8 @@ from tests.clients.project import VARIANTS, Project, everyone, person
 from tests.clients.tap import Fault, Tap
 from tests.conftest import StartServer
 
+from hoglab.demo.server import ChildServer
+
 pytestmark = pytest.mark.clients
 
 USERS = 40
@@ -284,3 +286,77 @@ def test_events_wait_for_a_server_that_restarts(start_server: StartServer, node:
     assert len(sent) == 25
     assert_stored(project, sent)
     project.close()
+
+
+# --- the v1 protocol (spec sdk-wire 1.15)
+
+V1_PATH = "/i/v1/analytics/events"
+
+
+def use_everything(client: NodeClient) -> list[dict[str, Any]]:
+    """Events of every kind; returns what the SDK believes to have sent."""
+    session = {"$session_id": "0197a3b2-0000-7000-8000-00000000000a", "$window_id": "w"}
+    client.call("capture", {"distinctId": "ann", "event": "viewed", "properties": {"text": "é", **session}})
+    client.call("capture", {"distinctId": "ann", "event": "bought", "groups": {"company": "acme"}})
+    client.call(
+        "capture", {"distinctId": "bob", "event": "quiet", "properties": {"$process_person_profile": False}}
+    )
+    client.call("identify", {"distinctId": "ann", "properties": {"$set": {"plan": "pro"}}})
+    client.call("alias", {"distinctId": "ann", "alias": "anon"})
+    client.call("groupIdentify", {"groupType": "company", "groupKey": "acme", "properties": {"size": 3}})
+    return client.shut_down()
+
+
+def comparable(event: dict[str, Any]) -> tuple[Any, ...]:
+    made_up = {"$sent_at", "$geoip_disable"}
+    properties = {name: value for name, value in event["properties"].items() if name not in made_up}
+    return event["event"], event["distinct_id"], properties
+
+
+def test_v1_stores_what_v0_stores(
+    shared_server: ChildServer, node: NodeProcess, node_v1: NodeProcess, tap: Tap
+) -> None:
+    stored = []
+    for process in (node, node_v1):
+        project = Project(shared_server)
+        sent = use_everything(NodeClient(process, project, tap.url))
+        stored.append([comparable(event) for event in project.events(len(sent))])
+        person = project.person("anon")
+        assert person is not None
+        assert set(person["distinct_ids"]) == {"ann", "anon"}
+        assert person["properties"]["plan"] == "pro"
+        assert project.person("bob") is None
+        (group,) = project.get("/groups/", group_type_index=0)["results"]
+        assert group["group_properties"] == {"size": 3}
+        project.close()
+    assert stored[1] == stored[0]
+    assert {each.headers["content-encoding"] for each in tap.exchanges(V1_PATH)} == {"gzip"}
+
+
+def test_v1_sends_again_what_the_server_could_not_take(
+    project: Project, node_v1: NodeProcess, tap: Tap
+) -> None:
+    tap.inject(Fault(V1_PATH, times=2, status=503, headers={"Retry-After": "1"}))
+    tap.inject(Fault(V1_PATH))  # stored, but the SDK does not hear of it
+    client = NodeClient(node_v1, project, tap.url, fetchRetryCount=5, fetchRetryDelay=50)
+    client.each("capture", captures(10))
+    sent = client.shut_down()
+    exchanges = tap.exchanges(V1_PATH)
+    assert [each.status for each in exchanges] == [503, 503, 0, 200]
+    assert [each.headers["posthog-attempt"] for each in exchanges] == ["1", "2", "3", "4"]
+    assert len({each.headers["posthog-request-id"] for each in exchanges}) == 1
+    assert len(sent) == 10
+    assert_stored(project, sent)
+
+
+def test_v1_tells_which_events_were_dropped(project: Project, node_v1: NodeProcess) -> None:
+    client = NodeClient(node_v1, project, flushAt=100, flushInterval=60_000)
+    client.call("capture", {"distinctId": "ann", "event": "good"})
+    client.call("capture", {"distinctId": "ann", "event": "n" * 201})
+    client.call("capture", {"distinctId": "d" * 201, "event": "other"})
+    client.call("shutdown")
+    (error,) = client.state()["errors"]
+    assert "event_name_too_long" in error
+    assert "distinct_id_too_large" in error
+    (event,) = project.events(1)
+    assert event["event"] == "good"
