@@ -68,6 +68,7 @@ class FlagEvaluator:
         self._database = database
         self._projects = projects
         self._reader = PointReader(database)
+        self._facts: dict[int, DatabaseFacts] = {}
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
 
     def close(self) -> None:
@@ -95,7 +96,11 @@ class FlagEvaluator:
         hash_keys: Mapping[str, str] | Reason | None = None,
     ) -> tuple[list[Outcome], bool]:
         """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`."""
-        facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
+        facts = self._facts.get(project.id) if hash_keys is None else None
+        if facts is None:
+            facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
+            if hash_keys is None:
+                self._facts[project.id] = facts
         return evaluate(stages, Subject(request, loaded.flags.group_names, facts))
 
     async def keep_bucketing(

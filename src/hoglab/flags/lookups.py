@@ -183,9 +183,9 @@ def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
 
 
 class DatabaseFacts:
-    """What the database knows about the subject of one request.
+    """What the database knows about the subjects of requests.
 
-    ``hash_keys`` are bucketing ids that are known already, or why there are none.
+    ``hash_keys``, for one request, are bucketing ids that are known already, or why there are none.
     """
 
     def __init__(
@@ -212,5 +212,5 @@ class DatabaseFacts:
         if isinstance(self._hash_keys, Reason):
             raise FlagFailure(self._hash_keys)
         if self._hash_keys is None:
-            self._hash_keys = merge_hash_keys(hash_keys_of(self._run, self._project_id, distinct_ids))
+            return merge_hash_keys(hash_keys_of(self._run, self._project_id, distinct_ids))
         return self._hash_keys

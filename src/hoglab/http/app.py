@@ -180,10 +180,9 @@ class HoglabApp:
         started_at = time.perf_counter()
         task = asyncio.current_task()
         self._in_flight.add(task)
-        record = scope[RECORD_KEY] = Record()
         request_id = _request_id(scope)
         bind_request_id(request_id)
-        target = self._target(scope, record)
+        target = self._target(scope)
         if scope["method"] == "HEAD":
             send = _without_body(send)
         answer = _Answer(send, _added_headers(scope, request_id, target.cors))
@@ -202,9 +201,9 @@ class HoglabApp:
             seconds = time.perf_counter() - started_at
             observe(scope["method"], target.route, answer.status, seconds)
             if self._access_log and (not target.quiet or answer.status >= 500):
-                self._write_log(scope, record, target, answer.status, seconds)
+                self._write_log(scope, target, answer.status, seconds)
 
-    def _target(self, scope: Scope, record: Record) -> _Target:
+    def _target(self, scope: Scope) -> _Target:
         path: str = scope["path"]
         exact = self._exact.get(path)
         if exact is not None:
@@ -212,7 +211,6 @@ class HoglabApp:
         found = self.management.table.find(path)
         if found is not None:
             entry, segments = found
-            record.route = entry.template
 
             async def serve(scope: Scope, receive: Receive, send: Send) -> None:
                 await self.management.serve(entry, segments, scope, receive, send)
@@ -225,8 +223,9 @@ class HoglabApp:
                 return _Target(route.handle, getattr(route, "path", "pattern"), quiet=True, cors=cors)
         return _NOT_FOUND
 
-    def _write_log(self, scope: Scope, record: Record, target: _Target, status: int, seconds: float) -> None:
+    def _write_log(self, scope: Scope, target: _Target, status: int, seconds: float) -> None:
         client = scope.get("client")
+        record: Record = scope.get(RECORD_KEY) or Record()
         log_request(
             _log,
             quiet=target.quiet,
@@ -302,8 +301,11 @@ def _request_id(scope: Scope) -> str:
     return uuid4().hex  # its generator asks the system only for a seed
 
 
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+
+
 def _added_headers(scope: Scope, request_id: str, cors: bool) -> list[tuple[bytes, bytes]]:
-    added = [(b"x-request-id", request_id.encode("ascii")), (b"x-content-type-options", b"nosniff")]
+    added = [(b"x-request-id", request_id.encode("ascii")), _NO_SNIFFING]
     return added + cors_headers(scope) if cors else added
 
 

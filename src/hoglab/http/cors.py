@@ -13,11 +13,12 @@ MAX_AGE_S = 86_400
 """How long a browser may remember a preflight."""
 
 _METHODS = b"GET, POST, OPTIONS"
+_VARY = (b"vary", b"Origin")
 
 
 def cors_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     """The headers that let a browser read the answer: the origin and the asked-for headers are mirrored."""
-    headers = [(b"vary", b"Origin")]
+    headers = [_VARY]
     origin = header(scope, b"origin")
     if origin is None:
         return headers

@@ -66,7 +66,6 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 class Record:
     """What is found out about a request while it is served."""
 
-    route: str = ""
     key_id: str | None = None
     project_id: int | None = None
     notes: dict[str, Any] = field(default_factory=dict)
