@@ -39,6 +39,7 @@ from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.reading import ExperimentReads
 from hoglab.experiments.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
@@ -324,6 +325,7 @@ def _experiment_routers(
     return [
         experiments_router(
             experiments,
+            ExperimentReads(experiments.database),
             Lifecycle(experiments, performers_on_request(experiments.database, store)),
             ExperimentExtras(experiments, flag_property_seen=flag_property_seen(store)),
             ExposureCohorts(experiments),

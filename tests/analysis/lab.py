@@ -21,6 +21,7 @@ from hoglab.analysis.service import ResultsService
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
+from hoglab.experiments.reading import ExperimentReads
 from hoglab.experiments.routes import experiments_router
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
@@ -77,6 +78,7 @@ class Lab:
                 *routers(self.service, self.events),
                 experiments_router(
                     experiments,
+                    ExperimentReads(self.database),
                     Lifecycle(experiments, performers_on_request(self.database, self.events)),
                     extras,
                     ExposureCohorts(experiments),

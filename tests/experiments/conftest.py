@@ -19,6 +19,7 @@ from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.reading import ExperimentReads
 from hoglab.experiments.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
@@ -54,6 +55,7 @@ class Lab:
             [
                 experiments_router(
                     self.service,
+                    ExperimentReads(self.database),
                     Lifecycle(self.service, lambda _project, _rule: ()),
                     extras,
                     ExposureCohorts(self.service),

@@ -131,8 +131,8 @@ def test_pages_cost_a_few_statements(large: Lab) -> None:
 
 def test_the_default_page_is_read_from_the_index(large: Lab) -> None:
     with statements() as seen, large.database.read() as connection:
-        found = list_experiments(connection, 1, lambda _name: None, limit=100, offset=0, now=large.now)
-        assert (len(found.rows), found.count) == (100, MANY - MANY // 5 + 1)
+        ids, count = list_experiments(connection, 1, lambda _name: None, limit=100, offset=0, now=large.now)
+        assert (len(ids), count) == (100, MANY - MANY // 5 + 1)
         asked = list(seen)
         assert len(asked) == 2
         plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}").all() for text in asked]

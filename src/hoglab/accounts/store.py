@@ -19,6 +19,7 @@ _PROJECT_FIELDS = tuple(field.name for field in fields(Project))
 _USER_FIELDS = tuple(field.name for field in fields(User))
 _PROJECT_COLUMNS = tuple(project.c[name] for name in _PROJECT_FIELDS)
 _USER_COLUMNS = tuple(user.c[name] for name in _USER_FIELDS)
+_PROJECT = Prepared(select(*_PROJECT_COLUMNS).where(project.c.id == bindparam("project_id")))
 _USERS = Prepared(select(*_USER_COLUMNS).where(among(user.c.id, bindparam("ids"))))
 
 
@@ -26,6 +27,11 @@ def projects(connection: Connection) -> list[Project]:
     """Every project, by id."""
     rows = connection.execute(select(*_PROJECT_COLUMNS).order_by(project.c.id))
     return [Project(*row) for row in rows]
+
+
+def project_by_id(connection: Connection, project_id: int) -> Project | None:
+    rows = _PROJECT.rows(connection, project_id=project_id)
+    return Project(*rows[0]) if rows else None
 
 
 def insert_project(connection: Connection, values: Mapping[str, Any]) -> Project:

@@ -75,6 +75,7 @@ class HoldoutService:
                 _log(tx, actor, "updated", row, changes)
             if "filters" in sent:
                 self._reach_flags(tx, actor, holdout_id, row)
+            self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, row)
 
     def delete(self, actor: Actor, holdout_id: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +14,6 @@ from sqlalchemy import ColumnElement, Connection
 from hoglab.actions import store as actions
 from hoglab.experiments import metrics
 from hoglab.experiments.presentation import FROZEN, is_frozen
-from hoglab.experiments.store import ExperimentRow
 from hoglab.http.errors import validation_error
 from hoglab.http.fields import parse_integer
 from hoglab.storage.database import among, listed, to_micros
@@ -29,32 +27,23 @@ from hoglab.storage.database.tables import (
 
 ORDERS = ("created_at", "updated_at", "name", "start_date", "end_date", "duration", "status", "created_by")
 _STATUSES = frozenset({"draft", "running", "paused", "exposure_frozen", "stopped", "complete"})
-_COLUMNS = tuple(experiment.c[f.name] for f in fields(ExperimentRow))
 
 Query = Callable[[str], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """One page and how many experiments match in all."""
-
-    rows: list[ExperimentRow]
-    count: int
-
-
 def list_experiments(
     connection: Connection, project_id: int, query: Query, *, limit: int, offset: int, now: datetime
-) -> Listing:
-    """A page of a project's experiments; ``query`` gives the raw query parameters. Raises 400."""
+) -> tuple[list[int], int]:
+    """The ids of a page of a project's experiments, and how many match in all; 400 for bad query parameters.
+
+    ``query`` gives the raw query parameters.
+    """
     where = [experiment.c.project_id == project_id, experiment.c.deleted.is_(False)]
     where += _conditions(connection, project_id, query)
     order = _order(query("order"), now)
-    joined = experiment.join(feature_flag, feature_flag.c.id == experiment.c.feature_flag_id)
-    count = connection.scalar(sa.select(sa.func.count()).select_from(joined).where(*where)) or 0
-    joined = joined.join(user, user.c.id == experiment.c.created_by_id, isouter=True)
-    statement = sa.select(*_COLUMNS).select_from(joined).where(*where).order_by(*order)
-    rows = connection.execute(statement.limit(limit).offset(offset))
-    return Listing([ExperimentRow(*row) for row in rows], count)
+    count = connection.scalar(sa.select(sa.func.count()).select_from(experiment).where(*where)) or 0
+    statement = sa.select(experiment.c.id).where(*where).order_by(*order)
+    return list(connection.scalars(statement.limit(limit).offset(offset))), count
 
 
 def _conditions(connection: Connection, project_id: int, query: Query) -> list[ColumnElement[bool]]:
@@ -87,10 +76,16 @@ def _status(connection: Connection, project_id: int, wanted: str) -> list[Column
     if wanted in ("stopped", "complete"):
         return [launched, experiment.c.end_date.is_not(None)]
     going = [launched, experiment.c.end_date.is_(None)]
+    flag_id = experiment.c.feature_flag_id
+    off = flag_id.in_(
+        sa.select(feature_flag.c.id).where(
+            feature_flag.c.project_id == project_id, feature_flag.c.active.is_(False)
+        )
+    )
     if wanted == "paused":
-        return [*going, feature_flag.c.active.is_(False)]
-    frozen = among(feature_flag.c.id, listed(_frozen_flags(connection, project_id)))
-    return [*going, feature_flag.c.active.is_(True), frozen if wanted == FROZEN else sa.not_(frozen)]
+        return [*going, off]
+    frozen = among(flag_id, listed(_frozen_flags(connection, project_id)))
+    return [*going, sa.not_(off), frozen if wanted == FROZEN else sa.not_(frozen)]
 
 
 def _frozen_flags(connection: Connection, project_id: int) -> list[int]:
@@ -189,7 +184,8 @@ def _order_key(name: str, now: datetime) -> ColumnElement[Any]:
                 (experiment.c.start_date.is_(None), 0), (experiment.c.end_date.is_(None), 1), else_=2
             )
         case "created_by":
-            return sa.case((user.c.first_name != "", user.c.first_name), else_=user.c.email)
+            name_of = sa.case((user.c.first_name != "", user.c.first_name), else_=user.c.email)
+            return sa.select(name_of).where(user.c.id == experiment.c.created_by_id).scalar_subquery()
         case "name":
             return sa.func.lower(experiment.c.name)
         case _:

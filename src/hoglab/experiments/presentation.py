@@ -110,6 +110,12 @@ def experiment_object(
     row: ExperimentRow, related: Related, project: Project, principal: Principal
 ) -> dict[str, Any]:
     """The full form, keys in the order of spec experiments-api 3.1."""
+    level = principal.access_level(row.created_by_id)
+    return {**experiment_state(row, related, project), "user_access_level": level}
+
+
+def experiment_state(row: ExperimentRow, related: Related, project: Project) -> dict[str, Any]:
+    """The full form without its last key, which depends on the caller."""
     flag = related.flags.get(row.feature_flag_id)
     holdout = related.holdouts.get(row.holdout_id) if row.holdout_id is not None else None
     fingerprints = Fingerprints(calculation(row, flag, project))
@@ -152,7 +158,6 @@ def experiment_object(
         "only_count_matured_users": row.only_count_matured_users,
         "status": status(row, flag),
         "is_legacy": any(metrics.is_legacy(metric) for metric in everything),
-        "user_access_level": principal.access_level(row.created_by_id),
     }
 
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from hoglab.experiments.extras import ExperimentExtras
     from hoglab.experiments.holdouts import HoldoutService
     from hoglab.experiments.lifecycle import Lifecycle
+    from hoglab.experiments.reading import ExperimentReads
     from hoglab.experiments.saved_metrics import SavedMetricService
     from hoglab.experiments.service import ExperimentService
     from hoglab.http.call import Call
     from hoglab.http.identity import Project
+    from hoglab.http.responses import EncodedObject
 
 READ, WRITE = "experiment:read", "experiment:write"
 SCOPES = (READ, WRITE)
@@ -43,6 +45,7 @@ def actor(call: Call) -> Actor:
 
 def experiments_router(
     service: ExperimentService,
+    reads: ExperimentReads,
     lifecycle: Lifecycle,
     extras: ExperimentExtras,
     exposure_cohorts: ExposureCohorts,
@@ -57,7 +60,7 @@ def experiments_router(
     def list_experiments(call: Call) -> dict[str, Any]:
         """List experiments, newest first. Archived ones are left out unless asked for."""
         page = call.page()
-        rows, count = service.page(actor(call), call.query, limit=page.limit, offset=page.offset)
+        rows, count = reads.page(actor(call), call.query, limit=page.limit, offset=page.offset)
         return envelope(call, rows, count, page)
 
     @routes.post("/", body=schemas.ExperimentCreate, status=201, **ONE)
@@ -100,10 +103,13 @@ def experiments_router(
         """Sample size and days that an effect needs."""
         return extras.running_time(call.validate(schemas.RunningTimeBody))
 
-    @routes.get("/{experiment_id}/", **ONE)
-    def read_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:
+    def recall_experiment(call: Call, experiment_id: int) -> EncodedObject | None:
+        return reads.recall(actor(call), experiment_id)
+
+    @routes.get("/{experiment_id}/", recall=recall_experiment, **ONE)
+    def read_experiment(call: Call, experiment_id: IntId) -> EncodedObject:
         """Read an experiment."""
-        return service.read(actor(call), experiment_id)
+        return reads.read(actor(call), experiment_id)
 
     @routes.patch("/{experiment_id}/", body=schemas.ExperimentPatch, **ONE)
     def patch_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class SavedMetricService:
             ]
             if changes:
                 _log(tx, actor, "updated", row, changes)
+            self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, actor, row)
 
     def delete(self, actor: Actor, metric_id: int) -> None:

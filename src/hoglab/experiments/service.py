@@ -13,7 +13,6 @@ from hoglab.accounts import activity
 from hoglab.actions import store as actions
 from hoglab.experiments import criteria, flag_config, metrics, milestones, ordering, store
 from hoglab.experiments.linkage import FlagLinkage
-from hoglab.experiments.listing import Query, list_experiments
 from hoglab.experiments.presentation import experiment_object, load_related
 from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
@@ -101,11 +100,6 @@ class ExperimentService:
             raise not_found()
         return row
 
-    def read(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
-        """The full form of an experiment. Raises 404."""
-        with self.database.read() as connection:
-            return self.present(connection, actor, self.visible(connection, actor.project, experiment_id))
-
     def check_reachable(self, project: Project, experiment_id: int, body: Mapping[str, Any]) -> None:
         """Raises 404 for an experiment that a change with this body cannot reach, whatever else the body says."""
         with self.database.read() as connection:
@@ -127,18 +121,6 @@ class ExperimentService:
     def present(self, connection: Connection, actor: Actor, row: ExperimentRow) -> dict[str, Any]:
         related = load_related(connection, actor.project, [row])
         return experiment_object(row, related, actor.project, actor.principal)
-
-    def page(
-        self, actor: Actor, query: Query, *, limit: int, offset: int
-    ) -> tuple[list[dict[str, Any]], int]:
-        """A page in full form, and how many experiments match."""
-        with self.database.read() as connection:
-            page = list_experiments(
-                connection, actor.project.id, query, limit=limit, offset=offset, now=actor.now
-            )
-            related = load_related(connection, actor.project, page.rows)
-        shown = [experiment_object(row, related, actor.project, actor.principal) for row in page.rows]
-        return shown, page.count
 
     # -- creating --------------------------------------------------------------------------------------------------
 
@@ -212,7 +194,7 @@ class ExperimentService:
         return row
 
     def announce(self, tx: Transaction, project_id: int) -> None:
-        """Tell everything that caches experiments or which flags have one."""
+        """Tell everything that remembers experiments, what they show, or which flags have one."""
         tx.changed("experiments", project_id)
 
     # -- changing --------------------------------------------------------------------------------------------------

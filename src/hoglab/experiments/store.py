@@ -128,6 +128,13 @@ _BY_ID = Prepared(
         experiment.c.project_id == sa.bindparam("project_id"),
     )
 )
+_VISIBLE = Prepared(
+    sa.select(*_EXPERIMENT).where(
+        among(experiment.c.id, sa.bindparam("ids")),
+        experiment.c.project_id == sa.bindparam("project_id"),
+        experiment.c.deleted.is_(False),
+    )
+)
 _FLAGS = Prepared(sa.select(*_FLAG).where(among(feature_flag.c.id, sa.bindparam("ids"))))
 _HOLDOUTS = Prepared(sa.select(*_HOLDOUT).where(among(experiment_holdout.c.id, sa.bindparam("ids"))))
 _LINKS = Prepared(
@@ -155,6 +162,11 @@ def get(connection: Connection, project_id: int, experiment_id: int) -> Experime
     """One experiment of a project, deleted or not."""
     rows = _BY_ID.rows(connection, project_id=project_id, experiment_id=experiment_id)
     return ExperimentRow(*rows[0]) if rows else None
+
+
+def visible(connection: Connection, project_id: int, ids: Iterable[int]) -> list[ExperimentRow]:
+    """Those of some experiments of a project that are not deleted, in no order."""
+    return [ExperimentRow(*row) for row in _VISIBLE.rows(connection, project_id=project_id, ids=listed(ids))]
 
 
 def insert(connection: Connection, values: Mapping[str, Any]) -> ExperimentRow:

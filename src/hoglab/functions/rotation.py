@@ -28,11 +28,13 @@ def rotate(database: Database, box: SecretBox) -> int:
             values = {"encrypted_inputs": box.renewed(row.encrypted_inputs)}
             tx.connection.execute(update(hog_function).where(hog_function.c.id == row.id).values(**values))
             renewed += 1
-        for flag in tx.connection.execute(select(feature_flag.c.id, feature_flag.c.filters)).all():
+        flags = select(feature_flag.c.id, feature_flag.c.project_id, feature_flag.c.filters)
+        for flag in tx.connection.execute(flags).all():
             filters = resealed(flag.filters, box.renewed_text)
             if filters is not None:
                 tx.connection.execute(
                     update(feature_flag).where(feature_flag.c.id == flag.id).values(filters=filters)
                 )
+                tx.changed("flags", flag.project_id)
                 renewed += 1
     return renewed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +38,7 @@ from hoglab.http.dates import utc_now
 from hoglab.http.idempotency import HEADER as IDEMPOTENCY_KEY
 from hoglab.http.identity import Principal, Project, Unknown
 from hoglab.http.preconditions import EntityTags, entity_tag
-from hoglab.http.responses import empty_response, json_response
+from hoglab.http.responses import EncodedObject, empty_response, encode_json, json_response
 from hoglab.http.table import Entry, RoutingTable
 from hoglab.http.throttling import Throttle
 
@@ -234,6 +234,10 @@ class ManagementApi:
             if value is None:
                 raise errors.not_found()
             values[name] = value
+        if operation.recall is not None:
+            recalled = operation.recall(call, **values)
+            if recalled is not None:
+                return _encoded(recalled, operation, call)
         if operation.is_async:
             return _encoded(await handler(call, **values), operation, call)
 
@@ -257,17 +261,19 @@ def _encoded(result: Any, operation: Operation, call: Call) -> Response:
         return result
     if result is None:
         return empty_response(operation.status)
-    if operation.versioned:
+    if isinstance(result, EncodedObject):
         return _versioned(result, operation, call)
+    if operation.versioned:
+        return _versioned(EncodedObject(encode_json(result), entity_tag(result)), operation, call)
     return json_response(result, operation.status)
 
 
-def _versioned(shown: Mapping[str, Any], operation: Operation, call: Call) -> Response:
-    headers = {"ETag": entity_tag(shown)}
+def _versioned(shown: EncodedObject, operation: Operation, call: Call) -> Response:
+    headers = {"ETag": shown.tag}
     known = EntityTags.of(call.request.headers.get("if-none-match"))
-    if known is not None and operation.method == "GET" and known.match(shown):
+    if known is not None and operation.method == "GET" and known.name(shown.tag):
         return empty_response(304, headers)
-    return json_response(shown, operation.status, headers)
+    return Response(shown.body, operation.status, headers, JSON)
 
 
 def _options(entry: Entry, operation: Operation) -> Response:

@@ -21,8 +21,12 @@ _ABOUT_THE_CALLER = frozenset({"user_access_level"})
 
 def entity_tag(shown: Mapping[str, Any]) -> str:
     """The tag of an object as it goes on the wire, with its quotation marks."""
-    state = {name: value for name, value in shown.items() if name not in _ABOUT_THE_CALLER}
-    return f'"{hashlib.blake2b(encode_json(state), digest_size=16).hexdigest()}"'
+    return tag_of(encode_json({name: shown[name] for name in shown if name not in _ABOUT_THE_CALLER}))
+
+
+def tag_of(state: bytes) -> str:
+    """The tag of an object's state, which is its JSON without what it says about the caller."""
+    return f'"{hashlib.blake2b(state, digest_size=16).hexdigest()}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,11 @@ class EntityTags:
 
     def match(self, shown: Mapping[str, Any]) -> bool:
         """Whether the object is in one of the named states."""
-        return _ANY in self.tags or entity_tag(shown) in self.tags
+        return self.name(entity_tag(shown))
+
+    def name(self, tag: str) -> bool:
+        """Whether the state with this tag is one of the named ones."""
+        return _ANY in self.tags or tag in self.tags
 
     def require(self, shown: Mapping[str, Any]) -> None:
         """Raises 412 unless the object is in one of the named states. To be called where it is about to change."""

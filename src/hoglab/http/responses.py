@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 _OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedObject:
+    """An object that is JSON already, and the entity tag of its state."""
+
+    body: bytes
+    tag: str
 
 
 def encode_json(value: Any) -> bytes:

@@ -125,6 +125,8 @@ class Operation:
     """Whether the handler runs in the pool of slow ones."""
     versioned: bool = False
     """Whether the answer is one object whose state has an entity tag."""
+    recall: Callable[..., Any] | None = None
+    """Asked before the handler: the answer from memory, or None."""
 
     @property
     def is_alias(self) -> bool:
@@ -160,6 +162,9 @@ class Options(TypedDict, total=False):
     versioned: bool
     """Whether the answer is one object: it gets an ``ETag``, and GET answers ``If-None-Match``. Handlers that change
     it pass `Call.if_match` to whoever holds the transaction."""
+    recall: Callable[..., Any] | None
+    """Asked before the handler, with its arguments, on the event loop: the answer from memory, or None. A read that
+    is answered so costs no thread."""
 
 
 class ResourceRouter:
@@ -227,6 +232,7 @@ class ResourceRouter:
                     is_async=inspect.iscoroutinefunction(handler),
                     heavy=options.get("heavy", False),
                     versioned=options.get("versioned", False),
+                    recall=options.get("recall"),
                 )
             )
 

@@ -1,6 +1,6 @@
 """The metadata database: engine, transactions, migrations and change notification."""
 
-from hoglab.storage.database.changes import ChangeFeed, Topic
+from hoglab.storage.database.changes import ChangeFeed, State, Subject, Topic, state_in
 from hoglab.storage.database.engine import Database, Transaction
 from hoglab.storage.database.errors import (
     DatabaseBusyError,
@@ -24,11 +24,14 @@ __all__ = [
     "NestedWriteError",
     "Prepared",
     "SchemaTooNewError",
+    "State",
+    "Subject",
     "Topic",
     "Transaction",
     "UnsupportedDatabaseError",
     "among",
     "from_micros",
     "listed",
+    "state_in",
     "to_micros",
 ]

@@ -8,12 +8,13 @@ where looking one up costs a dictionary access.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, get_args
 
 import structlog
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
+from hoglab.storage.database.prepared import Prepared, among, listed
 from hoglab.storage.database.tables.activity import change_version
 
 Topic = Literal[
@@ -29,6 +30,11 @@ Topic = Literal[
     "internal_events",
 ]
 TOPICS: frozenset[str] = frozenset(get_args(Topic))
+
+Subject = tuple[Topic, int]
+"""A topic of a project."""
+State = tuple[int, ...]
+"""The versions of some subjects. Of two of the same subjects the greater one is the later one."""
 
 Listener = Callable[[int], object]
 
@@ -50,6 +56,11 @@ class ChangeFeed:
         version, because versions are raised only after the change is committed.
         """
         return self._versions.get((topic, project_id), 0)
+
+    def state(self, subjects: Sequence[Subject]) -> State:
+        """The versions of several subjects, as `version` gives them."""
+        versions = self._versions
+        return tuple([versions.get(subject, 0) for subject in subjects])
 
     def subscribe(self, topic: Topic, listener: Listener) -> Callable[[], None]:
         """Call ``listener(project_id)`` after each committed change of a topic; returns how to stop that.
@@ -92,6 +103,25 @@ class ChangeFeed:
                 except Exception:
                     _log.exception("change_listener_failed", topic=topic, project_id=project_id)
         return len(fresh)
+
+
+_VERSIONS = Prepared(
+    select(change_version.c.topic, change_version.c.project_id, change_version.c.version).where(
+        among(change_version.c.topic, bindparam("topics")),
+        among(change_version.c.project_id, bindparam("projects")),
+    )
+)
+
+
+def state_in(connection: Connection, subjects: Sequence[Subject]) -> State:
+    """The versions of some subjects in the snapshot of a connection: those of the data that it shows.
+
+    `ChangeFeed.state` may be ahead of a snapshot, or behind it for the moment between a commit and its notice.
+    """
+    topics, projects = zip(*subjects, strict=True)
+    rows = _VERSIONS.rows(connection, topics=listed(topics), projects=listed(set(projects)))
+    versions = {(topic, project_id): version for topic, project_id, version in rows}
+    return tuple([versions.get(subject, 0) for subject in subjects])
 
 
 def check_topic(topic: str) -> None:

@@ -53,18 +53,18 @@ class Prepared:
         return rows
 
 
-def among(column: ColumnElement[int], numbers: BindParameter[str] | str) -> ColumnElement[bool]:
-    """Whether a column is one of some numbers, however many: those of `listed`, or a placeholder for them.
+def among(column: ColumnElement[Any], values: BindParameter[str] | str) -> ColumnElement[bool]:
+    """Whether a column is one of some values, however many: those of `listed`, or a placeholder for them.
 
     ``IN`` with a parameter for each number is compiled anew for each count of them, and ends at 32,766.
     """
-    values = sa.func.json_each(numbers).table_valued("value")
-    return column.in_(sa.select(values.c.value))
+    each = sa.func.json_each(values).table_valued("value")
+    return column.in_(sa.select(each.c.value))
 
 
-def listed(numbers: Iterable[int]) -> str:
-    """Numbers as `among` takes them."""
-    return orjson.dumps(list(numbers)).decode()
+def listed(values: Iterable[int] | Iterable[str]) -> str:
+    """Numbers or texts as `among` takes them."""
+    return orjson.dumps(list(values)).decode()
 
 
 def _compile(statement: Select[Any], connection: Connection) -> _Compiled:
