@@ -194,13 +194,13 @@ class _Local:
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
 
+        self._database = database
         self._accounts = accounts
         self._project = project
-        self._experiments = ExperimentService(database, FlagService(database), CohortService(database))
         self._results = ResultsService(
             database,
             events,
-            self._experiments,
+            ExperimentService(database, FlagService(database), CohortService(database)),
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
         )
@@ -208,13 +208,14 @@ class _Local:
         self._health = ExperimentHealth(self._results, self._live, events)
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
+        from hoglab.experiments.reading import ExperimentReads
         from hoglab.experiments.service import Actor
-        from hoglab.http.responses import encode_json
 
         with _as_answers():
             actor = Actor(self._project, self._owner(), self._results.now())
-            # As on the wire: moments are text.
-            found: dict[str, Any] = json.loads(encode_json(self._experiments.read(actor, experiment_id)))
+            found: dict[str, Any] = json.loads(
+                ExperimentReads(self._database).read(actor, experiment_id).body
+            )
             return found
 
     def _owner(self) -> Any:
