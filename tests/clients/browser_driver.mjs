@@ -73,6 +73,9 @@ const operations = {
   async click({ page, selector }) {
     await pages[page].page.click(selector)
   },
+  async fill({ page, selector, text }) {
+    await pages[page].page.fill(selector, text)
+  },
   // Call a function of one argument, given as text, in the page.
   async run({ page, code, argument }) {
     return inTime(pages[page].page.evaluate(`(${code})(${JSON.stringify(argument)})`))

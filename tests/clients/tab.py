@@ -67,6 +67,10 @@ class Tab:
     def click(self, selector: str) -> None:
         self._browser("click", page=self._id, selector=selector)
 
+    def fill(self, selector: str, text: str) -> None:
+        """Type a text into a field, in place of what is there."""
+        self._browser("fill", page=self._id, selector=selector, text=text)
+
     def errors(self) -> list[str]:
         """What the browser complained of: failed scripts, CORS, exceptions."""
         found: list[str] = self._browser("seen", page=self._id)["errors"]

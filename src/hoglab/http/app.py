@@ -19,6 +19,7 @@ from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, di
 from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.dates import utc_now
 from hoglab.http.docs_page import docs_app
+from hoglab.http.explorer import explorer_apps
 from hoglab.http.health import Readiness, probes
 from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
 from hoglab.http.management import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
@@ -112,7 +113,8 @@ def build_app(
     exact: dict[str, _Target] = {}
     for path, app in probes(readiness).items():
         exact[path] = _Target(app, path, quiet=True)
-    for path, app in {"/api/schema": schema_app(document), "/api/docs": docs_app(document)}.items():
+    described = {"/api/schema": schema_app(document), "/api/docs": docs_app(document), **explorer_apps()}
+    for path, app in described.items():
         exact[path] = exact[f"{path}/"] = _Target(app, path)
     for path, app in hot_routes.items():
         plain = path.rstrip("/")

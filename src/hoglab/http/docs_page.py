@@ -1,4 +1,7 @@
-"""The reference as one HTML page that needs nothing from elsewhere: no script, no font, no network."""
+"""The reference as one HTML page that needs nothing from elsewhere: no script, no font, no network.
+
+It links each operation to the page where it can be tried, which is one of `explorer`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from hoglab.http import explorer
 from hoglab.http.openapi import page
+from hoglab.http.routing import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +54,15 @@ def render(document: dict[str, Any]) -> Iterator[str]:
     yield f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>"
     yield f"<p>{_prose(info['description'])}</p>"
     yield '<p><a href="/api/schema/">The same as an OpenAPI document</a></p>'
+    yield f'<p><a href="{explorer.PATH}/">Try requests in the browser</a></p>'
     operations: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, item in document["paths"].items():
-        for method, operation in item.items():
-            operations.setdefault(operation["tags"][0], []).append((method.upper(), path, operation))
+        shared = item.get("parameters", [])
+        for method in METHODS:
+            operation = item.get(method.lower())
+            if operation is not None:
+                whole = {**operation, "parameters": [*shared, *operation.get("parameters", ())]}
+                operations.setdefault(operation["tags"][0], []).append((method, path, whole))
     links = (f"<li><a href='#{_anchor(tag)}'>{escape(tag)}</a>" for tag in operations)
     yield f"<nav><ul>{''.join(links)}</ul></nav>"
     for tag, entries in operations.items():
@@ -71,10 +81,12 @@ def _operation(method: str, path: str, operation: dict[str, Any], responses: dic
     yield f"<code>{escape(path)}</code> <span>{escape(operation['summary'])}</span></summary><div>"
     if "description" in operation:
         yield f"<p>{_prose(operation['description'])}</p>"
-    scopes: list[str] = next(iter(operation.get("security", [{}])[0].values()), [])
+    place = explorer.link(operation["tags"][0], operation["operationId"])
+    yield f"<p><a href='{escape(place)}'>Try it</a></p>"
+    scopes = [scope for way in operation.get("security", ())[:1] for held in way.values() for scope in held]
     if scopes:
         yield f"<p>Scope: {', '.join(f'<code>{escape(scope)}</code>' for scope in scopes)}</p>"
-    if operation.get("parameters"):
+    if operation["parameters"]:
         rows = (
             f"<tr><td><code>{escape(each['name'])}</code><td>{each['in']}<td>{_type(each['schema'])}"
             for each in operation["parameters"]

@@ -261,7 +261,8 @@ def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
         schema = _KIND_SCHEMAS[kinds[name]] if name in kinds else _TEXT_SCHEMA
         whose, _, what = name.rpartition("_")
         text = _PROJECT if name == "project_id" else f"The {whose}'s {what}."
-        yield {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
+        described = {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
+        yield {**described, "example": "@current"} if name == "project_id" else described
 
 
 def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterator[dict[str, Any]]:
@@ -329,13 +330,13 @@ def schema_app(document: Document) -> ASGIApp:
     return page(lambda: document.encoded, "application/vnd.oai.openapi+json")
 
 
-def page(content: Callable[[], bytes], media_type: str) -> ASGIApp:
+def page(content: Callable[[], bytes], media_type: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
     """An ASGI app that answers GET and HEAD with a text that is made in a thread."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             raise errors.method_not_allowed(scope["method"], "GET, HEAD")
-        response = Response(await asyncio.to_thread(content), media_type=media_type)
+        response = Response(await asyncio.to_thread(content), headers=headers, media_type=media_type)
         await response(scope, receive, send)
 
     return app
