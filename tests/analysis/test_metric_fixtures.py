@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +93,21 @@ def test_first_exposures_per_day(computer: Computer) -> None:
         for variant, counts in computer.exposures(asked).items()
     }
     assert found == FIXTURES["first_exposures_per_day_exclude"]
+
+
+@pytest.mark.parametrize("case", FIXTURES["cases"], ids=lambda case: case["name"])
+def test_what_single_entities_add_sums_up_to_the_result(computer: Computer, case: dict[str, Any]) -> None:
+    asked = question(case["metric"], case["options"])
+    everybody = replace(
+        asked.exposures, variants=("all",), variant_property=None, flag_key=None, first_seen=True
+    )
+    asked = replace(asked, exposures=everybody)
+    whole = computer.result(asked).groups.get("all")
+    rows, statistics = computer.entities(asked, 1000)
+    if whole is None:
+        assert sum(row[0] for row in rows) == 0
+        return
+    assert sum(row[0] for row in rows) == whole.number_of_samples
+    added = statistics([fsum(column) for column in zip(*rows, strict=True)])
+    assert added.sums == pytest.approx(whole.sums, rel=1e-12)
+    assert len(computer.entities(asked, 1)[0]) == 1

@@ -20,7 +20,14 @@ from tests.conftest import free_port
 
 from hoglab.cli import main
 from hoglab.demo.server import ChildServer
-from hoglab.statistics import FrequentistConfig, SampleMean, StatisticsConfig, compare
+from hoglab.statistics import (
+    FrequentistConfig,
+    Proportion,
+    SampleMean,
+    StatisticsConfig,
+    compare,
+    sample_size_for,
+)
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = datetime(2026, 3, 6, tzinfo=UTC)
@@ -246,11 +253,43 @@ def test_a_page_shows_everything_and_loads_nothing(done: Done, place: list[objec
     assert "@import" not in text
 
 
+def test_a_plan_from_the_history_of_the_project(done: Done, place: list[object]) -> None:
+    asked = ["--event", "$feature_flag_called", "--days", 366, "--effect", 20, "--effect", 50]
+    shown = done("experiment", "plan", 1, *asked, *place)
+    assert shown.index("Revenue") < shown.index("Purchase rate")
+    assert "400 people did $feature_flag_called in 366 days; the mean is 0.5." in shown
+    (plan,) = json.loads(
+        done("experiment", "plan", 1, *asked, *place, "--json", "--metric", "Purchase rate", "--power", 90)
+    )
+    (small, large) = plan["effects"]
+    expected = sample_size_for(
+        StatisticsConfig(FrequentistConfig()), Proportion(2 * PEOPLE, PEOPLE), 0.2, power=0.9
+    )
+    assert (small["effect"], small["people"]) == (0.2, expected)
+    assert large["people"] < small["people"]
+
+
+def test_a_simulation_on_the_people_of_the_project(done: Done, place: list[object]) -> None:
+    asked = ["--days", 366, "--experiments", 40, "--looks", 3, "--metric", "Revenue", "--seed", 3]
+    shown = done("experiment", "simulate", 1, *asked, *place)
+    assert "40 experiments without an effect, and as many with one of +10.0%, on 400 people each." in shown
+    for method in ("bayesian", "frequentist", "sequential"):
+        assert f"│ {method}" in shown
+    (simulation,) = json.loads(done("experiment", "simulate", 1, *asked, *place, "--json"))
+    by_method = {row["method"]: row for row in simulation["methods"]}
+    assert by_method["sequential"]["false_positives_watched"] <= 0.05
+    assert by_method["frequentist"]["coverage"] > 0.8
+
+
 def test_what_cannot_be_answered_is_one_clear_line(hoglab: Command, data: Path, tmp_path: Path) -> None:
     for arguments, part in (
         (["results", 77, "--data", data], "experiment 77"),
         (["results", 1, "--data", data, "--project", 9], "no project 9"),
         (["results", 1, "--data", tmp_path / "none"], "no data directory"),
+        (["plan", 1, "--data", data, "--metric", "Nothing"], "no metric Nothing"),
+        (["plan", 1, "--data", data, "--days", 400], "history_days"),
+        (["simulate", 1, "--data", data, "--days", 366, "--effect", 0], "effect"),
+        (["simulate", 1, "--data", data, "--days", 1], "Nobody did any event in the last 1 days"),
         (["results", 1, "--data", data, "--to", tmp_path / "results.xlsx"], ".parquet"),
         (["results", 1, "--data", data, "--to", tmp_path / "no" / "results.html"], "not written"),
         (["results", 1, "--data", data, "--host", "http://127.0.0.1:9"], "--host"),

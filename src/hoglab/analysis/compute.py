@@ -33,6 +33,7 @@ from hoglab.storage.event_store import (
 )
 
 if TYPE_CHECKING:
+    from hoglab.statistics import SufficientStatistics
     from hoglab.storage.event_store import Reader
 
 MULTIPLE_VARIANT = "$multiple"
@@ -66,6 +67,18 @@ class Computer:
             everybody = replace(question, exposures=replace(question.exposures, breakdowns=()))
             answer = replace(answer, groups=self.result(everybody).groups)
         return answer
+
+    def entities(
+        self, question: Question, limit: int
+    ) -> tuple[list[tuple[float, ...]], Callable[[Sequence[float]], SufficientStatistics]]:
+        """What each of at most ``limit`` entities adds to the statistics, and what makes statistics of the sums.
+
+        Quantiles have no such parts: `DefinitionError`.
+        """
+        if isinstance(question.metric, QuantileMetric):
+            raise DefinitionError("Quantiles of entities do not add up.")
+        query = self._compiled(replace(question, span=replace(question.span, days=None)), entities=limit)
+        return self._run(query.statement), query.statistics
 
     @contextmanager
     def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
@@ -153,9 +166,9 @@ class Computer:
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 
-    def _compiled(self, question: Question) -> Compiled:
+    def _compiled(self, question: Question, *, entities: int | None = None) -> Compiled:
         try:
-            return compiled(question, self._dialect)
+            return compiled(question, self._dialect, entities=entities)
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 

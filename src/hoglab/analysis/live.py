@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from hoglab.analysis.days import DayGrid, day_of, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.experiment_plan import plan_answer
+from hoglab.analysis.experiment_simulation import simulation_answer
 from hoglab.analysis.legacy import legacy_answer
 from hoglab.analysis.plan import Plan, plan
 from hoglab.analysis.presentation import result_object
@@ -28,6 +30,7 @@ from hoglab.http.errors import ApiError, not_found, validation_error
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
+    from hoglab.analysis.compute import Computer
     from hoglab.analysis.schemas import QueryBody
     from hoglab.analysis.service import ResultsService
     from hoglab.experiments.store import ExperimentRow
@@ -139,6 +142,10 @@ class LiveResults:
                 case "ExperimentExposureQuery":
                     asked = self._asked(project, query)
                     return self._prepare(project, asked.identity, lambda: self._counted(project, asked))
+                case "ExperimentPlanQuery":
+                    return self._from_history(project, query, plan_answer)
+                case "ExperimentSimulationQuery":
+                    return self._from_history(project, query, simulation_answer)
                 case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
                     return self._legacy(project, query)
         except DefinitionError as error:
@@ -199,6 +206,20 @@ class LiveResults:
             project,
             ("legacy", found.identity, json.dumps(query, sort_keys=True)),
             lambda: legacy_answer(found, found.span(self._service.now()), query, self._service.computer),
+        )
+
+    def _from_history(
+        self,
+        project: Project,
+        query: Mapping[str, Any],
+        answer: Callable[[Plan, Mapping[str, Any], datetime, Computer], dict[str, Any]],
+    ) -> Prepared:
+        parts = [part for part in query.values() if isinstance(part, Mapping)]
+        found = self._plan_asked(project, query, *parts)
+        return self._prepare(
+            project,
+            ("history", found.identity, json.dumps(query, sort_keys=True)),
+            lambda: answer(found, query, self._service.now(), self._service.computer),
         )
 
     def _plan_asked(self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]) -> Plan:

@@ -79,7 +79,7 @@ def _rows(
     baseline = groups.get(key, _nothing(metric))
     row = {
         "key": key,
-        **_sums(baseline, missing=key not in groups),
+        **sums_object(baseline, missing=key not in groups),
         "validation_failures": [str(failure) for failure in baseline_failures(baseline)],
     }
     others = sorted((each for each in variants if each != key), key=lambda each: each not in groups)
@@ -97,7 +97,7 @@ def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[
     row: dict[str, Any] = {
         "key": key,
         "method": str(comparison.method),
-        **_sums(comparison.statistics, missing=missing),
+        **sums_object(comparison.statistics, missing=missing),
     }
     if comparison.method is Method.BAYESIAN:
         row["chance_to_win"] = _finite(comparison.chance_to_win)
@@ -110,7 +110,7 @@ def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[
     return row
 
 
-def _sums(statistics: SufficientStatistics, *, missing: bool) -> dict[str, Any]:
+def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> dict[str, Any]:
     """The sums of one row; a variant that nobody saw has none but the first three."""
     plain = statistics.outcome if isinstance(statistics, WithCovariate) else statistics
     return {

@@ -254,7 +254,13 @@ class QueryOut(WireModel):
 
 class QueryBody(WireModel):
     """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``; for experiments of the former engine
-    also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``."""
+    also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``.
+
+    hoglab's own kinds answer from what the project's people did before. ``ExperimentPlanQuery`` says how many people
+    and days an effect takes (``effects``, ``power``), ``ExperimentSimulationQuery`` how often each method is fooled
+    and what it finds (``effect``, ``experiments``, ``looks``, ``people``, ``seed``); both take ``metric``,
+    ``history_days`` and ``exposure``, the event by which the experiment will meet people.
+    """
 
     notes = NOTES
 

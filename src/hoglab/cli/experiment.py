@@ -13,7 +13,10 @@ from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
+
+    from rich.console import RenderableType
 
     from hoglab.cli.experiment_source import Source
     from hoglab.reports.report import ExperimentReport, MetricReport
@@ -23,6 +26,7 @@ experiment_app = typer.Typer(
 )
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="Id of the experiment.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 HostOption = Annotated[
     str | None,
@@ -44,6 +48,14 @@ KeyOption = Annotated[
 ]
 
 
+def _opened(
+    data: Path | None, project: int, host: str | None, key: str | None
+) -> AbstractContextManager[Source]:
+    from hoglab.cli.experiment_source import opened_source
+
+    return opened_source(data, project, host=host, key=key)
+
+
 @experiment_app.callback()
 def _experiment() -> None:
     pass
@@ -62,18 +74,19 @@ def results(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
     project: ProjectOption = 1,
     host: HostOption = None,
     key: KeyOption = None,
     data: DataOption = None,
 ) -> None:
     """Show the results of an experiment: warnings first, then a table and the intervals."""
-    from hoglab.cli.experiment_source import AnswerError, opened_source
+    from hoglab.cli.experiment_source import AnswerError
     from hoglab.reports import files
+    from hoglab.reports.terminal import report_lines
     from hoglab.transfer.exporting import ExportError
 
-    with opened_source(data, project, host=host, key=key) as source:
+    with _opened(data, project, host, key) as source:
         try:
             report = _report(source, experiment_id, daily=to is not None and to.suffix == ".html")
         except AnswerError as error:
@@ -87,7 +100,132 @@ def results(
     elif as_json:
         typer.echo(json.dumps(files.document(report), indent=2, ensure_ascii=False))
     else:
-        _print(report)
+        _print(report_lines(report))
+
+
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metric", help="Name or uuid of one metric (default: the primary ones).", show_default=False
+    ),
+]
+DaysOption = Annotated[int, typer.Option("--days", min=1, help="How many days of history to look at.")]
+EventOption = Annotated[
+    str | None,
+    typer.Option(
+        "--event",
+        help="By which event the experiment will meet people (default: that of its custom exposure, or any).",
+        show_default=False,
+    ),
+]
+
+
+@experiment_app.command()
+def plan(
+    experiment_id: IdArgument,
+    metric: MetricOption = None,
+    effect: Annotated[
+        list[float] | None,
+        typer.Option("--effect", help="An effect in percent; may be repeated.", show_default=False),
+    ] = None,
+    power: Annotated[float, typer.Option("--power", min=1, max=99, help="Power in percent.")] = 80,
+    days: DaysOption = 28,
+    event: EventOption = None,
+    as_json: JsonOption = False,
+    project: ProjectOption = 1,
+    host: HostOption = None,
+    key: KeyOption = None,
+    data: DataOption = None,
+) -> None:
+    """Say how many people and days an experiment takes, from what the project's people did so far."""
+    from hoglab.reports.foresight import plan_lines
+
+    asked = {
+        "kind": "ExperimentPlanQuery",
+        "effects": None if not effect else [each / 100 for each in effect],
+        "power": power / 100,
+    }
+    with _opened(data, project, host, key) as source:
+        answers = _foreseen(source, experiment_id, metric, asked | _history(days, event))
+    _show(answers, plan_lines, as_json=as_json)
+
+
+@experiment_app.command()
+def simulate(
+    experiment_id: IdArgument,
+    metric: MetricOption = None,
+    effect: Annotated[float, typer.Option("--effect", help="The effect to find, in percent.")] = 10,
+    experiments: Annotated[int, typer.Option("--experiments", min=1, help="How many to make up.")] = 1000,
+    looks: Annotated[int, typer.Option("--looks", min=1, help="How often each is looked at.")] = 10,
+    people: Annotated[
+        int | None,
+        typer.Option("--people", help="People of each (default: as many as there were).", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same answer.")] = 1,
+    days: DaysOption = 28,
+    event: EventOption = None,
+    as_json: JsonOption = False,
+    project: ProjectOption = 1,
+    host: HostOption = None,
+    key: KeyOption = None,
+    data: DataOption = None,
+) -> None:
+    """Try the methods on experiments made up from the project's people: how often they are fooled, what they find."""
+    from hoglab.reports.foresight import simulation_lines
+
+    asked = {
+        "kind": "ExperimentSimulationQuery",
+        "effect": effect / 100,
+        "experiments": experiments,
+        "looks": looks,
+        "people": people,
+        "seed": seed,
+    }
+    with _opened(data, project, host, key) as source:
+        answers = _foreseen(source, experiment_id, metric, asked | _history(days, event))
+    _show(answers, simulation_lines, as_json=as_json)
+
+
+def _history(days: int, event: str | None) -> dict[str, Any]:
+    exposure = None if event is None else {"kind": "EventsNode", "event": event}
+    return {"history_days": days, "exposure": exposure}
+
+
+def _foreseen(
+    source: Source, experiment_id: int, wanted: str | None, asked: Mapping[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """The answers for the metrics of an experiment, with their names. Raises `OperatorError`."""
+    from hoglab.cli.experiment_source import AnswerError
+    from hoglab.reports.report import is_comparable, metrics_of
+
+    try:
+        experiment = source.experiment(experiment_id)
+        metrics = [
+            (name, metric)
+            for metric, primary, name in metrics_of(experiment)
+            if is_comparable(metric) and (primary if wanted is None else wanted in (name, metric.get("uuid")))
+        ]
+        if not metrics:
+            missing = "no primary metric" if wanted is None else f"no metric {wanted}"
+            raise OperatorError(f"experiment {experiment_id} has {missing}")
+        return [
+            (name, source.query({**asked, "experiment_id": experiment_id, "metric": metric}))
+            for name, metric in metrics
+        ]
+    except AnswerError as error:
+        raise OperatorError(f"experiment {experiment_id}: {error}") from error
+
+
+def _show(
+    answers: list[tuple[str, dict[str, Any]]],
+    lines: Callable[[str, Mapping[str, Any]], Iterable[RenderableType]],
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        typer.echo(json.dumps([{"metric": name, **answer} for name, answer in answers], indent=2))
+    else:
+        _print(part for name, answer in answers for part in lines(name, answer))
 
 
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:
@@ -132,11 +270,9 @@ def _metric(
     return metric_report(metric, name, primary=primary, result=result, days=days)
 
 
-def _print(report: ExperimentReport) -> None:
+def _print(parts: Iterable[RenderableType]) -> None:
     from rich.console import Console
 
-    from hoglab.reports.terminal import report_lines
-
     console = Console()
-    for part in report_lines(report):
+    for part in parts:
         console.print(part)

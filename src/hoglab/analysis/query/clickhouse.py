@@ -96,6 +96,9 @@ class ClickHouse:
     def sum_numbers(self, value: str) -> str:
         return f"sumKahan(CAST({value} AS DOUBLE))"
 
+    def scattered(self, text: str) -> str:
+        return f"cityHash64({text})"
+
     def nth_smallest(self, values: Sequence[str], position: int) -> str:
         present = f"arraySort(arrayFilter(each -> each IS NOT NULL, [{', '.join(values)}]))"
         return f"if(length({present}) >= {position}, {present}[{position}], NULL)"

@@ -34,6 +34,8 @@ def people(scope: Scope) -> Statement:
 def _define_tagged(scope: Scope, x: str) -> None:
     """``tagged(entity, variant, ts, x)``: the events with the number of their variant."""
     exposures, span = scope.question.exposures, scope.question.span
+    if exposures.variant_property is None:
+        raise ValueError("events tell no variant here")
     text = scope.dialect.property_text("properties", exposures.variant_property, scope.parameters)
     cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
     scope.define(

@@ -49,6 +49,10 @@ class Dialect(PropertyDialect, Protocol):
         """Aggregate: a sum of float64 values that loses as little as the engine allows."""
         ...
 
+    def scattered(self, text: str) -> str:
+        """A number for each text, without any order but always the same."""
+        ...
+
     def nth_smallest(self, values: Sequence[str], position: int) -> str:
         """The value at ``position`` (from 1) of the ascending values that are not NULL; NULL past the end."""
         ...

@@ -78,6 +78,9 @@ class DuckDb:
     def sum_numbers(self, value: str) -> str:
         return f"fsum({value})"
 
+    def scattered(self, text: str) -> str:
+        return f"hash({text})"
+
     def nth_smallest(self, values: Sequence[str], position: int) -> str:
         present = f"list_filter([{', '.join(values)}], lambda each: each IS NOT NULL)"
         return f"list_sort({present})[{position}]"

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from hoglab.analysis.days import micros
-from hoglab.analysis.query.model import EventSource, Exposures
+from hoglab.analysis.query.model import EventSource
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import FALSE, combined
@@ -28,8 +28,9 @@ def exposure_condition(scope: Scope) -> str:
     if exposures.flag_key is not None:
         flag = scope.dialect.property_text("properties", "$feature_flag", scope.parameters)
         parts.append(f"{flag} = {scope.bind(exposures.flag_key)}")
-    keys = ", ".join(scope.bind(key) for key in exposures.variants)
-    parts.append(f"{_variant_text(scope, exposures)} IN ({keys})")
+    if exposures.variant_property is not None:
+        keys = ", ".join(scope.bind(key) for key in exposures.variants)
+        parts.append(f"{_variant_text(scope, exposures.variant_property)} IN ({keys})")
     parts.append(scope.filters(exposures.test_account_filters))
     return combined("AND", parts)
 
@@ -53,8 +54,12 @@ def _define_flag_exposures(scope: Scope) -> str:
     """``(entity, variant, ts, uuid)``: one row for each event that tells an entity's variant."""
     span = scope.question.span
     exposures = scope.question.exposures
-    cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
-    number = f"CASE {_variant_text(scope, exposures)} {cases} END" if cases else "0"
+    number = "0"
+    if exposures.variants and exposures.variant_property is not None:
+        cases = " ".join(
+            f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants)
+        )
+        number = f"CASE {_variant_text(scope, exposures.variant_property)} {cases} END"
     return scope.define(
         "exposure" if exposures.activation is None else "flag_exposure",
         f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, "
@@ -168,5 +173,5 @@ def _first_cell(scope: Scope) -> str:
     return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.cell)
 
 
-def _variant_text(scope: Scope, exposures: Exposures) -> str:
-    return scope.dialect.property_text("properties", exposures.variant_property, scope.parameters)
+def _variant_text(scope: Scope, name: str) -> str:
+    return scope.dialect.property_text("properties", name, scope.parameters)

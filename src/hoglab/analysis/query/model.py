@@ -60,7 +60,8 @@ class Breakdown:
 class Exposures:
     """Who saw what (spec experiment-results 2.2, 2.3).
 
-    ``variants`` are compared with the text of ``variant_property``. ``flag_key`` demands
+    ``variants`` are compared with the text of ``variant_property``; without one everybody is in the first.
+    ``flag_key`` demands
     ``$feature_flag`` to have that value; None for custom exposures. ``first_seen`` keeps an entity that saw
     several variants with the earliest one; otherwise it leaves them all. ``group_type_index`` None: persons.
     """
@@ -68,7 +69,7 @@ class Exposures:
     project_id: int
     source: EventSource
     flag_key: str | None
-    variant_property: str
+    variant_property: str | None
     variants: tuple[str, ...]
     test_account_filters: PropertyGroup = NO_FILTERS
     first_seen: bool = False

@@ -66,8 +66,15 @@ def with_covariate(outcome: Outcome, y: str) -> Outcome:
 
 
 def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
-    """Rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity."""
+    """Rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity.
+
+    Where the scope wants entities: rows of what each of some entities adds to the statistics.
+    """
     statistics = outcome.stated()
+    if scope.entities is not None:
+        each = ", ".join(f"CAST({text} AS DOUBLE) AS {name}" for name, text in statistics.items())
+        order = scope.dialect.scattered(f"CAST({values}.entity AS VARCHAR)")
+        return scope.statement(f"SELECT {each} FROM {values} ORDER BY {order} LIMIT {scope.entities}")
     summed = ", ".join(f"{_sum(scope, outcome)(text)} AS {name}" for name, text in statistics.items())
     key = ", ".join(["variant", *scope.cell])
     return scope.statement(f"SELECT {key}, {summed} FROM {values} GROUP BY {key}")

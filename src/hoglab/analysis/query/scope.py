@@ -29,6 +29,8 @@ class Scope:
 
     question: Question
     dialect: Dialect
+    entities: int | None = None
+    """Of so many entities, chosen without regard to what they did, it is told what they add; None: of all the sums."""
     subqueries: list[tuple[str, str]] = field(default_factory=list)
 
     @cached_property

@@ -83,7 +83,7 @@ class Compiled:
         for variant, *rest in rows:
             cell, sums = tuple(rest[:width]), rest[width:]
             if 0 <= variant < len(variants) and sums[0]:
-                cells.setdefault(cell, {})[variants[variant]] = self._statistics(sums)
+                cells.setdefault(cell, {})[variants[variant]] = self.statistics(sums)
         return Answer.of(cells)
 
     def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Answer]:
@@ -104,10 +104,11 @@ class Compiled:
             columns = [_running(column) for column in zip(*days, strict=True)]
             for point, sums in zip(points, zip(*columns, strict=True), strict=True):
                 if sums[0]:
-                    point.setdefault(cell, {})[variants[variant]] = self._statistics(sums)
+                    point.setdefault(cell, {})[variants[variant]] = self.statistics(sums)
         return [Answer.of(point) for point in points]
 
-    def _statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
+    def statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
+        """The statistics of one row of sums."""
         if isinstance(self.question.metric, QuantileMetric):
             return quantile_sample(self.question.metric, sums)
         numbers = [_plain(number) for number in sums]
@@ -127,9 +128,12 @@ class Compiled:
                 return Retention(size, int(numbers[1]))
 
 
-def compiled(question: Question, dialect: Dialect) -> Compiled:
-    """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer."""
-    scope = Scope(question, dialect)
+def compiled(question: Question, dialect: Dialect, *, entities: int | None = None) -> Compiled:
+    """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
+
+    With ``entities`` it gives what each of so many entities adds to the statistics, for metrics that add up.
+    """
+    scope = Scope(question, dialect, entities)
     metric = question.metric
     anchored_on_exposure = question.matured_only and not isinstance(metric, RetentionMetric)
     _define_units(scope, metric, metric.window_us if anchored_on_exposure else 0)

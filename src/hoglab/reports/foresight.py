@@ -1,0 +1,78 @@
+"""Plans and simulations in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hoglab.reports.numbers import MISSING, number_text
+
+Json = Mapping[str, Any]
+
+
+def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
+    """How many people and days a metric takes, and what it can find after some weeks."""
+    yield _history(name, plan["history"])
+    needed = Table(title=f"For {plan['power']:.0%} power ({plan['method']})", title_justify="left")
+    for column in ("Effect", "People in all", "Days"):
+        needed.add_column(column, justify="right")
+    for row in plan["effects"]:
+        needed.add_row(f"{row['effect']:+.1%}", _count(row["people"]), _days(row["days"], row["people"]))
+    yield needed
+    found = Table(title="What can be found", title_justify="left")
+    for column in ("After days", "People in all", "Least effect"):
+        found.add_column(column, justify="right")
+    for row in plan["detectable"]:
+        effect = f"{row['effect']:+.1%}" if row["effect"] is not None else MISSING
+        found.add_row(_count(row["days"]), _count(row["people"]), effect)
+    yield found
+
+
+def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
+    """What each method made of the experiments."""
+    yield _history(name, simulation["history"])
+    yield Text(
+        f"{simulation['experiments']:,} experiments without an effect, and as many with one of "
+        f"{simulation['effect']:+.1%}, on {simulation['people']:,} people each."
+    )
+    looks = simulation["looks"]
+    table = Table()
+    table.add_column("Method")
+    watched = f"watched {looks} times"
+    for column in (
+        *("False positives", f"… {watched}", "Power", f"… {watched}"),
+        *("Interval holds the truth", "No statistics"),
+    ):
+        table.add_column(column, justify="right")
+    names = (
+        *("false_positives", "false_positives_watched", "power", "power_watched"),
+        *("coverage", "refused"),
+    )
+    for row in simulation["methods"]:
+        table.add_row(row["method"], *(f"{row[each]:.1%}" for each in names))
+    yield table
+    yield Text(
+        "Watched: stopped at the first significant look. Only the sequential method keeps its false positives then.",
+        style="dim",
+    )
+
+
+def _history(name: str, history: Json) -> Text:
+    text = Text(name, style="bold")
+    return text.append(
+        f"\n{history['people']:,} people did {history['event']} in {history['days']} days; "
+        f"the mean is {number_text(history['mean'])}.",
+        style="not bold",
+    )
+
+
+def _count(number: int | None) -> str:
+    return MISSING if number is None else f"{number:,}"
+
+
+def _days(days: int | None, people: int | None) -> str:
+    return "more than ten years" if days is None and people is not None else _count(days)

@@ -1,0 +1,222 @@
+"""Plans and simulations from what a project's people did before (``ExperimentPlanQuery``, ``…SimulationQuery``)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from math import sqrt
+from typing import Any
+
+import pytest
+from tests.analysis.events import Event
+from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought
+
+from hoglab.statistics import (
+    FrequentistConfig,
+    Proportion,
+    SampleMean,
+    StatisticsConfig,
+    power_at,
+    sample_size_for,
+)
+
+DAYS = 10
+PER_DAY = 100
+CONFIG = StatisticsConfig(FrequentistConfig())
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A hundred new people a day, of whom three in ten buy; and some who only ever buy."""
+    lab = Lab(tmp_path_factory.mktemp("history"))
+    dice = random.Random(5)
+    events = []
+    for day in range(DAYS):
+        for number in range(PER_DAY):
+            person = f"p{day}-{number}"
+            seen = NOW - timedelta(days=DAYS - day) + timedelta(minutes=number)
+            events.append(Event(person, seen, "visit", {"page": number}))
+            if dice.random() < 0.3:
+                events.append(bought(person, seen + timedelta(hours=1), dice.randint(1, 50)))
+    events += [bought(f"late{number}", NOW - timedelta(hours=2), 1000) for number in range(40)]
+    lab.send(events)
+    lab.experiment(
+        metrics=[REVENUE, PURCHASES],
+        stats_config={"method": "frequentist"},
+    )
+    yield lab
+    lab.close()
+
+
+def values(events_of: Lab) -> list[float]:
+    """What every visitor spent."""
+    with events_of.events.reader() as reader:
+        rows = reader.execute(
+            "SELECT coalesce(sum(CASE WHEN event = 'purchase' THEN (properties->>'amount')::DOUBLE END), 0) "
+            "FROM resolved_events GROUP BY person_id HAVING count_if(event = 'visit') > 0"
+        )
+    return [row[0] for row in rows]
+
+
+def ask(lab: Lab, kind: str, metric: dict[str, Any], *, status: int = 200, **fields: Any) -> dict[str, Any]:
+    query = {"kind": kind, "experiment_id": 1, "metric": metric, "history_days": 14} | fields
+    return lab.query(query, status=status)
+
+
+VISIT = {"kind": "EventsNode", "event": "visit"}
+
+
+def test_a_plan_is_that_of_the_people_of_the_history(lab: Lab) -> None:
+    answer = ask(lab, "ExperimentPlanQuery", REVENUE, exposure=VISIT, effects=[0.1, -0.2])
+    history = answer["history"]
+    expected = SampleMean.of(values(lab))
+    assert history["people"] == expected.number_of_samples == DAYS * PER_DAY
+    assert history["event"] == "visit"
+    assert sum(history["people_per_day"]) == DAYS * PER_DAY
+    assert history["mean"] == pytest.approx(expected.mean)
+    assert history["statistics"]["sum_squares"] == pytest.approx(expected.sum_squares)
+    for row, effect in zip(answer["effects"], (0.1, -0.2), strict=True):
+        assert row["people"] == sample_size_for(CONFIG, expected, effect)
+        # A hundred come each day after the history, or nearly: today is not over.
+        assert row["days"] == pytest.approx(row["people"] / PER_DAY, rel=0.1, abs=3)
+
+
+def test_what_can_be_found_has_the_power_that_was_asked_for(lab: Lab) -> None:
+    answer = ask(lab, "ExperimentPlanQuery", PURCHASES, exposure=VISIT, power=0.9)
+    buyers = [value > 0 for value in values(lab)]
+    history = Proportion(len(buyers), sum(buyers))
+    for row in answer["detectable"]:
+        if row["effect"] is not None:
+            assert power_at(CONFIG, history, row["effect"], row["people"]) == pytest.approx(0.9, abs=0.01)
+    effects = [row["effect"] for row in answer["detectable"] if row["effect"] is not None]
+    assert effects == sorted(effects, reverse=True)
+    assert len(effects) >= 2
+
+
+def test_without_an_event_everybody_counts(lab: Lab) -> None:
+    history = ask(lab, "ExperimentPlanQuery", REVENUE)["history"]
+    assert history["event"] == "any event"
+    assert history["people"] == DAYS * PER_DAY + 40
+
+
+def test_only_people_whose_window_is_over_are_judged(lab: Lab) -> None:
+    window = {"conversion_window": 3, "conversion_window_unit": "day"}
+    answer = ask(lab, "ExperimentPlanQuery", PURCHASES | window, exposure=VISIT)
+    assert answer["history"]["statistics"]["number_of_samples"] == pytest.approx(
+        (DAYS - 3) * PER_DAY, abs=PER_DAY
+    )
+    assert answer["history"]["people"] == DAYS * PER_DAY
+
+
+@pytest.mark.parametrize("metric", [REVENUE, PURCHASES], ids=["mean", "funnel"])
+def test_a_simulation_keeps_what_the_methods_promise(lab: Lab, metric: dict[str, Any]) -> None:
+    runs = 400
+    answer = ask(
+        lab,
+        "ExperimentSimulationQuery",
+        metric,
+        exposure=VISIT,
+        effect=0.25,
+        experiments=runs,
+        looks=5,
+        people=2000,
+    )
+    assert (answer["people"], answer["experiments"], answer["looks"]) == (2000, runs, 5)
+    methods = {row["method"]: row for row in answer["methods"]}
+    slack = 4 * sqrt(0.05 * 0.95 / runs)
+    fixed, sequential, bayesian = (methods[name] for name in ("frequentist", "sequential", "bayesian"))
+    assert fixed["false_positives"] == pytest.approx(0.05, abs=slack)
+    assert bayesian["false_positives"] == pytest.approx(0.10, abs=4 * sqrt(0.1 * 0.9 / runs))
+    assert fixed["coverage"] == pytest.approx(0.95, abs=slack)
+    assert fixed["false_positives_watched"] > 0.05 + slack > sequential["false_positives_watched"]
+    amounts = values(lab)
+    history = (
+        SampleMean.of(amounts) if metric is REVENUE else Proportion(len(amounts), sum(v > 0 for v in amounts))
+    )
+    promised = power_at(CONFIG, history, 0.25, 2000)
+    assert fixed["power"] == pytest.approx(promised, abs=4 * sqrt(promised * (1 - promised) / runs))
+    assert sequential["power"] < fixed["power"]
+    assert {row["refused"] for row in answer["methods"]} == {0}
+
+
+def test_the_same_seed_gives_the_same_answer(lab: Lab) -> None:
+    asked = {"exposure": VISIT, "experiments": 30, "people": 500, "looks": 3}
+    first, again, other = (
+        ask(lab, "ExperimentSimulationQuery", REVENUE, seed=seed, **asked)["methods"] for seed in (7, 7, 8)
+    )
+    assert first == again != other
+
+
+RETENTION = {
+    "kind": "ExperimentMetric",
+    "metric_type": "retention",
+    "start_event": VISIT,
+    "completion_event": {"kind": "EventsNode", "event": "purchase"},
+    "retention_window_start": 0,
+    "retention_window_end": 1,
+    "retention_window_unit": "day",
+    "start_handling": "first_seen",
+}
+RATIO = {
+    "kind": "ExperimentMetric",
+    "metric_type": "ratio",
+    "numerator": REVENUE["source"],
+    "denominator": {"kind": "EventsNode", "event": "visit"},
+}
+
+
+@pytest.mark.parametrize(
+    "metric", [RETENTION, RATIO, REVENUE | {"threshold": 20}], ids=["retention", "ratio", "threshold"]
+)
+def test_other_kinds_of_metrics_grow_by_the_effect_too(lab: Lab, metric: dict[str, Any]) -> None:
+    answer = ask(
+        lab,
+        "ExperimentSimulationQuery",
+        metric,
+        exposure=VISIT,
+        effect=0.4,
+        experiments=150,
+        people=4000,
+        looks=1,
+    )
+    fixed = next(row for row in answer["methods"] if row["method"] == "frequentist")
+    assert (
+        fixed["coverage"] > 0.85
+    )  # of an effect of 0.4: were it another one, nearly no interval would hold it
+    assert fixed["power"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "part"),
+    [
+        ("ExperimentPlanQuery", {"history_days": 0}, "history_days"),
+        ("ExperimentPlanQuery", {"effects": []}, "effects"),
+        ("ExperimentPlanQuery", {"effects": [0]}, "effects"),
+        ("ExperimentPlanQuery", {"power": 1}, "power"),
+        ("ExperimentPlanQuery", {"metric": None}, "metric"),
+        ("ExperimentPlanQuery", {"exposure": {"kind": "EventsNode", "event": "never"}}, "Nobody did never"),
+        ("ExperimentPlanQuery", {"exposure": 3}, "exposure"),
+        ("ExperimentSimulationQuery", {"experiments": 2001}, "experiments"),
+        ("ExperimentSimulationQuery", {"looks": "3"}, "looks"),
+        ("ExperimentSimulationQuery", {"people": 20_001}, "people"),
+        ("ExperimentSimulationQuery", {"metric": PURCHASES, "effect": 9}, "not possible"),
+        (
+            "ExperimentSimulationQuery",
+            {"metric": REVENUE | {"metric_type": "quantile", "quantile_level": 0.5}},
+            "Q",
+        ),
+        (
+            "ExperimentSimulationQuery",
+            {"metric": {**REVENUE, "source": {"kind": "EventsNode", "event": "never"}}},
+            "zero",
+        ),
+    ],
+)
+def test_what_cannot_be_foreseen_is_refused_clearly(
+    lab: Lab, kind: str, fields: dict[str, Any], part: str
+) -> None:
+    query = {"kind": kind, "experiment_id": 1, "metric": REVENUE} | fields
+    refused = lab.call("POST", "/query/", {"query": query})
+    assert refused.status_code == 400, refused.text
+    assert part in refused.json()["detail"]
