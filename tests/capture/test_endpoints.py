@@ -126,6 +126,9 @@ async def test_other_products_are_accepted_and_forgotten(server: Any, path: str)
     assert answer.status_code == 200
     assert answer.json() == ({"status": "Ok"} if path == "/s" else {})
     assert (await server.client.post(path, content=bytes(20_001))).status_code == 413
+    for method in ("GET", "HEAD", "PUT", "DELETE"):
+        answer = await server.client.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST, OPTIONS")
     assert server.records() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,8 +27,8 @@ class Exchange:
 class Fault:
     """What happens to the next ``times`` requests whose path starts with ``path``.
 
-    ``status`` is answered without asking the server, when it is given. Otherwise the server gets the
-    request and its answer is lost on the way back.
+    ``status`` is answered without asking the server, when it is given. Otherwise the server gets the request,
+    and its answer is what ``change`` makes of its body, or without one is lost on the way back.
     """
 
     path: str
@@ -35,6 +36,7 @@ class Fault:
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    change: Callable[[bytes], bytes] | None = None
 
 
 class Tap:
@@ -72,7 +74,9 @@ class Tap:
             status, headers, answer = self._forward(handler, body)
         else:
             status, headers, answer = fault.status, list(fault.headers.items()), fault.body
-        lost = fault is not None and fault.status is None
+        if fault is not None and fault.change is not None:
+            answer = fault.change(answer)
+        lost = fault is not None and fault.status is None and fault.change is None
         known = {name.lower(): value for name, value in handler.headers.items()}
         with self._lock:
             self._exchanges.append(
@@ -134,3 +138,10 @@ def _handler(pass_on: Callable[[BaseHTTPRequestHandler], None]) -> type[BaseHTTP
             pass
 
     return Handler
+
+
+def asks_again_for_one(answer: bytes) -> bytes:
+    """An answer of the v1 protocol in which the first event was not taken."""
+    results = json.loads(answer)["results"]
+    results[next(iter(results))] = {"result": "retry", "details": "not_persisted"}
+    return json.dumps({"results": results}).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from tests.clients.node_process import NodeProcess
 from tests.clients.project import VARIANTS, Project, everyone, person
-from tests.clients.tap import Fault, Tap
+from tests.clients.tap import Fault, Tap, asks_again_for_one
 from tests.conftest import StartServer
 
 from hoglab.demo.server import ChildServer
@@ -346,6 +347,17 @@ def test_v1_sends_again_what_the_server_could_not_take(
     assert [each.headers["posthog-attempt"] for each in exchanges] == ["1", "2", "3", "4"]
     assert len({each.headers["posthog-request-id"] for each in exchanges}) == 1
     assert len(sent) == 10
+    assert_stored(project, sent)
+
+
+def test_v1_sends_one_event_of_a_batch_again(project: Project, node_v1: NodeProcess, tap: Tap) -> None:
+    tap.inject(Fault(V1_PATH, change=asks_again_for_one))
+    client = NodeClient(node_v1, project, tap.url, flushAt=10, flushInterval=60_000, fetchRetryDelay=50)
+    client.each("capture", captures(10))
+    sent = client.shut_down()
+    batches = [json.loads(gzip.decompress(each.body))["batch"] for each in tap.exchanges(V1_PATH)]
+    assert [len(each) for each in batches] == [10, 1]
+    assert batches[1] == [batches[0][0]]
     assert_stored(project, sent)
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from posthog import AsyncPosthog, Posthog
 from tests.clients.project import VARIANTS, Project, everyone, person
-from tests.clients.tap import Fault, Tap, tapped
+from tests.clients.tap import Fault, Tap, asks_again_for_one, tapped
 from tests.conftest import StartServer
 
 from hoglab.demo.server import ChildServer
@@ -265,6 +265,18 @@ def test_refused_and_lost_answers_do_not_double_events(project: Project, tap: Ta
     assert [each.status for each in tap.exchanges(path)] == [503, 0, 200]
     assert failures == []
     assert client.queue.empty()
+    assert {event["id"] for event in project.events(10)} == sent
+
+
+def test_the_newer_protocol_sends_one_event_of_a_batch_again(project: Project, tap: Tap) -> None:
+    path = "/i/v1/analytics/events"
+    tap.inject(Fault(path, change=asks_again_for_one))
+    client = Posthog(project.token, host=tap.url, capture_mode="v1", flush_at=10, flush_interval=60)
+    sent = {client.capture("viewed", distinct_id=f"user-{n}") for n in range(10)}
+    client.shutdown()
+    batches = [json.loads(each.body)["batch"] for each in tap.exchanges(path)]
+    assert [len(each) for each in batches] == [10, 1]
+    assert batches[1] == [batches[0][0]]
     assert {event["id"] for event in project.events(10)} == sent
 
 

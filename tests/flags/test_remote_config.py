@@ -124,9 +124,11 @@ def test_surveys_have_a_script_without_sdk_files_too(server, tmp_path, path):
     assert server.sdk.get(path).text == "real surveys"
 
 
-@pytest.mark.parametrize("path", ["/site_app/1/x/", "/toolbar", "/toolbar_oauth"])
+@pytest.mark.parametrize("path", ["/site_app/1/x/", "/toolbar", "/toolbar_oauth", "/toolbar/x.js"])
 def test_absent_paths(server, path):
-    assert server.sdk.get(path).status_code == 404
+    answer = server.sdk.get(path, headers={"Origin": "https://shop.example"})
+    assert answer.status_code == 404
+    assert answer.headers["access-control-allow-origin"] == "https://shop.example"
 
 
 def test_remote_configuration_payload(server):

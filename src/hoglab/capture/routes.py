@@ -75,7 +75,7 @@ class EventEndpoint:
         if method == "OPTIONS":
             await answer(send, 200, OK, JSON_TYPE)
         elif method not in {"POST", "GET", "HEAD"}:
-            await answer(send, 405, b"method not allowed", TEXT_TYPE, [(b"allow", b"GET, POST, OPTIONS")])
+            await refuse_method(send, b"GET, POST, OPTIONS")
         else:
             await self._take(scope, receive, send)
 
@@ -115,17 +115,25 @@ class DiscardEndpoint:
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        if method == "OPTIONS":
+            await answer(send, 200, self._answer, JSON_TYPE)
+        elif method != "POST":
+            await refuse_method(send, b"POST, OPTIONS")
+        else:
+            await self._take(scope, receive, send)
+
+    async def _take(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if scope["method"] == "POST":
-                await read_whole(scope, receive, self._limit, self._timeout_s, keep=False)
+            await read_whole(scope, receive, self._limit, self._timeout_s, keep=False)
             beacon = read_query(scope["query_string"]).beacon
         except Refusal as refusal:
             await _refuse(send, refusal)
+            return
+        if beacon:
+            await answer(send, 204, b"", None)
         else:
-            if beacon and scope["method"] != "OPTIONS":
-                await answer(send, 204, b"", None)
-            else:
-                await answer(send, 200, self._answer, JSON_TYPE)
+            await answer(send, 200, self._answer, JSON_TYPE)
 
 
 async def read_whole(
@@ -138,6 +146,11 @@ async def read_whole(
         if error.status == 413:
             raise too_large(limit_bytes) from None
         raise Refusal(error.status, "the request body did not arrive in time", 1) from None
+
+
+async def refuse_method(send: Send, allowed: bytes) -> None:
+    """405: the path does not take this method; ``allowed`` is what it takes."""
+    await answer(send, 405, b"method not allowed", TEXT_TYPE, [(b"allow", allowed)])
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:

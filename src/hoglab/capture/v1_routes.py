@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.capture.refusal import Refusal
-from hoglab.capture.routes import CLOSING, EVENTS, JSON_TYPE, OK, answer, read_whole
+from hoglab.capture.routes import CLOSING, EVENTS, JSON_TYPE, OK, answer, read_whole, refuse_method
 from hoglab.capture.v1 import RETRY_AFTER_S, V1Refusal, read_head, too_large
 from hoglab.http.client_ip import client_ip
 
@@ -33,7 +33,7 @@ class V1Endpoint:
         if method == "OPTIONS":
             await answer(send, 200, OK, JSON_TYPE)
         elif method != "POST":
-            await answer(send, 405, b"method not allowed", b"text/plain", [(b"allow", b"POST, OPTIONS")])
+            await refuse_method(send, b"POST, OPTIONS")
         else:
             await self._take(scope, receive, send)
 

@@ -56,6 +56,9 @@ def hot_routes(evaluator: FlagEvaluator, authenticator: Authenticator) -> dict[s
     return routes
 
 
+ABSENT_PATHS = ("/site_app/{rest:path}", "/toolbar{rest:path}")
+"""What a browser may ask for without need: it is told that nothing is there, and may read that."""
+
 SiteApps = Callable[[int], Sequence[SiteApp]]
 """The code that a project has for browsers; may read the database."""
 
@@ -71,6 +74,7 @@ def sdk_routes(
         Route("/array/{token}/config.js", config.script),
         Route("/array/{token}/array.js", config.bundle),
         Route("/static/{name:path}", config.file),
+        *(Route(path, _absent) for path in ABSENT_PATHS),
     ]
 
 
@@ -144,6 +148,10 @@ class ConfigEndpoints:
             if path.is_relative_to(self._sdk_files) and path.is_file():
                 return path
         raise not_found()
+
+
+async def _absent(_request: Request) -> Response:
+    raise not_found()
 
 
 def _javascript(body: bytes) -> Response:
