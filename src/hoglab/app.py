@@ -32,6 +32,7 @@ from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.dead_event_routes import dead_event_router
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
+from hoglab.delivery.webhook_reference import webhook_paths
 from hoglab.delivery.webhook_routes import webhook_routes
 from hoglab.experiments.eligible import eligible_flags
 from hoglab.experiments.exposed import ExposureCohorts
@@ -286,7 +287,12 @@ class Hoglab:
                     *webhook_routes(delivery.webhooks),
                     *template_routes.public_routes(database),
                 ],
-                extra_paths={**capture_paths(), **flag_paths()},
+                extra_paths={
+                    **capture_paths(),
+                    **flag_paths(),
+                    **webhook_paths(),
+                    **template_routes.public_paths(),
+                },
                 readiness=lambda: _unready(storage, ingestion, delivery),
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,

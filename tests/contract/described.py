@@ -33,7 +33,7 @@ class Described:
         name, responses = operation
         status = str(answer.status_code)
         where = f"{name}: {status}"
-        described = responses.get(status)
+        described = responses.get(status, responses.get("default"))
         assert described is not None, f"{where} is not in the document: {answer.text[:500]}"
         if "$ref" in described:
             described = self.document["components"]["responses"][described["$ref"].rpartition("/")[2]]

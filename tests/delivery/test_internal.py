@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.accounts import internal_events
@@ -42,6 +43,7 @@ def waiting(house: House) -> list[str]:
         return [event.event for event in internal_events.waiting(connection, 1000)]
 
 
+@rule("H10.1")
 def test_what_people_do_reaches_internal_destinations(
     house: House, receiver: Receiver, service: InternalEventDispatcher
 ) -> None:
@@ -78,6 +80,7 @@ def test_what_people_do_reaches_internal_destinations(
     assert house.metrics(function)["succeeded"] == 3
 
 
+@rule("H10.2")
 def test_filters_look_into_the_details(
     house: House, receiver: Receiver, service: InternalEventDispatcher
 ) -> None:
@@ -96,6 +99,7 @@ def test_filters_look_into_the_details(
     assert [hit.json["event"]["properties"]["detail"]["name"] for hit in receiver.hits] == ["Billing"]
 
 
+@rule("H10.3")
 def test_internal_and_captured_events_do_not_mix(
     house: House, receiver: Receiver, service: InternalEventDispatcher
 ) -> None:
@@ -115,6 +119,7 @@ def test_internal_and_captured_events_do_not_mix(
     assert house.metrics(inside)["triggered"] == 3
 
 
+@rule("H10.1")
 def test_other_projects_hear_nothing(
     house: House, receiver: Receiver, service: InternalEventDispatcher
 ) -> None:
@@ -129,6 +134,7 @@ def test_other_projects_hear_nothing(
     assert waiting(house) == []
 
 
+@rule("H10.4")
 def test_a_crash_before_an_event_is_removed_starts_nothing_twice(
     house: House, receiver: Receiver, service: InternalEventDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +152,7 @@ def test_a_crash_before_an_event_is_removed_starts_nothing_twice(
     assert len(receiver.hits) == 1
 
 
+@rule("H10.4")
 def test_a_change_that_fails_is_not_told(house: House) -> None:
     def fail() -> None:
         with house.database.write() as tx:
@@ -157,6 +164,7 @@ def test_a_change_that_fails_is_not_told(house: House) -> None:
     assert waiting(house) == []
 
 
+@rule("H10.4")
 def test_the_service_takes_up_what_waited_and_what_comes(
     house: House, receiver: Receiver, service: InternalEventDispatcher
 ) -> None:
@@ -194,6 +202,7 @@ def test_the_service_waits_for_room_in_the_queue(
         service.stop(10)
 
 
+@rule("H10.1")
 def test_states_of_functions_are_told(house: House, receiver: Receiver) -> None:
     house.close()
     house.options["on_state_change"] = lambda *change: StateChanges(house.database)(*change)

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.contract.rules import rule
 
 from hoglab.delivery import live_logs
 from hoglab.delivery.live_logs import LiveLogs
@@ -85,6 +86,7 @@ async def following(live: LiveLogs, count: int) -> None:
     await until(lambda: live.followers == count)
 
 
+@rule("X5.1")
 def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue, database: Database) -> None:
     async def story(live: LiveLogs) -> None:
         queue.write_logs([entry("before")])
@@ -106,6 +108,7 @@ def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue,
     run(database, story)
 
 
+@rule("X5.1")
 def test_what_was_missed_comes_first_and_nothing_twice(
     queue: SqliteInvocationQueue, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +127,7 @@ def test_what_was_missed_comes_first_and_nothing_twice(
     run(database, story)
 
 
+@rule("X5.1")
 def test_a_slow_follower_is_told_what_it_missed(
     queue: SqliteInvocationQueue, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +164,7 @@ def test_reading_stops_with_the_last_follower_and_begins_again(
 # --- over a real server
 
 
+@rule("X5.1")
 def test_a_stream_over_http_ends_in_order_with_the_server(start_server: Callable[..., ChildServer]) -> None:
     server = start_server()
     headers = {"Authorization": f"Bearer {server.api_key}"}

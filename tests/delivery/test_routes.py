@@ -317,6 +317,7 @@ def test_metrics_over_time_and_in_sum(api: Api) -> None:
     assert all(datetime.fromisoformat(label).weekday() == 0 for label in weeks["labels"])
 
 
+@rule("F20.9")
 def test_a_draft_can_be_tried_before_it_is_published(api: Api) -> None:
     function = api.house.create("print('first')", enabled=False)
     api.house.change(function, hog="print('second')")
@@ -505,6 +506,7 @@ def explained(api: Api, body: dict[str, Any], function: str = "new") -> Any:
     return answer.json()
 
 
+@rule("X2.1")
 def test_why_an_event_starts_nothing(api: Api) -> None:
     filters = {
         "events": [{"id": "$pageview", "type": "events"}],
@@ -521,6 +523,7 @@ def test_why_an_event_starts_nothing(api: Api) -> None:
     assert explained(api, {**body, "globals": {"event": paid}})["matches"] is True
 
 
+@rule("X2.1")
 def test_why_a_mapping_starts_nothing(api: Api) -> None:
     views = {"events": [{"id": "$pageview", "type": "events"}]}
     mappings = [
@@ -536,6 +539,7 @@ def test_why_a_mapping_starts_nothing(api: Api) -> None:
     ]
 
 
+@rule("X2.1")
 def test_explaining_what_cannot_be_explained(api: Api) -> None:
     filters = {"properties": [{"key": "id", "type": "cohort", "value": 9}]}
     answer = explained(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.delivery.conftest import House
 from tests.delivery.test_routes import EVENT, Api
 
@@ -57,6 +58,7 @@ def create(api: Api, *cases: dict[str, Any], **body: Any) -> Any:
     return api.call("POST", "/", {**BODY, "x_tests": list(cases), **body})
 
 
+@rule("X1.1")
 def test_cases_that_pass_are_kept(api: Api) -> None:
     refused = {
         "name": "an error of the service",
@@ -75,6 +77,7 @@ def test_cases_that_pass_are_kept(api: Api) -> None:
     assert api.get(f"/{made.json()['id']}/")["x_tests"] == [CASE, refused, elsewhere]
 
 
+@rule("X1.2")
 @pytest.mark.parametrize(
     ("expect", "words"),
     [
@@ -100,6 +103,7 @@ def test_a_case_that_fails_refuses_the_save(api: Api, expect: dict[str, Any], wo
     assert forced.status_code == 201
 
 
+@rule("X1.2")
 def test_every_later_save_runs_them(api: Api) -> None:
     path = f"/{create(api, CASE).json()['id']}/"
     broken = {"hog": CODE.replace("'n': 1", "'n': 2")}
@@ -115,6 +119,7 @@ def test_every_later_save_runs_them(api: Api) -> None:
     assert api.call("PATCH", path, broken).status_code == 200
 
 
+@rule("X1.1")
 def test_a_transformation_is_tested_by_its_result(api: Api) -> None:
     case = {"name": "t", "globals": {"event": EVENT}}
     code = "let changed := event\nchanged.properties.a := 1\nreturn changed"
@@ -126,6 +131,7 @@ def test_a_transformation_is_tested_by_its_result(api: Api) -> None:
     assert create(api, {**case, "expect": {"result": result}}, **body).status_code == 201
 
 
+@rule("X1.3")
 @pytest.mark.parametrize(
     ("cases", "attr"),
     [
@@ -142,6 +148,7 @@ def test_what_is_no_test_case(api: Api, cases: Any, attr: str) -> None:
     assert (answer.status_code, answer.json()["attr"]) == (400, attr)
 
 
+@rule("X1.3")
 def test_types_that_cannot_be_tried(api: Api) -> None:
     answer = create(api, CASE, type="source_webhook")
     assert (answer.status_code, answer.json()["attr"]) == (400, "x_tests")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import brotli
 import pytest
+import zstandard
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver
 from tests.delivery.sender import Sender
@@ -40,6 +44,7 @@ def lines(house: House, function: dict[str, Any], level: str) -> list[str]:
     return [text for one, text in house.logs(function) if one == level]
 
 
+@rule("H8.5")
 def test_a_function_captures_what_the_right_sender_sends(house: House, sender: Sender) -> None:
     function = webhook(house, GUARDED, secrets={"token": "Bearer s3cr3t"})
     wrong = sender.send(function, json={"type": "paid"}, headers={"Authorization": "Bearer guess"})
@@ -122,6 +127,49 @@ def test_bodies_are_read_by_their_type(
     assert answer.json() == {"body": body, "text": content.decode()}
 
 
+@rule("H8.8")
+@pytest.mark.parametrize(
+    ("encoding", "compress"),
+    [
+        ("gzip", gzip.compress),
+        ("x-gzip", gzip.compress),
+        ("GZIP", gzip.compress),
+        ("deflate", zlib.compress),
+        ("br", brotli.compress),
+        ("zstd", zstandard.compress),
+        ("identity", bytes),
+    ],
+)
+def test_compressed_bodies_are_unpacked(
+    house: House, sender: Sender, encoding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    """A signature that a program checks is one of the unpacked text."""
+    function = webhook(house, ECHO)
+    content = b'{"Type": "Notification"}'
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    answer = sender.send(function, content=compress(content), headers=headers)
+    assert answer.json() == {"body": {"Type": "Notification"}, "text": content.decode()}
+
+
+@rule("H8.8")
+def test_a_compressed_body_counts_unpacked(house: House, sender: Sender) -> None:
+    function = webhook(house, "return {'httpResponse': {'status': 200, 'body': length(request.stringBody)}}")
+    headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+    for size, status in ((512_000, 200), (512_001, 413), (50_000_000, 413)):
+        answer = sender.send(function, content=gzip.compress(b"x" * size), headers=headers)
+        assert answer.status_code == status, size
+    assert sender.send(function, content=b"", headers=headers).json() == 0
+
+
+@rule("H8.8")
+@pytest.mark.parametrize("encoding", ["compress", "gzip, br", "aes128gcm"])
+def test_other_encodings_are_refused_with_those_that_are_known(
+    house: House, sender: Sender, encoding: str
+) -> None:
+    answer = sender.send(webhook(house, ECHO), content=b"x", headers={"Content-Encoding": encoding})
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "gzip, deflate, br, zstd")
+
+
 @pytest.mark.parametrize(
     ("content", "headers"),
     [
@@ -129,6 +177,9 @@ def test_bodies_are_read_by_their_type(
         (b"[" * 200 + b"]" * 200, {"Content-Type": "application/json"}),
         (b"\xff=1", {"Content-Type": "application/x-www-form-urlencoded"}),
         (b"\x1f\x8b", {"Content-Type": "application/json", "Content-Encoding": "gzip"}),
+        (gzip.compress(b"{}")[:-1], {"Content-Type": "application/json", "Content-Encoding": "gzip"}),
+        (b"{}", {"Content-Type": "application/json", "Content-Encoding": "br"}),
+        (gzip.compress(b"{oops"), {"Content-Type": "application/json", "Content-Encoding": "gzip"}),
     ],
 )
 def test_a_request_that_cannot_be_read_is_refused(
@@ -178,7 +229,7 @@ def test_a_request_that_cannot_be_read_is_refused(
         ("{'status': 200.5, 'body': 'x'}", 500, "text/plain; charset=utf-8", b"x"),
     ],
 )
-@rule("H8.1")
+@rule("H8.1", "H8.10")
 def test_the_program_decides_the_answer(
     house: House, sender: Sender, wanted: str, status: int, content_type: str | None, content: bytes
 ) -> None:
@@ -193,6 +244,7 @@ def test_the_program_decides_the_answer(
     assert lines(house, function, level)[-1].startswith(f"Responded with response status - {status}")
 
 
+@rule("H8.4")
 def test_what_is_no_enabled_webhook_is_not_found(house: House, sender: Sender) -> None:
     function = webhook(house, "return 1")
     destination = house.create()
@@ -209,6 +261,7 @@ def test_what_is_no_enabled_webhook_is_not_found(house: House, sender: Sender) -
     assert sender.send(function).status_code == 404
 
 
+@rule("H8.4")
 def test_other_methods_are_refused(house: House, sender: Sender) -> None:
     answer = sender.send(webhook(house, "return 1"), "PUT")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
@@ -223,6 +276,7 @@ def test_a_body_that_is_too_large_is_refused(house: House, sender: Sender) -> No
     assert (answer.status_code, answer.json()) == (413, {"error": "Request entity too large"})
 
 
+@rule("H8.5")
 def test_errors_are_told_to_the_log_not_to_the_sender(house: House, sender: Sender) -> None:
     function = webhook(house, "throw Error(f'bad {request.query.why}')")
     answer = sender.send(function, params={"why": "luck"})
@@ -237,6 +291,7 @@ def test_an_endless_program_ends_at_its_limit(house: House, sender: Sender) -> N
     assert "timed out" in lines(house, function, "error")[0]
 
 
+@rule("H8.5")
 def test_a_program_that_calls_out_goes_on_in_the_worker(
     house: House, sender: Sender, receiver: Receiver
 ) -> None:
@@ -271,6 +326,7 @@ def test_a_program_that_calls_out_goes_on_in_the_worker(
     )
 
 
+@rule("H8.6")
 def test_a_stopped_function_answers_429(house: House, sender: Sender) -> None:
     function = webhook(house, "return 1")
     house.delivery.watcher.force(function["id"], 12)
@@ -279,6 +335,7 @@ def test_a_stopped_function_answers_429(house: House, sender: Sender) -> None:
     assert house.metrics(function) == {"disabled_permanently": 1}
 
 
+@rule("H8.6")
 def test_a_slow_function_runs_later(house: House, sender: Sender) -> None:
     function = webhook(
         house, "postHogCapture({'event': 'late', 'distinct_id': 'd', 'properties': request.body})"
@@ -294,6 +351,7 @@ def test_a_slow_function_runs_later(house: House, sender: Sender) -> None:
     assert house.metrics(function) == {"triggered": 1, "succeeded": 1}
 
 
+@rule("H8.9")
 def test_credentials_of_the_sender_are_kept_out_of_the_log(house: House, sender: Sender) -> None:
     function = webhook(
         house, "print(request.headers, request.query)\nthrow Error(request.headers.authorization)"
@@ -310,6 +368,7 @@ def test_credentials_of_the_sender_are_kept_out_of_the_log(house: House, sender:
     assert all(secret not in str(house.results()) for secret in ("t0ken-in-query", "sender-key", "shop-key"))
 
 
+@rule("H8.7")
 def test_an_event_that_cannot_be_stored_is_asked_for_again(house: House, sender: Sender) -> None:
     function = webhook(house, "postHogCapture({'event': 'e', 'distinct_id': 'd'})")
     held = house.captured
@@ -326,6 +385,7 @@ def test_an_event_that_cannot_be_stored_is_asked_for_again(house: House, sender:
     assert len(held) == 1
 
 
+@rule("H8.7")
 def test_work_is_refused_when_the_queue_is_full(
     house: House, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions.secrets import SecretBox
@@ -66,6 +67,7 @@ def activities(database: Database) -> list[str]:
         return [row[0] for row in connection.exec_driver_sql("SELECT activity FROM activity_log ORDER BY id")]
 
 
+@rule("F20.5", "F20.6")
 def test_a_version_is_staged_looked_at_and_published(
     api: Api, function: dict[str, Any], database: Database
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_version_is_staged_looked_at_and_published(
     assert activities(database) == ["created", "updated", "revision_restored", "published"]
 
 
+@rule("F20.5")
 def test_a_draft_is_overwritten_only_on_request(api: Api, function: dict[str, Any]) -> None:
     ok(api, function, "revisions/1/restore/")
     assert error(api, function, "revisions/2/restore/")[:2] == (409, "draft_exists")
@@ -116,6 +119,7 @@ def test_a_draft_is_overwritten_only_on_request(api: Api, function: dict[str, An
     assert error(api, function, "revisions/0/restore/")[0] == 404, "the draft is no version"
 
 
+@rule("F20.5")
 def test_a_draft_is_no_version(api: Api, function: dict[str, Any]) -> None:
     ok(api, function, "revisions/1/restore/")
     listed = api.get(at(function, "revisions/")).json()
@@ -123,6 +127,7 @@ def test_a_draft_is_no_version(api: Api, function: dict[str, Any]) -> None:
     assert api.get(at(function, "revisions/0/")).status_code == 404
 
 
+@rule("F20.8")
 def test_discarding(api: Api, function: dict[str, Any], database: Database) -> None:
     assert ok(api, function, "discard_draft/")["draft"] is None
     ok(api, function, "revisions/1/restore/")
@@ -136,6 +141,7 @@ def test_discarding(api: Api, function: dict[str, Any], database: Database) -> N
     )
 
 
+@rule("F20.7")
 def test_an_enabled_function_needs_the_token(api: Api, function: dict[str, Any], clock: Clock) -> None:
     api.change(function, enabled=True)
     ok(api, function, "revisions/1/restore/")
@@ -153,6 +159,7 @@ def test_an_enabled_function_needs_the_token(api: Api, function: dict[str, Any],
     assert published["function"]["hog"] == "return 1"
 
 
+@rule("F20.7")
 @pytest.mark.parametrize("change", ["live", "draft"])
 def test_a_token_is_for_what_was_shown(api: Api, function: dict[str, Any], change: str) -> None:
     ok(api, function, "revisions/1/restore/")
@@ -166,6 +173,7 @@ def test_a_token_is_for_what_was_shown(api: Api, function: dict[str, Any], chang
     assert ok(api, function, "publish/", {"confirm": True})["published"], "a disabled function needs none"
 
 
+@rule("F20.7")
 def test_a_token_of_another_function_is_refused(api: Api, function: dict[str, Any]) -> None:
     other = api.change(api.create(hog="return 3"), hog="return 4")
     for one in (function, other):
@@ -174,6 +182,7 @@ def test_a_token_of_another_function_is_refused(api: Api, function: dict[str, An
     assert error(api, function, "publish/", {"confirm": True, "confirm_token": token})[0] == 409
 
 
+@rule("F20.8")
 def test_nobody_enables_a_function_without_a_look_at_its_draft(api: Api, function: dict[str, Any]) -> None:
     ok(api, function, "revisions/1/restore/")
     assert api.change_refused(function, enabled=True)["attr"] == "enabled"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 
@@ -19,6 +20,7 @@ def test_nothing_to_say(api: Api) -> None:
     assert findings(api, {"hog": "fetch(inputs.url)"}) == []
 
 
+@rule("X3.1")
 def test_every_text_is_looked_at(api: Api) -> None:
     body = {
         "hog": "let a := 1\nreturn nothing(event)",
@@ -46,6 +48,7 @@ def test_every_text_is_looked_at(api: Api) -> None:
     assert [one["attr"] for one in found if one["refused"]] == ["inputs__url"]
 
 
+@rule("X3.1")
 def test_what_is_no_text_is_reported_as_saving_reports_it(api: Api) -> None:
     found = findings(api, {"hog": "return 1", "masking": {"ttl": 1, "hash": "x"}})
     assert [(one["attr"], one["code"], one["refused"]) for one in found] == [
@@ -53,6 +56,7 @@ def test_what_is_no_text_is_reported_as_saving_reports_it(api: Api) -> None:
     ]
 
 
+@rule("X3.1")
 def test_a_stored_function_supplies_the_rest(api: Api) -> None:
     made = api.create(hog="print(evnt)", inputs_schema=[{"key": "a", "type": "string"}])
     assert [one["severity"] for one in findings(api, {}, made["id"])] == ["warning"]
@@ -60,11 +64,13 @@ def test_a_stored_function_supplies_the_rest(api: Api) -> None:
     assert api.get(f"/hog_functions/{made['id']}/").json()["hog"] == "print(evnt)"
 
 
+@rule("X3.1")
 def test_browser_code(api: Api) -> None:
     (found,) = findings(api, {"type": "site_app", "hog": "let a = 1\nenum B { C }"})
     assert (found["attr"], found["line"], found["column"], found["refused"]) == ("hog", 2, 1, True)
 
 
+@rule("X3.2")
 @pytest.mark.parametrize(
     ("query", "globals_", "there", "not_there"),
     [
@@ -83,6 +89,7 @@ def test_completions(api: Api, query: str, globals_: set[str], there: str, not_t
     assert not_there not in functions
 
 
+@rule("X3.2")
 def test_completions_of_filters(api: Api) -> None:
     answer = api.get("/hog_functions/completions/?purpose=filter").json()
     assert {"properties", "person", "pdi", "elements_chain"} <= {one["name"] for one in answer["globals"]}

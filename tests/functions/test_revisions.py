@@ -64,6 +64,7 @@ def test_a_version_holds_no_secret(api: Api, made: dict[str, Any]) -> None:
     assert "s3cr3t" not in answer.text
 
 
+@rule("X4.1")
 def test_differences(api: Api, made: dict[str, Any]) -> None:
     path = f"/hog_functions/{made['id']}/revisions/1/diff/"
     answer = api.get(path).json()
@@ -76,6 +77,7 @@ def test_differences(api: Api, made: dict[str, Any]) -> None:
     assert api.get(f"{path}?to=x").status_code == 400
 
 
+@rule("X4.1")
 def test_the_way_back(api: Api, made: dict[str, Any], database: Database, box: SecretBox) -> None:
     answer = api.post(f"/hog_functions/{made['id']}/revisions/1/rollback/")
     assert answer.status_code == 200, answer.text
@@ -99,6 +101,7 @@ def test_versions_that_are_not_there(api: Api, made: dict[str, Any], version: st
     assert api.get("/hog_functions/0199a3d4-aaaa-7000-8000-000000000009/revisions/").status_code == 404
 
 
+@rule("X4.2")
 def test_only_the_newest_are_kept(
     api: Api, made: dict[str, Any], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

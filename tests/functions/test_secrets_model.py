@@ -57,36 +57,38 @@ class Model:
     """The inputs of a function, or of one mapping: their schema, and the values that are set."""
 
     schema: Schema = field(default_factory=dict)
-    values: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str | None] = field(default_factory=dict)
+    """What is not there was never given; None is a null that was sent for a plain input."""
 
     def after(self, schema: Schema | None, items: Items | None) -> Model:
         """What a change makes of it. ``None``: not sent. Raises `RefusedError`."""
         known = self.schema if schema is None else schema
         values = {key: self._value(key, secret=known[key], items=items) for key in known}
-        return Model(known, {key: value for key, value in values.items() if value is not None})
+        return Model(known, {key: value for key, value in values.items() if value != ABSENT})
 
     def _value(self, key: str, *, secret: bool, items: Items | None) -> str | None:
-        before = self.values.get(key)
-        if secret and before in ("", MASK):  # which a plain value may have been
-            before = None
+        before = self.values.get(key, ABSENT)
+        if secret and before in (None, "", MASK):  # which a plain value may have been
+            before = ABSENT
         if not secret:
             if items is None:
-                return None if self.schema.get(key) else before
-            return (items.get(key) or {}).get("value")
+                return ABSENT if self.schema.get(key) else before
+            item = items.get(key) or {}
+            return item.get("value", ABSENT)
         item = {} if items is None else items.get(key) or {}
         value, sent, marked = item.get("value"), "value" in item, item.get("secret") is True
         if not sent and not marked:
             return before
         if marked and value in (None, MASK):
-            if before is None:
+            if before == ABSENT:
                 raise RefusedError
             return before
         if value == MASK:
             raise RefusedError
-        return value or None
+        return value or ABSENT
 
     @property
-    def secrets(self) -> dict[str, str]:
+    def secrets(self) -> dict[str, Any]:
         return {key: value for key, value in self.values.items() if self.schema[key]}
 
     def shown(self, *, every_key: bool) -> dict[str, Any]:
@@ -96,7 +98,7 @@ class Model:
             if key in self.values:
                 found[key] = SHOWN if secret else self.values[key]
             elif every_key and not secret:
-                found[key] = None
+                found[key] = ABSENT
         return found
 
 
@@ -155,7 +157,7 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
             self.keys = [self.house.key]
             self.function: str | None = None
             self.own, self.mapping = Model(), None
-            self.deleted = False
+            self.deleted = self.enabled = self.has_draft = False
             self.hidden: set[str] = set()
             self._open()
 
@@ -273,9 +275,18 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
             self.change(inner=(schema, {name: item for name, item in stay.items() if name != key}))
 
         @precondition(lambda self: self.function and not self.deleted)
-        @rule(more=st.sampled_from([{"name": "x"}, {"enabled": True}, {"hog": HOG + " return 2"}]))
+        @rule(more=st.sampled_from([{"name": "x"}, {"hog": HOG + " return 2"}]))
         def change_the_rest(self, more: dict[str, Any]) -> None:
             self.change(**more)
+
+        @precondition(lambda self: self.function and not self.deleted)
+        @rule(enabled=st.booleans())
+        def enable_or_disable(self, enabled: bool) -> None:
+            """Nothing is enabled over a draft that nobody has looked at."""
+            refused = enabled and not self.enabled and self.has_draft
+            answer = self.ask("PATCH", self.path, {"enabled": enabled})
+            assert answer.status_code == (400 if refused else 200), answer.text
+            self.enabled = self.enabled if refused else enabled
 
         @precondition(lambda self: self.function and not self.deleted)
         @rule(
@@ -309,27 +320,66 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
             if copied.status_code == 201:
                 self.ask("PATCH", f"/{copied.json()['id']}/", {"deleted": True})
 
-        @precondition(lambda self: self.function and not self.deleted)
-        @rule(data=st.data())
-        def roll_back(self, data: st.DataObject) -> None:
+        def kept_version(self, data: st.DataObject) -> int | None:
             versions = self.ask("GET", f"{self.path}revisions/").json()["results"]
-            if not versions:
-                return
-            version = data.draw(st.sampled_from([one["version"] for one in versions]))
-            content = self.ask("GET", f"{self.path}revisions/{version}/").json()["content"]
+            return data.draw(st.sampled_from([one["version"] for one in versions])) if versions else None
+
+        def send_content(self, tail: str, body: dict[str, Any], content: dict[str, Any]) -> Any:
+            """Ask for what makes a former content, which knows no secrets, the configuration."""
             schema = {entry["key"]: entry["secret"] for entry in content["inputs_schema"]}
             inner: Any = None
             if content["mappings"] is not None:
                 one = content["mappings"][0]
                 inner = ({e["key"]: e["secret"] for e in one["inputs_schema"]}, one.get("inputs"))
             before = self.own
-            self.send(
+            return self.send(
                 "POST",
-                f"{self.path}revisions/{version}/rollback/",
-                {},
+                f"{self.path}{tail}",
+                body,
                 lambda: before.after(schema, content["inputs"]),
                 self.mapping_after(inner),
             )
+
+        @precondition(lambda self: self.function and not self.deleted)
+        @rule(data=st.data())
+        def roll_back(self, data: st.DataObject) -> None:
+            version = self.kept_version(data)
+            if version is not None:
+                content = self.ask("GET", f"{self.path}revisions/{version}/").json()["content"]
+                self.send_content(f"revisions/{version}/rollback/", {}, content)
+
+        @precondition(lambda self: self.function and not self.deleted)
+        @rule(data=st.data(), overwrite=st.booleans())
+        def stage(self, data: st.DataObject, overwrite: bool) -> None:
+            """A former version becomes the draft, for which the live secrets are kept."""
+            version = self.kept_version(data)
+            if version is None:
+                return
+            answer = self.ask("POST", f"{self.path}revisions/{version}/restore/", {"overwrite": overwrite})
+            assert answer.status_code == (409 if self.has_draft and not overwrite else 200), answer.text
+            self.has_draft = True
+
+        @precondition(lambda self: self.function and not self.deleted and self.has_draft)
+        @rule()
+        def publish(self) -> None:
+            draft = self.ask("GET", self.path).json()["draft"]
+            preview = self.ask("POST", f"{self.path}publish/", {}).json()
+            confirmed = {"confirm": True, "confirm_token": preview["confirm_token"]}
+            done = self.send_content("publish/", confirmed, draft)
+            assert done["published"]
+            self.has_draft = False
+
+        @precondition(lambda self: self.function and not self.deleted)
+        @rule()
+        def discard(self) -> None:
+            assert self.ask("POST", f"{self.path}discard_draft/").status_code == 200
+            self.has_draft = False
+
+        @precondition(lambda self: self.function and not self.deleted and self.has_draft)
+        @rule()
+        def try_the_draft(self) -> None:
+            body = {"use_draft": True, "globals": {"event": EVENT}}
+            assert self.ask("POST", f"{self.path}invocations/", body).status_code == 200
 
         @rule()
         def rotate(self) -> None:
@@ -374,6 +424,7 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
         def _answers(self) -> None:
             read = self.ask("GET", self.path).json()
             assert values_of(read["inputs"]) == self.own.shown(every_key=True)
+            assert (read["draft"] is not None, read["enabled"]) == (self.has_draft, self.enabled)
             mappings = read["mappings"]
             assert (mappings is None) is (self.mapping is None)
             if self.mapping is not None:
@@ -410,7 +461,8 @@ def mapping_body(inner: tuple[Schema, Items | None]) -> dict[str, Any]:
 
 def values_of(inputs: dict[str, Any]) -> dict[str, Any]:
     """Values by key; a secret as its mark."""
-    return {key: item if item is None or item == SHOWN else item["value"] for key, item in inputs.items()}
+    shown = {key: ABSENT if item is None else item for key, item in inputs.items()}
+    return {key: item if item in (ABSENT, SHOWN) else item["value"] for key, item in shown.items()}
 
 
 @proves("F10.7", "F10.1", "F10.2", "F10.3", "F10.4", "F8.6")

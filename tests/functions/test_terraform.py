@@ -313,7 +313,7 @@ def test_keys_named_order(api: Api) -> None:
 
 @rule("F24.2", "F24.5")
 @pytest.mark.parametrize(
-    "value", [False, 0, "", [], {}, 1.0, 1e21, 2**53, "1", " padded ", "\n", "{event.event}"]
+    "value", [None, False, 0, "", [], {}, 1.0, 1e21, 2**53, "1", " padded ", "\n", "{event.event}"]
 )
 def test_any_value_comes_back(api: Api, value: Any) -> None:
     schema = [{"key": "any", "type": "json"}]
@@ -322,6 +322,33 @@ def test_any_value_comes_back(api: Api, value: Any) -> None:
         api, type="destination", name="n", hog="print(1)", inputs_schema=schema, inputs=inputs
     )
     resource.apply(name="m")
+
+
+@rule("F24.2")
+@pytest.mark.parametrize(
+    "item", [{"value": None}, {"templating": "hog"}, {"value": None, "templating": "liquid"}]
+)
+def test_inputs_that_are_nothing_come_back_as_they_were_written(api: Api, item: dict[str, Any]) -> None:
+    """A null for the whole item would be a drift that no apply mends."""
+    schema = [{"key": "none", "type": "string"}, {"key": "late", "type": "string"}]
+    inputs = {"none": item, "late": {"value": "{inputs.none}!"}}
+    mapping = {"name": "m", "inputs_schema": schema, "inputs": inputs}
+    resource = Resource(
+        api,
+        type="destination",
+        name="n",
+        hog="print(1)",
+        inputs_schema=schema,
+        inputs=inputs,
+        mappings=[mapping],
+    )
+    resource.apply(name="m")
+    read = resource.apply(inputs={"late": {"value": "!"}})
+    assert read["inputs"] == {
+        "none": None,
+        "late": {"value": "!", "bytecode": ["_H", 1, 32, "!"], "order": 0},
+    }
+    assert read["mappings"][0]["inputs"]["late"]["order"] == 0, "what is nothing has no place"
 
 
 @rule("F24.4")

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from hoglab.capture.decompression import GZIP_MAGIC, BrokenDataError, TooLargeError, gunzip
 from hoglab.capture.lz64 import Lz64Error, Lz64LimitError, decompress_lz64
 from hoglab.capture.refusal import too_large, undecodable
+from hoglab.http.decompression import GZIP_MAGIC, BrokenDataError, TooLargeError, gunzip
 
 SNIFFED_BYTES = 128
 """How much of a payload is looked at to tell forms and base64 from JSON."""

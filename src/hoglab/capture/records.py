@@ -15,9 +15,9 @@ from uuid import UUID
 import msgspec
 from uuid_utils import uuid4
 
-from hoglab.capture.decompression import BrokenDataError, TooLargeError, gunzip
 from hoglab.capture.envelope import Envelope, read_envelope
 from hoglab.capture.refusal import Refusal
+from hoglab.http.decompression import BrokenDataError, TooLargeError, gunzip
 from hoglab.storage.database.types import from_micros, to_micros
 
 VERSION = 1

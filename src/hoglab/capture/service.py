@@ -12,13 +12,13 @@ import orjson
 import structlog
 
 from hoglab.capture.decoding import Query, decode_payload
-from hoglab.capture.decompression import GZIP_MAGIC
 from hoglab.capture.envelope import read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
 from hoglab.http.body import BODY_TIMEOUT_S
 from hoglab.http.dates import utc_now
+from hoglab.http.decompression import GZIP_MAGIC
 from hoglab.storage.event_log import EventLogFullError
 
 if TYPE_CHECKING:

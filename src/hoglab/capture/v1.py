@@ -17,7 +17,6 @@ import msgspec
 import orjson
 
 from hoglab.capture.decoding import is_utf8
-from hoglab.capture.decompression import BY_NAME, BrokenDataError, TooLargeError
 from hoglab.capture.envelope import (
     MAX_DEPTH,
     MAX_DISTINCT_ID_CHARS,
@@ -27,6 +26,7 @@ from hoglab.capture.envelope import (
     nested_deeper_than,
 )
 from hoglab.capture.refusal import Refusal
+from hoglab.http.decompression import BY_NAME, BrokenDataError, TooLargeError
 
 MAX_EVENT_NAME_BYTES = 200
 RETRY_AFTER_S = 1

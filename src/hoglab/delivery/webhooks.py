@@ -29,6 +29,7 @@ from hoglab.delivery.turn import Settled, Turn
 from hoglab.delivery.watcher import cost_of
 from hoglab.hog.rt.json_text import stringify
 from hoglab.http.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
+from hoglab.http.decompression import BY_NAME, BrokenDataError, TooLargeError
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
 from hoglab.storage.database.errors import DatabaseError
@@ -143,7 +144,31 @@ DONE = Reply.json(200, {"status": "ok"})
 
 
 class UnreadableRequestError(ValueError):
-    """A request that no program could use; the text is for the sender."""
+    """A request that no program could use; ``reply`` is for the sender."""
+
+    def __init__(self, reply: Reply | str) -> None:
+        """``reply``: the text of a 400, or the whole answer."""
+        self.reply = Reply.json(400, {"error": reply}) if isinstance(reply, str) else reply
+        super().__init__(str(reply))
+
+
+def unpacked(request: IncomingRequest, limit_bytes: int) -> IncomingRequest:
+    """The request with its body decompressed. Raises `UnreadableRequestError`, also for more than the limit."""
+    encoding = (request.header("content-encoding") or "identity").strip().lower()
+    if encoding == "identity":
+        return request
+    decompress = BY_NAME.get(encoding.removeprefix("x-"))
+    if decompress is None:
+        known = ", ".join(BY_NAME)
+        raise UnreadableRequestError(
+            Reply.json(415, {"error": f"Bodies may be compressed by one of {known}."}, accept_encoding=known)
+        )
+    try:
+        return replace(request, body=decompress(request.body, limit_bytes) if request.body else b"")
+    except BrokenDataError as error:
+        raise UnreadableRequestError(f"The body is no {encoding} data: {error}.") from None
+    except TooLargeError:
+        raise UnreadableRequestError(TOO_LARGE) from None
 
 
 def request_global(request: IncomingRequest) -> dict[str, Any]:
@@ -175,8 +200,6 @@ def _query(text: str) -> dict[str, str]:
 
 def _body(request: IncomingRequest) -> Any:
     """The body as data: JSON, a form, or JSON that is sent as something else; ``{}`` for what is none of these."""
-    if (request.header("content-encoding") or "identity").lower() != "identity":
-        raise UnreadableRequestError("Compressed bodies are not supported.")
     content_type = ContentType.of(request.header("content-type"))
     is_json = content_type.media_type == "application/json" or content_type.media_type.endswith("+json")
     try:
@@ -305,7 +328,7 @@ class Webhooks:
         try:
             state = self._state(project, request)
         except UnreadableRequestError as error:
-            return _Visit(Reply.json(400, {"error": str(error)}))
+            return _Visit(error.reply)
         self._count(visit, "other", "triggered")
         if self._watcher.is_degraded(function.id):
             self._defer(visit, state)
@@ -315,7 +338,7 @@ class Webhooks:
 
     def _state(self, project: Project, request: IncomingRequest) -> State:
         """What the program runs on. The request is sealed, for it may stay in the queue and may hold credentials."""
-        seen = request_global(request)
+        seen = request_global(unpacked(request, self.limits.body))
         body = seen["body"]
         distinct_id = body.get("distinct_id") if isinstance(body, dict) else None
         event_uuid = str(uuid4())

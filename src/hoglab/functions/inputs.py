@@ -83,7 +83,8 @@ def build_inputs(
         if item is None:
             continue
         items[key] = item
-        needs[key] = _compile(entry, item, dialect, (*path, key))
+        if item["value"] is not None:
+            needs[key] = _compile(entry, item, dialect, (*path, key))
     try:
         for position, key in enumerate(order_inputs(needs, needs)):
             items[key]["order"] = position
@@ -100,7 +101,8 @@ def _resolve(entry: Mapping[str, Any], sent: SentItem | None, stored: Inputs, pa
     if entry.get("secret"):
         item = _resolve_secret(entry["key"], sent, stored, path)
     else:
-        item = None if sent is None or sent.is_empty else _plain(sent)
+        is_set = sent is not None and (sent.has_value or sent.templating is not None)
+        item = _item(sent) if sent is not None and is_set else None
     if item is None and (sent is None or sent.is_empty) and entry.get("required"):
         default = entry.get("default")
         item = None if default is None else {"value": default}
@@ -113,9 +115,8 @@ def _resolve(entry: Mapping[str, Any], sent: SentItem | None, stored: Inputs, pa
     return item
 
 
-def _plain(sent: SentItem) -> Item | None:
-    if sent.value is None:
-        return None
+def _item(sent: SentItem) -> Item:
+    """What is kept of what was sent: also a null, for who sent it compares with it (spec: hog-functions-api 24)."""
     item: Item = {"value": sent.value}
     if sent.templating is not None:
         item["templating"] = sent.templating
@@ -140,7 +141,7 @@ def _resolve_secret(key: str, sent: SentItem | None, stored: Inputs, path: Path)
         raise InvalidFunctionError(
             "This secret input was not updated correctly. Enter the value again.", *path
         )
-    return None if sent.value == "" else _plain(sent)
+    return None if sent.value in (None, "") else _item(sent)
 
 
 def _require(entry: Mapping[str, Any], item: Item | None, path: Path) -> None:

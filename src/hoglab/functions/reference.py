@@ -85,7 +85,7 @@ TEMPLATE: Notes = {
     "code_language": "What the program is written in.",
     "status": Note("How mature it is: `stable`, `beta`, `alpha`, ….", "stable"),
     "category": Note("Where catalogues show it.", ["Custom"]),
-    "free": "Always true here.",
+    "free": Note("Always true here.", True),
     "mapping_templates": "Mappings to begin with; null for none.",
 }
 
@@ -107,6 +107,8 @@ LISTING: Notes = {
     "url": Note("Where its picture is.", "/api/projects/@current/hog_functions/icon/?id=slack.com"),
     "purpose": "What the text is: a program, a template of an input, or a filter.",
 }
+
+TEMPLATE_LISTING: Notes = {**LISTING, "type": "Only those of this type; destinations when it is not named."}
 
 EDITING: Notes = {
     "globals": "Names that a text may read.",

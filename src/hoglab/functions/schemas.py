@@ -279,7 +279,7 @@ class ListQuery(WireModel):
 class TemplateQuery(WireModel):
     """The parameters of the template list."""
 
-    notes = reference.LISTING
+    notes = reference.TEMPLATE_LISTING
 
     limit: Annotated[int, Int(min=1, max=1000)] = 100
     offset: Annotated[int, Int(min=0)] = 0

@@ -10,6 +10,7 @@ from hoglab.functions import store
 from hoglab.functions.schemas import TemplateOut, TemplateQuery
 from hoglab.functions.templates import UNUSABLE, catalogue, find_template
 from hoglab.http.errors import not_found
+from hoglab.http.openapi import Public
 from hoglab.http.pagination import Paged, envelope, read_page, replace_query
 from hoglab.http.responses import json_response
 from hoglab.http.routing import ResourceRouter, TextId
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 DEFAULT_TYPES = ("destination",)
+PUBLIC = "/api/public_hog_function_templates"
 UNLISTED = frozenset({"deprecated"})
 
 
@@ -92,10 +94,23 @@ def public_routes(database: Database) -> list[BaseRoute]:
 
     paths = (("", list_public), ("/{template_id}", read_public))
     return [
-        Route(f"/api/public_hog_function_templates{path}{slash}", endpoint, methods=["GET"])
+        Route(f"{PUBLIC}{path}{slash}", endpoint, methods=["GET"])
         for path, endpoint in paths
         for slash in ("", "/")
     ]
+
+
+def public_paths() -> Mapping[str, Public]:
+    """The public paths in the OpenAPI document."""
+    like = "/api/projects/{project_id}/hog_function_templates/"
+    return {
+        f"{PUBLIC}/": Public(
+            like, "hog_functions_list_public_templates", "List the templates, without a key."
+        ),
+        f"{PUBLIC}/{{template_id}}/": Public(
+            f"{like}{{template_id}}/", "hog_functions_read_public_template", "Read a template, without a key."
+        ),
+    }
 
 
 def select_templates(

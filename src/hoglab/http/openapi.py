@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,6 +88,16 @@ _KIND_SCHEMAS: dict[Kind, dict[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Public:
+    """A further path of an operation of the management API, for everybody: no key, and no project in the path."""
+
+    like: str
+    """The path of that operation, whose method is GET."""
+    operation_id: str
+    summary: str
+
+
 class Document:
     """The document of one application; made when it is first asked for."""
 
@@ -105,7 +116,8 @@ class Document:
             path = paths.setdefault(f"{operation.path}/", {})
             path[operation.method.lower()] = _operation(operation, schemas, names)
         for name, item in self._extra_paths.items():
-            paths.setdefault(name, {}).update(item)
+            described = {"get": _public(item, paths)} if isinstance(item, Public) else item
+            paths.setdefault(name, {}).update(described)
         # Models of queries are spelt out as parameters, so nothing refers to them.
         named = sorted(_used(paths, schemas.definitions, set()))
         tags = dict.fromkeys(operation.tag for operation in operations)
@@ -237,6 +249,19 @@ def _operation(operation: Operation, schemas: _Schemas, names: dict[str, int]) -
         # Generators of clients make a mess of one body in several media types, so that the others stand apart.
         described["requestBody"] = {"content": {JSON: json}, FORMS: [URLENCODED, MULTIPART]}
     return described
+
+
+def _public(public: Public, paths: Mapping[str, Any]) -> dict[str, Any]:
+    like = paths[public.like]["get"]
+    never = {"401", "403", "429"}
+    return {
+        **like,
+        "operationId": public.operation_id,
+        "summary": public.summary,
+        "parameters": [each for each in like["parameters"] if each["name"] != "project_id"],
+        "responses": {status: each for status, each in like["responses"].items() if status not in never},
+        "security": [],
+    }
 
 
 def _operation_id(operation: Operation, names: dict[str, int]) -> str:

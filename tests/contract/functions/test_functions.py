@@ -85,13 +85,27 @@ class TestGeneral:
 
 
 class TestTypes:
-    @rule("F2.1", "F2.3")
+    @rule("F2.1")
     def test_values(self, api: Api) -> None:
         assert make(api)["type"] == "destination"
         assert make(api, type=None)["type"] is None
         assert no(api, type="x") == ("invalid_choice", "type")
-        for kind in ("transformation_log", "warehouse_source_webhook"):
-            assert no(api, type=kind) == ("invalid_input", "type")
+
+    @rule("F2.3")
+    @pytest.mark.parametrize(
+        ("kind", "words"),
+        [
+            ("transformation_log", "Log transformations are not enabled for this team."),
+            (
+                "warehouse_source_webhook",
+                "Cannot create or modify warehouse source webhook functions via this API.",
+            ),
+        ],
+    )
+    def test_types_that_nothing_here_would_run(self, api: Api, kind: str, words: str) -> None:
+        error = api.refused("POST", PATH, {"type": kind, "hog": "return 1"})
+        assert (error["code"], error["attr"], error["detail"]) == ("invalid_input", "type", words)
+        assert api.ok("GET", f"/hog_function_templates/?type={kind}")["count"] == 0
 
     @rule("F2.2")
     def test_no_change(self, api: Api) -> None:

@@ -26,6 +26,8 @@ OPERATIONS = [
 ]
 """Method and path of every operation of the management API."""
 
+ANSWERING = "return {'httpResponse': {'status': 200, 'body': [request.method, request.query, request.body]}}"
+
 METRIC = {
     "kind": "ExperimentMetric",
     "metric_type": "mean",
@@ -81,6 +83,12 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         {"name": "Print", "type": "destination", "hog": "print(event.event)", "enabled": True},
         status=201,
     )
+    webhook = api.ok(
+        "POST",
+        "/hog_functions/",
+        {"name": "Hook", "type": "source_webhook", "hog": ANSWERING, "enabled": True},
+        status=201,
+    )
     templates = api.ok("GET", "/hog_function_templates/")["results"]
     key = api.ok(
         "POST", "/api/personal_api_keys/", {"label": "spare", "scopes": ["experiment:read"]}, status=201
@@ -99,6 +107,7 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "recalculation_id": ["018f6c1e-7b0a-7000-8000-3f0c9a5b1d22", "nothing"],
         "action_id": [action["id"]],
         "function_id": [function["id"]],
+        "webhook_id": [webhook["id"], f"{webhook['id']}.gif"],
         "version": [1, 2],
         "template_id": [template["id"] for template in templates[:3]],
         "key_id": [key["id"]],
