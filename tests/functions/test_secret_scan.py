@@ -7,6 +7,7 @@ talkative, every file, every cell of the databases but the encrypted column, and
 from __future__ import annotations
 
 import base64
+import gzip
 import html
 import json
 import os
@@ -38,7 +39,9 @@ SITE = "site-lemur-4711"
 HOOK = "hook-ocelot-1234"
 TURNED = "turned-badger-2468"
 """Stored in the clear at first."""
-SECRETS = (SECRET, MAPPED, BROKEN, SITE, HOOK, TURNED)
+LISTENER = "listener-heron-3690"
+"""Of a function that hears what happens to the others, and tells it outside."""
+SECRETS = (SECRET, MAPPED, BROKEN, SITE, HOOK, TURNED, LISTENER)
 
 
 def forms(secret: str) -> set[str]:
@@ -69,6 +72,19 @@ let answer := fetch(inputs.url, {'method': 'POST', 'headers': headers, 'body': {
 print(answer.body)
 throw Error(f'no {inputs.token} {inputs.own}')
 """
+LISTENING = """
+print(event, inputs.token)
+let answer := fetch(inputs.url, {'method': 'POST', 'headers': {'Authorization': inputs.token}, 'body': event})
+print(answer.body)
+throw Error(f'no {inputs.token}')
+"""
+CHECKING = """
+print(inputs.password, request)
+if (inputs.password in [request.headers.authorization, request.query.key, request.body.key]) {
+  throw Error(f'{inputs.password}')
+}
+return {'httpResponse': {'status': 401, 'body': 'no'}}
+"""
 EVENT = {
     "uuid": "0199a3d4-aaaa-7000-8000-000000000009",
     "event": "bought",
@@ -78,14 +94,14 @@ EVENT = {
 
 
 @pytest.fixture
-def receiver() -> Iterator[tuple[str, list[str]]]:
-    """A service that answers with what it was sent, which is how secrets come back."""
-    seen: list[str] = []
+def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """A service that answers with what it was sent, which is how secrets come back; what came, by credentials."""
+    seen: list[tuple[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            seen.append(self.headers["Authorization"])
+            seen.append((self.headers["Authorization"], body.decode()))
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -155,6 +171,22 @@ class Spoken:
         assert answer.status_code == 201, answer.text
         return f"/hog_functions/{answer.json()['id']}"
 
+    def send_packed(self, address: str, content: Any) -> None:
+        """A webhook with a compressed body."""
+        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        answer = httpx.post(address, content=gzip.compress(json.dumps(content).encode()), headers=headers)
+        self.answers[f"POST {address} packed"] = answer.text + str(dict(answer.headers))
+
+    def follow(self, path: str) -> None:
+        """Take the lines of a log as a stream, up to an error."""
+        taken = []
+        with self.client.stream("GET", f"{path}/logs/tail/", headers={"Last-Event-ID": "0"}) as stream:
+            for line in stream.iter_lines():
+                taken.append(line)
+                if '"ERROR"' in line:
+                    break
+        self.answers[f"GET {path}/logs/tail/"] = "\n".join(taken)
+
     def logs(self, path: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.client.get(f"{path}/logs/").json()["results"]
         return found
@@ -167,9 +199,20 @@ def secret_input(key: str, value: str) -> dict[str, Any]:
     }
 
 
-def tell_all(spoken: Spoken, url: str, seen: list[str]) -> None:
+def tell_all(spoken: Spoken, url: str, seen: list[tuple[str, str]]) -> None:
     """Use functions with secrets in every way there is."""
     ask, server = spoken.ask, spoken.server
+    named = {"key": "detail.name", "type": "event", "operator": "is_not", "value": "Turned"}
+    listener = spoken.make(
+        name="Listener",
+        type="internal_destination",
+        enabled=True,
+        hog=LISTENING,
+        # What is no secret yet may be heard.
+        filters={"events": [{"id": "$activity_log_entry_created", "type": "events", "properties": [named]}]},
+        inputs_schema=[{"key": "url", "type": "string"}, {"key": "token", "type": "string", "secret": True}],
+        inputs={"url": {"value": url}, "token": {"value": LISTENER}},
+    )
     path = spoken.make(**body(url))
     unbuilt = spoken.make(
         name="Unbuilt",
@@ -193,8 +236,7 @@ def tell_all(spoken: Spoken, url: str, seen: list[str]) -> None:
         name="Hook",
         type="source_webhook",
         enabled=True,
-        hog="print(inputs.password, request)\nif (request.headers.authorization != inputs.password) { return "
-        "{'httpResponse': {'status': 401, 'body': 'no'}} }\nthrow Error(f'{inputs.password}')",
+        hog=CHECKING,
         **secret_input("password", HOOK),
     )
     plain = [{"key": "key", "type": "string"}]
@@ -204,19 +246,23 @@ def tell_all(spoken: Spoken, url: str, seen: list[str]) -> None:
     project = spoken.client.get("/").json()["api_token"]
     sent = httpx.post(f"{server.url}/i/v0/e/", json={"api_key": project, **EVENT})
     assert sent.status_code == 200
+    address = f"{server.url}/public/webhooks/{hook.rpartition('/')[2]}"
     for password in ("wrong", HOOK):
-        address = f"{server.url}/public/webhooks/{hook.rpartition('/')[2]}"
         ask("POST", address, {"a": 1}, Authorization=password)
-    until(lambda: seen)
-    for each in (path, unbuilt, hook):
+    ask("GET", f"{address}.gif?key={HOOK}")
+    spoken.send_packed(address, {"key": HOOK})
+    for credentials in (f"Bearer {SECRET}", LISTENER):
+        until(lambda credentials=credentials: credentials in dict(seen))
+    for each in (path, unbuilt, hook, listener):
         until(lambda each=each: any(one["level"] == "ERROR" for one in spoken.logs(each)))
-    for each in (path, unbuilt, site, hook, turned):
+        spoken.follow(each)
+    for each in (path, unbuilt, site, hook, turned, listener):
         for tail in ("/", "/logs/", "/metrics/", "/metrics/totals/?breakdown_by=name", "/status/"):
             ask("GET", each + tail)
         ask("POST", f"{each}/enable_backfills/")
         ask("POST", f"{each}/broadcast/", {})
     run = {"configuration": {}, "globals": {"event": EVENT}}
-    for each in (path, unbuilt):
+    for each in (path, unbuilt, listener):
         for mock in (True, False):
             ask("POST", f"{each}/invocations/", {**run, "mock_async_functions": mock})
         ask("POST", f"{each}/explain/", run)
@@ -241,14 +287,18 @@ def tell_all(spoken: Spoken, url: str, seen: list[str]) -> None:
     ask("PATCH", f"{path}/", {"inputs_schema": [{"key": "token", "type": "string"}]})
     spoken.client.patch(f"{turned}/", json={"inputs": {"key": {"value": TURNED}}})
     spoken.client.patch(f"{turned}/", json={"hog": "return 2"})
+    spoken.client.post(f"{turned}/revisions/2/restore/", json={})  # a draft with what becomes a secret
     ask("PATCH", f"{turned}/", {"inputs_schema": [{**plain[0], "secret": True}]})
     for each in (path, turned):
         for tail in ("/", "/revisions/", "/revisions/1/", "/revisions/1/diff/", "/revisions/2/diff/?to=3"):
             ask("GET", each + tail)
         ask("POST", f"{each}/revisions/2/rollback/", {})
+        draft(spoken, each)
         ask("POST", f"{each}/rerun/", {"filter": {}})
         ask("PATCH", f"{each}/", {"deleted": True})
         ask("PATCH", f"{each}/", {"deleted": False})
+    ask("PATCH", f"{site}/", {"inputs": {"key": {"value": f"{SITE}-2"}}})
+    until(lambda: any("encrypted_inputs" in told for who, told in seen if who == LISTENER))
     copied = ask("GET", f"{unbuilt}/").json()
     ask("POST", "/hog_functions/", copied)
     for tail in ("", "?full=true", "?full=true&search=leaky", "masked_secrets/"):
@@ -257,6 +307,19 @@ def tell_all(spoken: Spoken, url: str, seen: list[str]) -> None:
     ask("GET", "/events/?limit=1000")
     for tail in ("/metrics", f"/array/{project}/config.js", f"/array/{project}/config", "/api/schema/"):
         ask("GET", server.url + tail)
+
+
+def draft(spoken: Spoken, path: str) -> None:
+    """Stage a former version, try it, discard it, stage it again and publish it."""
+    ask = spoken.ask
+    for tail in ("discard_draft/", "publish/"):
+        staged = ask("POST", f"{path}/revisions/2/restore/", {"overwrite": True})
+        assert staged.json()["draft"], staged.text
+        ask("GET", f"{path}/")
+        ask("POST", f"{path}/invocations/", {"use_draft": True, "globals": {"event": EVENT}})
+        preview = ask("POST", f"{path}/publish/", {}).json()
+        done = ask("POST", f"{path}/{tail}", {"confirm": True, "confirm_token": preview["confirm_token"]})
+    assert done.json()["published"], done.text
 
 
 def cells(data: Path) -> Iterator[tuple[str, str]]:
@@ -281,7 +344,7 @@ def cells(data: Path) -> Iterator[tuple[str, str]]:
 @rule("F10.5", "F10.7")
 @pytest.mark.timeout(180)
 def test_no_secret_is_told(
-    start_server: StartServer, receiver: tuple[str, list[str]], tmp_path: Path
+    start_server: StartServer, receiver: tuple[str, list[tuple[str, str]]], tmp_path: Path
 ) -> None:
     url, seen = receiver
     server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8", HOGLAB_LOG_LEVEL="debug")
@@ -290,7 +353,10 @@ def test_no_secret_is_told(
     assert any("***REDACTED***" in answer for asked, answer in spoken.answers.items() if "/logs/" in asked)
     for asked, answer in spoken.answers.items():
         assert leaks(answer) == [], asked
-    assert seen[0] == f"Bearer {SECRET}"
+    assert any(credentials == f"Bearer {SECRET}" for credentials, _ in seen)
+    heard = [body for credentials, body in seen if credentials == LISTENER]
+    for body in heard:
+        assert leaks(body) == []
     exported = tmp_path / "exported.jsonl"
     command = [sys.executable, "-m", "hoglab", "export", "events", "--to", str(exported)]
     server.stop()

@@ -56,11 +56,11 @@ def connect(
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             connection.execute(f"PRAGMA mmap_size={MMAP_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
+            connection.execute("PRAGMA secure_delete=OFF")
             for name, value in metadata.info.get("sqlite_connection", {}).items():
                 connection.execute(f"PRAGMA {name}={value}")
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute("PRAGMA temp_store=MEMORY")
-            connection.execute("PRAGMA secure_delete=OFF")
             connection.execute(
                 "PRAGMA query_only=ON" if read_only else f"PRAGMA cache_size=-{WRITER_CACHE_KIB}"
             )

@@ -22,7 +22,11 @@ touches pages of indexes all over, and the next batch mostly the same: they are 
 # has larger pages and can give space back. ``sqlite_connection`` are settings of each connection to it.
 metadata = MetaData(
     naming_convention=_NAMING,
-    info={"migrations": "main", "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES}},
+    info={
+        "migrations": "main",
+        # What is deleted here may have become a secret; overwriting it costs nothing that can be measured.
+        "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES, "secure_delete": "ON"},
+    },
 )
 queue_metadata = MetaData(
     naming_convention=_NAMING,
