@@ -7,8 +7,10 @@ from typing import Any
 
 from hoglab.delivery.webhook_routes import PATH
 from hoglab.delivery.webhooks import REPLY_TYPES, WebhookLimits
+from hoglab.http.body import JSON, URLENCODED
 from hoglab.http.decompression import BY_NAME
 from hoglab.http.described_errors import ERROR
+from hoglab.http.openapi import FORMS
 
 _STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 _REFUSED = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
@@ -41,11 +43,7 @@ _ENCODING = {
 
 def webhook_paths() -> Mapping[str, Any]:
     """The ``paths`` of webhooks. What a program answers by itself may be anything of the types it may have."""
-    posted = {
-        "application/json": {"schema": {}, "example": {"kind": "payment received", "customer": "ada"}},
-        "application/x-www-form-urlencoded": {"schema": {"type": "object"}},
-        "text/plain": {"schema": {"type": "string"}},
-    }
+    posted = {"schema": {}, "example": {"kind": "payment received", "customer": "ada"}}
     return {
         f"{PATH}{{webhook_id}}": {
             "get": {
@@ -55,7 +53,11 @@ def webhook_paths() -> Mapping[str, Any]:
             "post": {
                 **_operation("call_webhook", "Call a function with a body"),
                 "parameters": [_ADDRESS, _ENCODING],
-                "requestBody": {"content": posted},
+                "requestBody": {
+                    "description": "JSON, a form, or anything else, which the program sees as text.",
+                    "content": {JSON: posted},
+                    FORMS: [URLENCODED],
+                },
             },
         }
     }
@@ -78,7 +80,7 @@ def _operation(operation_id: str, summary: str) -> dict[str, Any]:
             **{
                 status: {
                     "description": text,
-                    "content": {"application/json": {"schema": _ERROR, "example": {"error": error}}},
+                    "content": {JSON: {"schema": _ERROR, "example": {"error": error}}},
                 }
                 for status, (text, error) in _REFUSALS.items()
             },
@@ -88,10 +90,8 @@ def _operation(operation_id: str, summary: str) -> dict[str, Any]:
 
 
 def _answered(description: str, schema: dict[str, Any], example: Any) -> dict[str, Any]:
-    others: dict[str, Any] = (
-        {kind: {} for kind in sorted(REPLY_TYPES - {"application/json"})} if not schema else {}
-    )
+    others: dict[str, Any] = {kind: {} for kind in sorted(REPLY_TYPES - {JSON})} if not schema else {}
     return {
         "description": description,
-        "content": {"application/json": {"schema": schema, "example": example}, **others},
+        "content": {JSON: {"schema": schema, "example": example}, **others},
     }
