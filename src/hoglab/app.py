@@ -81,8 +81,11 @@ from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+from hoglab.transfer.running import ExportService
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hoglab.http.routing import ResourceRouter
     from hoglab.settings import Settings
 
@@ -109,6 +112,7 @@ class Storage:
     store: DuckDbEventStore
     invocations: SqliteInvocationQueue
     secrets: SecretBox
+    socket_path: Path
 
 
 class Hoglab:
@@ -168,6 +172,7 @@ class Hoglab:
                 SqliteInvocationQueue(directory.queue_path), SqliteInvocationQueue.close
             ),
             secrets=SecretBox.open(directory, settings.secret_keys),
+            socket_path=directory.socket_path,
         )
 
     def _build(self, storage: Storage, accounts: AccountService) -> None:
@@ -252,6 +257,7 @@ class Hoglab:
             backfills,
             ingestion,
             ResultsRunner(results),
+            ExportService(store, storage.socket_path),
         ]
         self.http: HoglabApp = self._opened(
             build_app(

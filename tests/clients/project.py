@@ -43,7 +43,8 @@ class Project:
             f"{server.url}/api/organizations/@current/projects/", json={"name": "Mine"}, headers=headers
         ).json()
         self.token = made["api_token"]
-        self._http = httpx.Client(base_url=f"{server.url}/api/projects/{made['id']}", headers=headers)
+        self.id: int = made["id"]
+        self._http = httpx.Client(base_url=f"{server.url}/api/projects/{self.id}", headers=headers)
 
     def sdk(self, **options: Any) -> Posthog:
         client = Posthog(self.token, host=self.server.url, **options)

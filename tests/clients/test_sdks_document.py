@@ -124,11 +124,15 @@ def test_bring_the_past_along(project: Project, tmp_path: Path) -> None:
         "properties": {"n": 1},
     }
     (tmp_path / "history.jsonl").write_text(json.dumps(row) + "\n")
-    (block,) = blocks("Bring the past along", project)
-    assert "1 events taken" in run("bash", "-euc", block, folder=tmp_path)
+    there, back = blocks("Bring the past along", project)
+    assert "1 events taken" in run("bash", "-euc", there, folder=tmp_path)
     (event,) = project.events(1)
     assert event["timestamp"].startswith("2024-05-06T07:08:09")
     assert (tmp_path / "rejects.jsonl").read_text() == ""
+    back = back.replace("hoglab-data", str(project.server.data)).replace(
+        "--project 1", f"--project {project.id}"
+    )
+    assert run("bash", "-euc", back, folder=tmp_path) == "events.parquet: 1 events\n"
 
 
 def open_page(browser: NodeProcess, site: Site, path: str, page: str) -> Tab:

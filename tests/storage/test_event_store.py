@@ -27,6 +27,7 @@ from hoglab.storage.event_store import (
     EventStore,
     EventStoreUnavailableError,
     PersonOverride,
+    QueryCancelledError,
     QueryError,
     QueryMemoryError,
     QueryTimeoutError,
@@ -401,6 +402,32 @@ class TestReaders:
         with pytest.raises(QueryError):
             query(store, sql)
         assert rows == [1]
+
+    def test_a_stream_is_of_one_state_and_may_be_left(self, store: DuckDbEventStore) -> None:
+        append(store, *(event_row(1, distinct_id=f"u{number}") for number in range(10_000)))
+        with store.reader() as reader:
+            stream = reader.stream("SELECT distinct_id FROM events ORDER BY seq", rows=100)
+            first = next(stream)
+            append(store, *(event_row(2) for _ in range(10)))
+            assert len(first) == 100
+            assert [name for (name,) in first] == [f"u{number}" for number in range(100)]
+            assert 100 + sum(map(len, stream)) == 10_000
+            left = reader.stream("SELECT * FROM events WHERE seq > $after", {"after": 5}, rows=1)
+            next(left)
+            left.close()
+            assert reader.execute("SELECT count(*) FROM events") == [(10_010,)]
+            assert [*reader.stream("SELECT 1 WHERE false")] == []
+            with pytest.raises(QueryError):
+                next(reader.stream("SELECT nothing FROM events"))
+
+    def test_a_stream_that_is_interrupted_says_so(self, store: DuckDbEventStore) -> None:
+        with store.reader() as reader:
+            stream = reader.stream("SELECT range FROM range(1000000000)", rows=10)
+            next(stream)
+            reader.interrupt()
+            with pytest.raises(QueryCancelledError):
+                list(stream)
+            assert reader.execute("SELECT 1") == [(1,)]
 
     def test_many_readers_beside_the_writer(self, store: DuckDbEventStore) -> None:
         done = threading.Event()

@@ -21,6 +21,7 @@ import pytest
 from tests.conftest import StartServer, free_port
 
 from hoglab.demo.server import ChildServer
+from hoglab.storage.directory import DataDirectory
 
 HOGLAB = [sys.executable, "-m", "hoglab"]
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -281,9 +282,7 @@ def test_filters_of_an_export(house: tuple[Path, list[dict[str, Any]]], tmp_path
     assert not list(tmp_path.glob(".*.part*"))
 
 
-def test_beside_a_running_server_persons_are_exported_and_events_not(
-    new_place: Callable[[], Place], tmp_path: Path
-) -> None:
+def test_persons_are_exported_beside_a_running_server(new_place: Callable[[], Place], tmp_path: Path) -> None:
     place = new_place()
     lines = write_lines(tmp_path / "a.jsonl", rows(100))
     assert hoglab(*place.importing(lines), folder=tmp_path).returncode == 0
@@ -296,9 +295,63 @@ def test_beside_a_running_server_persons_are_exported_and_events_not(
         [str(tmp_path / "persons.parquet")],
     ).fetchall()
     assert (ids, plan) == ('["user-49"]', "plan-0")
-    locked = hoglab("export", "events", "--to", "x.parquet", *where, folder=tmp_path)
-    assert locked.returncode == 1
-    assert "in use by process" in locked.stderr
+
+
+def test_an_export_beside_a_running_server_is_that_of_the_stopped_one(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server()
+    place = Place(server, 1, server.project_token)
+    given = write_lines(tmp_path / "given.jsonl", special_rows())
+    assert hoglab(*place.importing(given), folder=tmp_path).returncode == 0
+    place.stored(200)
+    exports = {
+        "all.parquet": (),
+        "all.csv": (),
+        "all.jsonl.gz": (),
+        "some.jsonl": (
+            "--event",
+            "viewed",
+            "--after",
+            "2024-03-01T00:30:00Z",
+            "--before",
+            "2024-03-01T01:00Z",
+        ),
+        "none.csv": ("--project", "9"),
+    }
+
+    def export(folder: Path) -> dict[str, str]:
+        folder.mkdir()
+        printed = {}
+        for name, options in exports.items():
+            done = hoglab("export", "events", "--to", name, *options, "--data", server.data, folder=folder)
+            assert (done.returncode, done.stderr) == (0, "")
+            printed[name] = done.stdout
+        return printed
+
+    beside = export(tmp_path / "beside")
+    assert beside["all.csv"] == "all.csv: 200 events\n"
+    assert beside["some.jsonl"] == "some.jsonl: 30 events\n"
+    server.stop()
+    assert not (server.data / "hoglab.sock").exists()
+    assert export(tmp_path / "stopped") == beside
+    for name in exports:
+        assert content(tmp_path / "beside" / name) == content(tmp_path / "stopped" / name)
+
+
+def content(path: Path) -> Any:
+    if path.suffix == ".parquet":
+        found = duckdb.execute("SELECT * FROM read_parquet($1)", [str(path)])
+        return [column[:2] for column in found.description], found.fetchall()
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
+def test_a_directory_that_is_held_by_something_else_is_not_exported(empty: Path, tmp_path: Path) -> None:
+    with DataDirectory.open(empty):
+        done = hoglab("export", "events", "--to", "x.parquet", "--data", empty, folder=tmp_path)
+    assert done.returncode == 1
+    assert f"in use by process {os.getpid()}: stop it first" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from rich.progress import Progress
+
     from hoglab.settings import Settings
+    from hoglab.storage.directory import DirectoryLockedError
+    from hoglab.storage.event_store.export import EventSelection
     from hoglab.transfer.files import RowFile
     from hoglab.transfer.importing import Outcome, Rejected
     from hoglab.transfer.journal import Journal
@@ -103,20 +107,9 @@ def _token(settings: Settings, project_id: int) -> str:
 
 
 def _import_one(file: RowFile, sender: Sender, journal: Journal, target: str, report: _Report) -> Outcome:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     from hoglab.transfer.importing import import_file
 
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with _bar() as bar:
         task = bar.add_task(file.path.name, total=file.size)
         return import_file(
             file,
@@ -126,6 +119,22 @@ def _import_one(file: RowFile, sender: Sender, journal: Journal, target: str, re
             on_rejected=report.reject(file.path),
             on_progress=lambda: bar.update(task, completed=file.done),
         )
+
+
+def _bar() -> Progress:
+    """A progress bar on standard error, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 class _Report:
@@ -186,18 +195,47 @@ def export_events(
     ] = None,
     data: DataOption = None,
 ) -> None:
-    """Write the events of a project into a file that `hoglab import events` can read. The server must be stopped."""
-    from hoglab.storage.directory import DataDirectory, DirectoryError
+    """Write the events of a project into a file that `hoglab import events` can read.
+
+    A server that runs on the directory is asked for them, and goes on meanwhile.
+    """
+    from hoglab.storage.directory import DataDirectory, DirectoryError, DirectoryLockedError
+    from hoglab.storage.event_store.export import EventSelection
     from hoglab.transfer import exporting
 
     settings = _existing(data)
-    moments = {"after": _moment(after, "--after"), "before": _moment(before, "--before")}
+    selection = EventSelection(
+        project_id=project, event=event, after=_moment(after, "--after"), before=_moment(before, "--before")
+    )
     try:
-        with DataDirectory.open(settings.data) as directory:
-            rows = exporting.export_events(directory, to, project_id=project, event=event, **moments)
+        try:
+            with DataDirectory.open(settings.data) as directory:
+                rows = exporting.export_events(directory, to, selection)
+        except DirectoryLockedError as locked:
+            rows = _export_beside_server(settings, to, selection, locked)
     except (DirectoryError, exporting.ExportError) as error:
         raise OperatorError(str(error)) from error
     typer.echo(f"{to}: {rows} events")
+
+
+def _export_beside_server(
+    settings: Settings, to: Path, selection: EventSelection, locked: DirectoryLockedError
+) -> int:
+    from hoglab.storage.directory import DataDirectory
+    from hoglab.transfer.exporting import export_events_beside_server
+    from hoglab.transfer.running import NotServedError
+
+    with DataDirectory.open(settings.data, exclusive=False) as directory, _bar() as bar:
+        task = bar.add_task(to.name, total=None)
+        try:
+            return export_events_beside_server(
+                directory.socket_path,
+                to,
+                selection,
+                on_progress=lambda done, rows: bar.update(task, completed=done, total=rows),
+            )
+        except NotServedError:  # a server that just starts, or another command
+            raise locked from None
 
 
 @export_app.command("persons")

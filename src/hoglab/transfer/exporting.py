@@ -1,9 +1,11 @@
-"""Exporting events and persons of a data directory that no server uses."""
+"""Exporting events and persons of a data directory, whether a server uses it or not."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +14,15 @@ import orjson
 
 from hoglab.people.reading import every_person
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.export import copy_events, copy_query, file_engine
+from hoglab.storage.event_store.export import EVENT_TYPES, copy_events, copy_query, file_engine
+from hoglab.transfer.running import CutOffError, RunningExport, running_export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
 
     from hoglab.storage.database import Database
     from hoglab.storage.directory import DataDirectory
+    from hoglab.storage.event_store.export import EventSelection
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -37,37 +40,81 @@ _PERSONS = {
     "is_identified": "BOOLEAN",
     "created_at": "TIMESTAMP",
 }
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class ExportError(Exception):
     """Nothing was exported; the text is one line."""
 
 
-def export_events(
-    directory: DataDirectory,
-    target: Path,
-    *,
-    project_id: int,
-    event: str | None = None,
-    after: datetime | None = None,
-    before: datetime | None = None,
-) -> int:
-    """Write the events of a project into a file; how many. The directory must be held. Raises `ExportError`."""
+def export_events(directory: DataDirectory, target: Path, selection: EventSelection) -> int:
+    """Write events into a file; how many. The directory must be held. Raises `ExportError`."""
 
     def copy(draft: Path, file_format: str) -> int:
         if not directory.events_path.exists():
             raise ExportError(f"{directory.path} holds no events")
-        return copy_events(
-            directory.events_path,
-            draft,
-            file_format=file_format,
-            project_id=project_id,
-            event=event,
-            after=after,
-            before=before,
-        )
+        return copy_events(directory.events_path, draft, selection, file_format=file_format)
 
     return _whole(target, copy)
+
+
+def export_events_beside_server(
+    socket_path: Path,
+    target: Path,
+    selection: EventSelection,
+    *,
+    on_progress: Callable[[int, int], object] = lambda _done, _rows: None,
+) -> int:
+    """The same while a server holds the directory, which is asked for the events over its socket.
+
+    ``on_progress`` is told how many rows have come, and how many will. Raises `ExportError` and `NotServedError`.
+    """
+
+    def copy(draft: Path, file_format: str) -> int:
+        with running_export(socket_path, selection) as export, file_engine(threads=1) as connection:
+            lines = _Pipe(export, on_progress)
+            try:
+                rows = copy_query(connection, _from_lines(lines.path, EVENT_TYPES), None, draft, file_format)
+            finally:
+                lines.close()
+            if rows != export.rows:
+                raise ExportError(f"{target} was not written: {rows} of {export.rows} events came")
+            return rows
+
+    return _whole(target, copy)
+
+
+class _Pipe:
+    """What a server sends, as a file that an engine can read: a thread feeds it."""
+
+    def __init__(self, export: RunningExport, on_progress: Callable[[int, int], object]) -> None:
+        self._export = export
+        self._on_progress = on_progress
+        self._end, feeding = os.pipe()
+        self.path = f"/dev/fd/{self._end}"
+        self._error: CutOffError | None = None
+        self._thread = threading.Thread(target=self._feed, args=(feeding,), daemon=True)
+        self._thread.start()
+
+    def _feed(self, descriptor: int) -> None:
+        rows = 0
+        try:
+            with open(descriptor, "wb") as pipe:
+                for part in self._export.parts:
+                    pipe.write(part)
+                    rows += part.count(b"\n")
+                    self._on_progress(rows, self._export.rows)
+        except CutOffError as error:
+            self._error = error
+        except BrokenPipeError:
+            pass  # the engine gave up, and says why
+
+    def close(self) -> None:
+        """Raises `CutOffError` when the server did not send everything: what was read is worth nothing then."""
+        os.close(self._end)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 def export_persons(database: Database, target: Path, *, project_id: int) -> int:
@@ -101,12 +148,7 @@ def write_rows(target: Path, columns: Mapping[str, str], rows: Iterable[Mapping[
             for row in rows:
                 lines.write(orjson.dumps(row) + b"\n")
             lines.flush()
-            types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
-            query = (
-                f"SELECT {', '.join(columns)} FROM read_json({_quoted(lines.name)}, "  # noqa: S608 - our own names
-                f"format = 'newline_delimited', columns = {{{types}}}, maximum_object_size = 67108864)"
-            )
-            return copy_query(connection, query, None, draft, file_format)
+            return copy_query(connection, _from_lines(lines.name, columns), None, draft, file_format)
 
     return _whole(target, copy)
 
@@ -126,7 +168,7 @@ def _whole(target: Path, copy: Callable[[Path, str], int]) -> int:
     try:
         rows = copy(draft, _FORMATS[kind])
         draft.replace(target)
-    except (OSError, duckdb.Error, EventStoreUnavailableError) as error:
+    except (OSError, duckdb.Error, EventStoreUnavailableError, CutOffError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ExportError(f"{target} was not written: {reason}") from error
     else:
@@ -136,5 +178,11 @@ def _whole(target: Path, copy: Callable[[Path, str], int]) -> int:
             draft.unlink()
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _from_lines(path: str, types: Mapping[str, str]) -> str:
+    """SQL that reads a file of JSON lines. All columns are written in the form that the types take."""
+    quoted = path.replace("'", "''")
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in types.items())
+    return (
+        f"SELECT * FROM read_json('{quoted}', format = 'newline_delimited', columns = {{{columns}}}, "  # noqa: S608
+        f"maximum_object_size = {MAX_LINE_BYTES})"
+    )

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from contextlib import AbstractContextManager
 
 
@@ -94,6 +95,17 @@ class Reader(Protocol):
     ) -> list[tuple[Any, ...]]:
         """All rows of a query. Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`,
         `QueryError`, `EventStoreUnavailableError`."""
+        ...
+
+    def stream(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
+    ) -> Generator[list[tuple[Any, ...]]]:
+        """The rows of a query, so many at a time, as the engine finds them: memory does not grow with the result,
+        and there is no time limit. All are of one state of the store. To be closed when it is left early.
+
+        Raises, also in between, `QueryCancelledError`, `QueryMemoryError`, `QueryError`,
+        `EventStoreUnavailableError`.
+        """
         ...
 
     def interrupt(self) -> None:

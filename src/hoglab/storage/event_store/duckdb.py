@@ -7,6 +7,7 @@ query can neither read the disk nor change limits.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, suspects_of, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
     from uuid import UUID
 
@@ -90,17 +91,38 @@ class DuckDbReader:
         """All rows of a query. Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`,
         `QueryError` and `EventStoreUnavailableError`."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        given = None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
+        given = _given(parameters)
         with self._deadlines.within(limit_s, self._cursor.interrupt) as deadline:
             try:
                 rows: list[tuple[Any, ...]] = self._cursor.execute(sql, given).fetchall()
             except duckdb.Error as error:
                 if isinstance(error, duckdb.InterruptException) and deadline.expired:
                     raise QueryTimeoutError(f"the query took longer than {limit_s:g} s") from error
-                if isinstance(error, duckdb.InterruptException) and self._interrupted:
-                    raise QueryCancelledError("the query was cancelled") from error
-                raise self._file.explain(error) from error
+                raise self._explained(error) from error
         return rows
+
+    def stream(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
+    ) -> Generator[list[tuple[Any, ...]]]:
+        """See `Reader.stream`."""
+        left = True
+        try:
+            self._cursor.execute(sql, _given(parameters))
+            while found := self._cursor.fetchmany(rows):
+                yield found
+            left = False
+        except duckdb.Error as error:
+            left = False
+            raise self._explained(error) from error
+        finally:
+            if left:  # the next statement of a cursor ends the one before, whose snapshot would stay
+                with contextlib.suppress(duckdb.Error):
+                    self._cursor.execute("SELECT 1").fetchall()
+
+    def _explained(self, error: duckdb.Error) -> Exception:
+        if isinstance(error, duckdb.InterruptException) and self._interrupted:
+            return QueryCancelledError("the query was cancelled")
+        return self._file.explain(error)
 
     def interrupt(self) -> None:
         """See `Reader.interrupt`."""
@@ -323,6 +345,10 @@ def _distinct(rows: Sequence[EventRow]) -> list[EventRow]:
     for row in rows:
         first.setdefault((row.project_id, row.uuid.int), row)
     return list(first.values())
+
+
+def _given(parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
 
 
 def _naive(value: Any) -> Any:
