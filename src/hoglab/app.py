@@ -40,6 +40,7 @@ from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.project_config import project_config_router
 from hoglab.experiments.reading import ExperimentReads
 from hoglab.experiments.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.saved_metrics import SavedMetricService
@@ -344,6 +345,7 @@ def _experiment_routers(
             project_by_id=accounts.project,
             eligible_flags=lambda call: eligible_flags(call, evaluator.registry, views),
         ),
+        project_config_router(accounts),
         holdouts_router(HoldoutService(experiments)),
         saved_metrics_router(SavedMetricService(experiments)),
     ]

@@ -6,7 +6,7 @@ import hmac
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zoneinfo import available_timezones
@@ -225,6 +225,23 @@ class AccountService:
                 raise LookupError(f"no project {project_id}")
             tx.changed("project", project_id)
         return project
+
+    def update_experiment_defaults(self, project_id: int, changes: Mapping[str, Any]) -> Project:
+        """Change what experiments of a project start with; None takes a value away, what is not named stays.
+
+        Raises `LookupError` when there is no such project.
+        """
+        with self._database.write() as tx:
+            before = store.project_by_id(tx.connection, project_id)
+            if before is None:
+                raise LookupError(f"no project {project_id}")
+            merged = {**before.experiment_defaults, **changes}
+            defaults = {name: value for name, value in merged.items() if value is not None}
+            after = replace(before, experiment_defaults=defaults, updated_at=self.now())
+            stored = {"experiment_defaults": defaults, "updated_at": after.updated_at}
+            store.update_project(tx.connection, project_id, stored)
+            tx.changed("project", project_id)
+        return after
 
     # Organizations and users
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hoglab.http.errors import validation_error
+from hoglab.http.fields import parse_number
 
 METHODS = ("bayesian", "frequentist")
 _EXPOSURE_KINDS = ("ExperimentEventExposureConfig", "ActionsNode")
@@ -38,6 +40,10 @@ CALCULATOR_KEYS = (
     "recommended_sample_size",
     "exposure_estimate_config",
 )
+MAX_RECALCULATION_TIMES = 2
+"""How often a day the results of running experiments are computed."""
+MIN_HOURS_APART = 6
+_WHOLE_HOUR = re.compile(r"([01]\d|2[0-3]):00(?::00)?", re.ASCII)
 _DECIMALS = 10
 
 
@@ -144,6 +150,34 @@ def created_stats_config(value: dict[str, Any] | None, defaults: Mapping[str, An
         config["bayesian"] = {"ci_level": level, **_object(config.get("bayesian"))}
         config["frequentist"] = {"alpha": round(1 - level, _DECIMALS), **_object(config.get("frequentist"))}
     return config
+
+
+def validate_confidence_level(value: Any) -> float:
+    """A project's confidence level: a number between 0 and 1, both excluded. Raises 400."""
+    number = parse_number(value)
+    if number is None:
+        raise validation_error("A valid number is required.")
+    if not 0 < number < 1:
+        raise validation_error("Ensure this value is greater than 0 and less than 1.")
+    return number
+
+
+def validate_recalculation_times(value: Any) -> list[str]:
+    """One or two whole hours of the day in UTC, at least six hours apart (spec experiment-results 7.1). Raises 400."""
+    if not isinstance(value, list):
+        raise validation_error(f'Expected a list of items but got type "{type(value).__name__}".')
+    hours = []
+    for text in value:
+        match = _WHOLE_HOUR.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise validation_error(f"{text!r} is no whole hour: expected '00:00:00' to '23:00:00'.")
+        hours.append(int(match[1]))
+    if not 1 <= len(hours) <= MAX_RECALCULATION_TIMES:
+        raise validation_error(f"Expected one or {MAX_RECALCULATION_TIMES} times.")
+    apart = abs(hours[0] - hours[-1])
+    if len(hours) > 1 and min(apart, 24 - apart) < MIN_HOURS_APART:
+        raise validation_error(f"The times must be at least {MIN_HOURS_APART} hours apart.")
+    return [f"{hour:02}:00:00" for hour in sorted(hours)]
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -79,6 +79,28 @@ FLAG: Notes = {
     "active": "Whether it is switched on: off until the launch, and while the experiment is paused.",
 }
 
+PROJECT_CONFIG: Notes = {
+    "default_experiment_stats_method": Note(
+        "The method of new experiments; null: `bayesian`.", "frequentist"
+    ),
+    "default_experiment_confidence_level": Note("Their confidence level; null: 0.95.", 0.9),
+    "default_only_count_matured_users": "Whether new experiments leave out users whose conversion window is open.",
+    "default_cuped_enabled": "Whether CUPED is used where an experiment does not say.",
+    "default_cuped_lookback_days": Note("How many days before the exposure it looks at; null: 14.", 14),
+    "default_sequential_testing_enabled": "Whether sequential testing is used where an experiment does not say.",
+    "default_sequential_tuning_parameter": Note("At which sample size it is sharpest; null: 5000.", 5000),
+    "default_minimum_detectable_effect": Note(
+        "What clients suggest as the smallest effect worth finding, in per cent; null for nothing.", 20
+    ),
+    "default_flag_persistence_enabled": "Whether flags of new experiments keep their variant across the login.",
+    "experiment_recalculation_times": Note(
+        "When the results of running experiments are computed every day: one or two whole hours in UTC, six hours "
+        "apart; null: 02:00.",
+        ["02:00:00"],
+    ),
+    "experiment_precomputation_enabled": "Kept for clients that set it; it changes nothing here.",
+}
+
 HOLDOUT: Notes = {
     "name": Note("What people call it.", "Everybody else"),
     "description": "What it is for.",

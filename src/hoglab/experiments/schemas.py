@@ -27,6 +27,12 @@ from hoglab.http.fields import (
 )
 from hoglab.http.wire import UserOut
 from hoglab.people.cohorts.schemas import CohortOut
+from hoglab.statistics.config import (
+    MAX_LOOKBACK_DAYS,
+    MAX_TUNING_PARAMETER,
+    MIN_LOOKBACK_DAYS,
+    MIN_TUNING_PARAMETER,
+)
 
 MAX_NAME = 400
 MAX_DESCRIPTION = 3000
@@ -55,6 +61,20 @@ class Checked(JsonAny):
 
     def document(self) -> JsonSchemaValue:
         return self.schema or {}
+
+
+CONFIDENCE = Checked(
+    criteria.validate_confidence_level, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+)
+RECALCULATION_TIMES = Checked(
+    criteria.validate_recalculation_times,
+    {
+        "type": "array",
+        "items": {"type": "string", "pattern": r"^([01]\d|2[0-3]):00(:00)?$"},
+        "minItems": 1,
+        "maxItems": criteria.MAX_RECALCULATION_TIMES,
+    },
+)
 
 
 def _parameters(value: Any) -> dict[str, Any]:
@@ -178,6 +198,46 @@ class CopyBody(DuplicateBody):
     """Where to copy to, and what the copy is called."""
 
     target_team_id: Annotated[int, Int(min=0)]
+
+
+class ProjectConfigPatch(WireModel):
+    """What may be changed of a project's settings for experiments; null brings back what is usual."""
+
+    notes = reference.PROJECT_CONFIG
+
+    default_experiment_stats_method: Annotated[str, Choice(*criteria.METHODS)] | None = None
+    default_experiment_confidence_level: Annotated[float, CONFIDENCE] | None = None
+    default_only_count_matured_users: Annotated[bool, Bool()] = False
+    default_cuped_enabled: Annotated[bool, Bool()] = False
+    default_cuped_lookback_days: Annotated[int, Int(min=MIN_LOOKBACK_DAYS, max=MAX_LOOKBACK_DAYS)] | None = (
+        None
+    )
+    default_sequential_testing_enabled: Annotated[bool, Bool()] = False
+    default_sequential_tuning_parameter: (
+        Annotated[float, Number(min=MIN_TUNING_PARAMETER, max=MAX_TUNING_PARAMETER)] | None
+    ) = None
+    default_minimum_detectable_effect: Annotated[float, Number(min=0)] | None = None
+    default_flag_persistence_enabled: Annotated[bool, Bool()] = False
+    experiment_recalculation_times: Annotated[list[str], RECALCULATION_TIMES] | None = None
+    experiment_precomputation_enabled: Annotated[bool, Bool()] = False
+
+
+class ProjectConfigOut(WireModel):
+    """A project's settings for experiments; null for what is usual."""
+
+    notes = reference.PROJECT_CONFIG
+
+    default_experiment_stats_method: Literal["bayesian", "frequentist"] | None
+    default_experiment_confidence_level: float | None
+    default_only_count_matured_users: bool
+    default_cuped_enabled: bool
+    default_cuped_lookback_days: int | None
+    default_sequential_testing_enabled: bool
+    default_sequential_tuning_parameter: float | None
+    default_minimum_detectable_effect: float | None
+    default_flag_persistence_enabled: bool
+    experiment_recalculation_times: list[str] | None
+    experiment_precomputation_enabled: bool
 
 
 class HoldoutPatch(WireModel):

@@ -1,0 +1,47 @@
+"""What experiments of a project start with, and when their results are computed (spec experiment-results 4.1, 7.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.experiments.schemas import ProjectConfigOut, ProjectConfigPatch
+from hoglab.http import access
+from hoglab.http.identity import Level, Project
+from hoglab.http.routing import ResourceRouter
+
+if TYPE_CHECKING:
+    from hoglab.accounts.service import AccountService
+    from hoglab.http.call import Call
+
+
+def project_config_router(accounts: AccountService) -> ResourceRouter:
+    """``/experiments_config``."""
+    routes = ResourceRouter(
+        "/experiments_config", tag="experiments", scopes=("project:read", "project:write")
+    )
+
+    @routes.get("/", response=ProjectConfigOut)
+    def read_project_config(call: Call) -> dict[str, Any]:
+        """Read a project's settings for experiments."""
+        return config_object(call.project)
+
+    @routes.patch("/", body=ProjectConfigPatch, response=ProjectConfigOut)
+    def patch_project_config(call: Call) -> dict[str, Any]:
+        """Change a project's settings for experiments. Needs an admin.
+
+        Method and confidence level are those of experiments that are made from now on. What CUPED and sequential
+        testing do by default holds at once for all experiments that do not say otherwise.
+        """
+        access.check_level(call.principal, Level.ADMIN)
+        sent = call.validate(ProjectConfigPatch).sent()
+        return config_object(accounts.update_experiment_defaults(call.project.id, sent))
+
+    return routes
+
+
+def config_object(project: Project) -> dict[str, Any]:
+    """The settings as they go on the wire."""
+    return {
+        name: project.experiment_defaults.get(name, field.default)
+        for name, field in ProjectConfigPatch.model_fields.items()
+    }
