@@ -4,6 +4,8 @@ Fills a log with 100-event gzip batches (as `benchmarks.capture_batches` sends t
 loop until all are stored: without functions, and with a hundred that about one event in a hundred matches, whose
 invocations are queued. The reference writes the same rows to another event store, ready-made: what is
 left of its speed is what reading, normalising, resolving persons and dispatching cost.
+
+``--memory`` instead judges whether the memory of the process stays as it is over many events, and fails if it grows.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import harmonic_mean, linear_regression
 
 import sqlalchemy as sa
 
@@ -32,8 +36,16 @@ from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.duckdb import MEMORY, DuckDbEventStore
 
+MIB = 1024 * 1024
+
 REFERENCE_ROWS = 20_000
 FUNCTIONS = 100
+
+ROUND_EVENTS = 50_000
+SAMPLES = 20
+ENGINE_MEMORY = "256MB"
+MAX_GROWTH_BYTES = 32 * MIB
+"""More than the samples scatter, and less than a hundred bytes kept for every tenth event of five million."""
 
 
 class Keeper:
@@ -103,15 +115,23 @@ def add_functions(house: House, count: int) -> None:
 
 
 def run_loop(
-    folder: Path, batches: int, functions: int = 0, rounds: int = 2, *, memory_every: int = 0
+    folder: Path,
+    batches: int,
+    functions: int = 0,
+    rounds: int = 2,
+    *,
+    memory: str = MEMORY,
+    after_round: Callable[[Speed, DuckDbEventStore], object] = lambda _speed, _store: None,
 ) -> tuple[list[Speed], list[EventRow]]:
-    """The speed of each round, and, without functions, the rows stored first. Later rounds meet known persons."""
+    """The speed of each round, and, without functions, the rows stored first. Later rounds meet known persons.
+
+    ``memory`` is the engine's.
+    """
     house = House(folder)
     accounts = AccountService(house.database)
     add_functions(house, functions)
     log = SqliteEventLog(folder / "queue.db")
-    # The engine's cache may fill up to its limit: a small one shows sooner whether anything else grows.
-    store = DuckDbEventStore(folder / "events.duckdb", memory="256MB" if memory_every else MEMORY)
+    store = DuckDbEventStore(folder / "events.duckdb", memory=memory)
     people, keeper = PersonService(house.database), Keeper()
     dispatcher = house.delivery.dispatcher if functions else keeper
     speeds, known = [], 0
@@ -130,12 +150,7 @@ def run_loop(
             persons = connection.execute(sa.select(sa.func.count()).select_from(person)).scalar_one()
         speeds.append(Speed(events / seconds, events / cpu_seconds, persons - known, house.queue.backlog()))
         known = persons
-        if memory_every and (round_ + 1) % memory_every == 0:
-            print(
-                f"  {(round_ + 1) * events:10,} events   {speeds[-1].clock:9,.0f} events/s   "
-                f"{resident_bytes() / 2**20:7,.0f} MiB",
-                flush=True,
-            )
+        after_round(speeds[-1], store)
     with store.reader() as reader:
         assert reader.execute("SELECT count(*) FROM events") == [(rounds * batches * EVENTS,)]
     for part in (log, store, house):
@@ -161,19 +176,86 @@ def resident_bytes() -> int:
     return (resident - shared) * resource.getpagesize()
 
 
+# --- memory
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Memory of the process after so many events: all of it, and what the engine of the store accounts for."""
+
+    events: int
+    resident: int
+    engine: int
+
+
+class Memory:
+    """Takes samples of a long run, at most `SAMPLES`, and judges them."""
+
+    def __init__(self, rounds: int) -> None:
+        self.samples: list[Sample] = []
+        self._every = max(1, rounds // SAMPLES)
+        self._speeds: list[Speed] = []
+
+    def after_round(self, speed: Speed, store: DuckDbEventStore) -> None:
+        self._speeds.append(speed)
+        if len(self._speeds) % self._every:
+            return
+        with store.reader() as reader:
+            [(engine,)] = reader.execute("SELECT sum(memory_usage_bytes)::BIGINT FROM duckdb_memory()")
+        sample = Sample(len(self._speeds) * ROUND_EVENTS, resident_bytes(), engine)
+        self.samples.append(sample)
+        last = self._speeds[-self._every :]
+        print(
+            f"  {sample.events:10,} events   {harmonic_mean(speed.clock for speed in last):9,.0f} events/s   "
+            f"{sample.resident / MIB:7,.0f} MiB, {engine / MIB:,.0f} of them pages of the store",
+            flush=True,
+        )
+
+    def growth(self) -> float:
+        """Bytes by which the last three quarters of the run grew: the rise of the line through their samples.
+
+        Without the pages of the store, which come and go up to a limit of their own.
+        """
+        judged = self.samples[len(self.samples) // 4 :]
+        slope, _ = linear_regression(
+            [sample.events for sample in judged], [sample.resident - sample.engine for sample in judged]
+        )
+        return slope * (judged[-1].events - judged[0].events)
+
+
+def judge_memory(events: int) -> bool:
+    """Ingest so many events and say whether memory stays as it is."""
+    rounds = max(8, events // ROUND_EVENTS)
+    memory = Memory(rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        # A small cache of the engine is full early, and leaves the more to see of everything else.
+        run_loop(
+            Path(folder),
+            ROUND_EVENTS // EVENTS,
+            FUNCTIONS,
+            rounds,
+            memory=ENGINE_MEMORY,
+            after_round=memory.after_round,
+        )
+    growth = memory.growth()
+    flat = growth <= MAX_GROWTH_BYTES
+    print(
+        f"growth over the last three quarters, without pages of the store: {growth / MIB:+,.0f} MiB, "
+        f"at most {MAX_GROWTH_BYTES / MIB:,.0f} allowed: {'flat' if flat else 'MEMORY GROWS'}"
+    )
+    return flat
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run")
     parser.add_argument(
-        "--memory", type=int, metavar="EVENTS", help="only show the memory while so many are ingested"
+        "--memory", type=int, metavar="EVENTS", help="only judge the memory while so many are ingested"
     )
     options = parser.parse_args()
     calm_garbage_collector()
     if options.memory:
-        rounds = max(1, options.memory // 50_000)
-        with tempfile.TemporaryDirectory() as folder:
-            run_loop(Path(folder), 500, FUNCTIONS, rounds, memory_every=max(1, rounds // 20))
-        return
+        sys.exit(0 if judge_memory(options.memory) else 1)
     batches = 50 if options.smoke else 1_000
     with tempfile.TemporaryDirectory() as folder:
         plain, rows = run_loop(Path(folder), batches)
