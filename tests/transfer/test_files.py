@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import brotli
 import duckdb
 import pytest
 
@@ -21,7 +22,11 @@ def made(folder: Path, name: str, content: bytes) -> RowFile:
 
 def test_json_lines(tmp_path: Path) -> None:
     text = b'{"event": "a"}\n\n[1]\nnot json\n"\xff"\n{"event": "b"}'
-    for name, content in (("x.jsonl", text), ("x.ndjson.gz", gzip.compress(text))):
+    for name, content in (
+        ("x.jsonl", text),
+        ("x.ndjson.gz", gzip.compress(text)),
+        ("x.jsonl.br", brotli.compress(text)),
+    ):
         file = made(tmp_path, name, content)
         rows = list(file.rows())
         assert [(row.line, row.value) for row in rows] == [
@@ -45,7 +50,11 @@ def test_a_line_without_end_is_refused_and_the_next_is_read(
 
 def test_csv(tmp_path: Path) -> None:
     text = b'\xef\xbb\xbfevent,properties\na,"{""x"": ""one\ntwo""}"\nb\n\nc,\xff\n'
-    for name, content in (("x.csv", text), ("x.csv.gz", gzip.compress(text))):
+    for name, content in (
+        ("x.csv", text),
+        ("x.csv.gz", gzip.compress(text)),
+        ("x.csv.br", brotli.compress(text)),
+    ):
         rows = list(made(tmp_path, name, content).rows())
         assert rows[0] == (2, {"event": "a", "properties": '{"x": "one\ntwo"}'}, "")
         assert (rows[1].line, rows[1].value) == (4, None)
@@ -68,6 +77,14 @@ def test_parquet_with_typed_columns(tmp_path: Path) -> None:
     assert rows[41].value["timestamp"].startswith("2025-01-01 01:02:03.5")
 
 
+@pytest.mark.parametrize("compression", ["zstd", "gzip", "brotli", "lz4", "snappy"])
+def test_parquet_is_known_by_its_content(tmp_path: Path, compression: str) -> None:
+    """Batch exports of PostHog name their files so."""
+    path = tmp_path / f"2025-01-01-2025-01-02.parquet.{compression}"
+    duckdb.sql("SELECT 'e' AS event FROM range(3)").write_parquet(str(path), compression=compression)
+    assert [row.value for row in RowFile(path).rows()] == [{"event": "e"}] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
@@ -75,6 +92,9 @@ def test_parquet_with_typed_columns(tmp_path: Path) -> None:
         ("x.parquet", b"PAR1 not really", "cannot be read"),
         ("x.jsonl.gz", gzip.compress(b'{"event": "a"}\n' * 9999)[:-20], "cannot be read"),
         ("x.csv.gz", b"not gzip", "cannot be read"),
+        ("x.jsonl.br", brotli.compress(b'{"event": "a"}\n' * 9999)[:-3], "cannot be read"),
+        ("x.csv.br", b"not brotli", "cannot be read"),
+        ("x.parquet", b"", "expected"),
         ("x.json", b'[{"event": "a"}]', "one object on each line"),
         ("x.csv", b"name,time\na,b\n", "no column `event`"),
     ],
@@ -89,7 +109,7 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
         RowFile(tmp_path / "x.jsonl")
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.br", "csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     """Peak memory of processes that read a file of 62 MB and one of a twentieth of that."""
     peaks = []
@@ -105,6 +125,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
             found.write_csv(str(path))
         else:
             duckdb.sql(f"COPY (FROM found) TO '{path}' (FORMAT json)")
+        if kind.endswith(".br"):
+            path.write_bytes(brotli.compress(path.read_bytes(), quality=1))
         script = (
             "import sys; from pathlib import Path; from hoglab.transfer.files import RowFile; "
             "assert sum(row.value is not None for row in RowFile(Path(sys.argv[1])).rows()) == int(sys.argv[2]); "

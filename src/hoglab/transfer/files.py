@@ -1,4 +1,4 @@
-"""The rows of a file, one after the other: JSON lines, CSV (both also gzip-compressed) and Parquet.
+"""The rows of a file, one after the other: JSON lines, CSV (both also compressed by gzip or brotli) and Parquet.
 
 Memory does not grow with the file.
 """
@@ -12,6 +12,7 @@ import io
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+import brotli
 import duckdb
 import orjson
 
@@ -25,7 +26,10 @@ MAX_ROW_BYTES = 20 * 1024 * 1024
 """A longer line, or field of a CSV file, is refused."""
 
 PARQUET_ROWS = 2_000
+PIECE_BYTES = 256 * 1024
 
+_PARQUET = b"PAR1"
+"""How such a file begins. PostHog names it by the compression inside of it too: ``events.parquet.zst``."""
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -52,11 +56,13 @@ class RowFile:
         self.path = path
         self.done = 0
         name = path.name.lower()
-        self._gzipped = name.endswith(".gz")
-        kind = name.removesuffix(".gz")
+        self._compression = name.rpartition(".")[2]
+        kind = name.removesuffix(".gz").removesuffix(".br")
         try:
             self.size = path.stat().st_size
-            if kind.endswith(".parquet") and not self._gzipped:
+            with path.open("rb") as file:
+                is_parquet = file.read(len(_PARQUET)) == _PARQUET
+            if is_parquet:
                 self._read = self._parquet
                 self.size = self._parquet_rows()
             elif kind.endswith(".csv"):
@@ -65,7 +71,7 @@ class RowFile:
                 self._read = self._json_lines
             else:
                 raise FileError(
-                    f"{path}: expected .jsonl, .ndjson, .json, .csv (or these with .gz) or .parquet"
+                    f"{path}: expected .jsonl, .ndjson, .json, .csv (or these with .gz or .br) or Parquet"
                 )
         except (OSError, duckdb.Error) as error:
             raise self._unreadable(error) from error
@@ -82,7 +88,7 @@ class RowFile:
         """All rows in order. Raises `FileError` where the file cannot be read any further."""
         try:
             yield from self._read()
-        except (OSError, EOFError, zlib.error, duckdb.Error) as error:
+        except (OSError, EOFError, zlib.error, brotli.error, duckdb.Error) as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: BaseException) -> FileError:
@@ -91,9 +97,15 @@ class RowFile:
 
     # --- text
 
+    def _plain(self, raw: BinaryIO) -> BinaryIO:
+        """The content of a file without its compression."""
+        if self._compression == "gz":
+            return cast("BinaryIO", gzip.GzipFile(fileobj=raw))
+        return cast("BinaryIO", io.BufferedReader(_Brotli(raw))) if self._compression == "br" else raw
+
     def _lines(self, raw: BinaryIO) -> Iterator[bytes]:
         """Lines with their ends; one that is too long comes without its end, cut off."""
-        file = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if self._gzipped else raw
+        file = self._plain(raw)
         while line := file.readline(MAX_ROW_BYTES):
             yield line
             while not line.endswith(b"\n") and (line := file.readline(MAX_ROW_BYTES)):
@@ -113,7 +125,7 @@ class RowFile:
     def _csv(self) -> Iterator[Row]:
         csv.field_size_limit(MAX_ROW_BYTES)
         with self.path.open("rb") as raw:
-            binary = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if self._gzipped else raw
+            binary = self._plain(raw)
             # What is not UTF-8 is kept, so that only its row is refused.
             text = io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="")
             reader = csv.reader(text)
@@ -152,6 +164,28 @@ class RowFile:
                 for (text,) in rows:
                     self.done += 1
                     yield _json_row(self.done, text)
+
+
+class _Brotli(io.RawIOBase):
+    """Reads brotli data, a piece at a time."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decoder = brotli.Decompressor()
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._decoder.is_finished():
+            given = self._raw.read(PIECE_BYTES) if self._decoder.can_accept_more_data() else b""
+            self._ready = memoryview(self._decoder.process(given, output_buffer_limit=PIECE_BYTES))
+            if not self._ready and not given:
+                raise EOFError("it ends too early")
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 def _json_row(line: int, text: bytes | str) -> Row:
