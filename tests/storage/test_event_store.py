@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -33,7 +33,9 @@ from hoglab.storage.event_store import (
     QueryTimeoutError,
 )
 from hoglab.storage.event_store import duckdb as store_module
+from hoglab.storage.event_store.arrow import ArrowTable
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.rows import table_of
 
 JSON = st.recursive(
     st.none()
@@ -402,6 +404,25 @@ class TestReaders:
         with pytest.raises(QueryError):
             query(store, sql)
         assert rows == [1]
+
+    def test_a_health_check_does_not_wait_for_the_writer(
+        self, store: DuckDbEventStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writing, go_on = threading.Event(), threading.Event()
+
+        def slowly(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
+            writing.set()
+            assert go_on.wait(20)
+            return table_of(rows, first_seq)
+
+        monkeypatch.setattr(store_module, "table_of", slowly)
+        with ThreadPoolExecutor(1) as writer:
+            written = writer.submit(append, store, event_row(1))
+            assert writing.wait(20)
+            store.check()
+            assert not written.done()
+            go_on.set()
+            assert len(written.result()) == 1
 
     def test_a_stream_is_of_one_state_and_may_be_left(self, store: DuckDbEventStore) -> None:
         append(store, *(event_row(1, distinct_id=f"u{number}") for number in range(10_000)))

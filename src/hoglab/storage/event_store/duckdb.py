@@ -56,6 +56,9 @@ CHECKPOINT_BYTES = 128 * MIB
 IDLE_CHECKPOINT_BYTES = 1 * MIB
 """A write-ahead log smaller than this is left alone when the writer is idle."""
 
+CHECK_PATIENCE_S = 0.2
+"""How long a health check waits for the writer, who may be at a checkpoint for seconds."""
+
 KEY_ROWS = 50_000
 """Events read at once when their keys have to be made anew."""
 
@@ -287,9 +290,17 @@ class DuckDbEventStore:
         return self._position
 
     def check(self) -> None:
-        """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now."""
-        with self._writing:
-            self._make_usable()
+        """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now.
+
+        A batch that is being written, or a checkpoint, is not waited for.
+        """
+        if self._writing.acquire(timeout=CHECK_PATIENCE_S):
+            try:
+                self._make_usable()
+            finally:
+                self._writing.release()
+        else:
+            self._check_room()
         with self.reader() as reader:
             reader.execute("SELECT 1", timeout_s=5)
 
@@ -297,14 +308,17 @@ class DuckDbEventStore:
         """Open the file anew after a fatal error; refuse while the disk is nearly full."""
         if self._closed:
             raise EventStoreUnavailableError("the event store is closed")
-        disk = os.statvfs(self._path.parent)
-        if disk.f_bavail * disk.f_frsize < self._min_free_disk_bytes:
-            raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
+        self._check_room()
         if self._file.broken:
             _log.warning("event_store_reopened", path=str(self._path))
             self._file.close()
             self._file = self._open()
             self._load()
+
+    def _check_room(self) -> None:
+        disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < self._min_free_disk_bytes:
+            raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
 
     def checkpoint(self) -> None:
         """Work the write-ahead log into the file. Called by the writer when it is idle; may do nothing."""
