@@ -33,6 +33,11 @@ def test_it_is_stored_as_sent_and_shown_when_it_is_set(api: Api) -> None:
         assert "x_delivery" not in api.change(function, x_delivery=nothing)
 
 
+def test_batches_are_stored_as_sent(api: Api) -> None:
+    for batch in ({"max_events": 2}, {"max_events": 1_000, "max_wait_ms": 60_000}):
+        assert api.create(x_delivery={"batch": batch})["x_delivery"] == {"batch": batch}
+
+
 def test_lists_do_not_show_it(api: Api) -> None:
     api.create(x_delivery=FULL)
     [item] = api.get("/hog_functions/").json()["results"]
@@ -68,6 +73,11 @@ def test_changes_are_versions_that_can_be_gone_back_to(api: Api) -> None:
         ({"rate_limit": {"per_s": 0}}, "x_delivery__rate_limit__per_s", "min_value"),
         ({"rate_limit": {"per_s": 10_001}}, "x_delivery__rate_limit__per_s", "max_value"),
         ({"rate_limit": {}}, "x_delivery__rate_limit__per_s", "required"),
+        ({"batch": {}}, "x_delivery__batch__max_events", "required"),
+        ({"batch": {"max_events": 1}}, "x_delivery__batch__max_events", "min_value"),
+        ({"batch": {"max_events": 1_001}}, "x_delivery__batch__max_events", "max_value"),
+        ({"batch": {"max_events": 2, "max_wait_ms": 60_001}}, "x_delivery__batch__max_wait_ms", "max_value"),
+        ({"batch": {"max_events": 2}, "order_key": "x"}, "x_delivery__order_key", "invalid_input"),
         ({"order_key": "{person.id"}, "x_delivery__order_key", "invalid_input"),
         ({"order_key": "{fetch('x')}"}, "x_delivery__order_key", "invalid_input"),
         ({"order_key": 5 * ["x"]}, "x_delivery__order_key", "invalid_input"),

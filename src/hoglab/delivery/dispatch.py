@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter as Metric
 
+from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.dead_events import EVENTS, put_aside, reason_of
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.masking import Masked, decide, mask_of
@@ -462,7 +463,11 @@ class EventDispatcher:
         row, function = candidate.event.row, candidate.function
         uuid = str(row.uuid)
         mapping = None if candidate.mapping is None else candidate.mapping.index
-        degraded = self._watcher.is_degraded(function.id)
+        degraded, batch = self._watcher.is_degraded(function.id), function.delivery.batch
+        queue = OVERFLOW_QUEUE if degraded else "hog"
+        scheduled_at = None
+        if batch is not None:
+            queue, scheduled_at = BATCH_QUEUE, self._now() + timedelta(milliseconds=batch.max_wait_ms)
         state = State(
             globals=candidate.globals,
             event_uuid=uuid,
@@ -475,7 +480,8 @@ class EventDispatcher:
             project_id=candidate.project_id,
             function_id=function.id,
             state=encode_state(state),
-            queue=OVERFLOW_QUEUE if degraded else "hog",
+            queue=queue,
+            scheduled_at=scheduled_at,
             priority=DEGRADED_PRIORITY if degraded else FRESH_PRIORITY,
             log_offset=row.log_offset,
             order_key=candidate.order_key,

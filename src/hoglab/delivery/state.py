@@ -28,6 +28,18 @@ class Timing(msgspec.Struct, array_like=True):
     duration_ms: float
 
 
+class Item(msgspec.Struct, omit_defaults=True):
+    """One of the invocations that a batch is made of."""
+
+    id: str
+    globals: msgspec.Raw
+    event_uuid: str | None = None
+    distinct_id: str | None = None
+    person_id: str | None = None
+    mapping: int | None = None
+    first_scheduled_us: int | None = None
+
+
 class State(msgspec.Struct, omit_defaults=True):
     """``globals`` never holds inputs. What is below ``journal`` is only there once a program was suspended:
     from then on it goes on with the source and the inputs that it began with."""
@@ -37,6 +49,7 @@ class State(msgspec.Struct, omit_defaults=True):
     distinct_id: str | None = None
     person_id: str | None = None
     mapping: int | None = None
+    items: list[Item] = []  # of a batch; what is above is that of the first
     rerun: int = 0  # how often it was run again from its result
     first_scheduled_us: int | None = None
     attempts: int = 0  # of the call at hand

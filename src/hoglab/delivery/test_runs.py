@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import orjson
 
+from hoglab.delivery.batches import failures
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchResponse
@@ -150,6 +151,9 @@ class TestRuns:
     ) -> None:
         shown = to_json(values)
         event = shown["event"]
+        is_batch = function.delivery.batch is not None
+        if is_batch:
+            shown["events"] = [{name: shown.get(name) for name in ("event", "person", "groups", "inputs")}]
         run = ProgramRun(
             function.id,
             function.hog,
@@ -179,6 +183,8 @@ class TestRuns:
             return
         if run.captured is not None:
             run.log("info", f"postHogCapture was called with {stringify(run.captured, 2)}")
+        if run.error is None and is_batch:
+            run.error = _batch_error(run)
         if run.error is not None:
             run.log_error(run.error)
             report.errors.append(run.error)
@@ -338,6 +344,15 @@ def _hidden(value: Any, hide: Redact) -> Any:
     if isinstance(value, dict):
         return {hide(key): _hidden(part, hide) for key, part in value.items()}
     return [_hidden(part, hide) for part in value] if isinstance(value, list) else value
+
+
+def _batch_error(run: ProgramRun) -> str | None:
+    """Why the one event of a batch failed by what the program returned, None when it did not."""
+    try:
+        found = failures(run.value, 1)
+    except ValueError as error:
+        return str(error)
+    return run.cleaned(found[0]) if found else None
 
 
 def _mocked(args: list[Any], report: Report) -> dict[str, Any]:

@@ -7,8 +7,9 @@ their own; the worker performs the request and does the waiting.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import msgspec
 import orjson
 import structlog
 
+from hoglab.delivery.batches import Contents, alone, failures, item_result, merge
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request, sleep_seconds
@@ -24,7 +26,7 @@ from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, EventFacts, Line, ProgramRun, clipped
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.retries import Answer, RetryPolicy, excused, is_failure
-from hoglab.delivery.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
+from hoglab.delivery.state import NOTHING, InvalidStateError, Item, State, Timing, decode_state, encode_state
 from hoglab.functions.secrets import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
@@ -35,6 +37,7 @@ from hoglab.storage.invocations import (
     InvocationOutcome,
     InvocationResult,
     LogEntry,
+    NewInvocation,
     ResultStatus,
 )
 
@@ -55,10 +58,17 @@ _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
     "failed": ("failure", "failed"),
 }
 
+MAX_ITEM_LINES = 24
+"""Events of a batch whose failures have lines of their own in the log."""
+
 MAX_PRIORITY = 9
 """Each attempt makes a run less urgent, down to this."""
 
 _logger = structlog.get_logger(__name__)
+
+
+class BatchInputsError(Exception):
+    """The inputs of no event of a batch can be built; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,9 @@ class Settled:
     outcome: InvocationOutcome
     logs: list[LogEntry]
     metrics: list[AppMetric]
-    result: InvocationResult | None
+    results: list[InvocationResult]
+    """One; of a batch, one for each of its events."""
+    function_id: str
     timings: list[Timing]
     """Of the whole invocation, when it is over; else empty."""
     captured: dict[str, Any] | None = None
@@ -93,6 +105,16 @@ class Workshop:
     now: Callable[[], datetime]
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     versions: Versions = field(default_factory=Versions)
+
+    def batch_size(self, function_id: str) -> int:
+        """How many events a run of a function takes at most; 1 when it does not run, for it is to be told so."""
+        known = self.registry.find(function_id)
+        batch = None if known is None else known[1].delivery.batch
+        return 1 if batch is None else batch.max_events
+
+    def merge(self, claimed: list[ClaimedInvocation]) -> tuple[NewInvocation | None, list[InvocationResult]]:
+        """One run of many; see `batches`."""
+        return merge(claimed, self.versions, self.now())
 
     def pace_of(self, function_id: str) -> float | None:
         """How often a function may run in a second, None for any number of times."""
@@ -120,6 +142,10 @@ class Turn:
         self._inputs: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._fetches = 0
+        self._items: list[Item] = []
+        """What this run was made of; empty for one event."""
+        self._contents: Contents | None = None
+        self._item_failures: dict[str, str] = {}
         self._captured_at: str | None = None
 
     def accepted_at(self) -> datetime | None:
@@ -167,6 +193,7 @@ class Turn:
         self._note("error", message)
         try:
             self._state = decode_state(self.claimed.state)
+            self._items = self._state.items
         except InvalidStateError:
             self._state = None
         return self._settle("failed", "failed", error=message, kind=POISON_PILL)
@@ -180,6 +207,7 @@ class Turn:
         except InvalidStateError as error:
             self._note("error", str(error))
             return self._settle("failed", "failed", error=str(error))
+        self._items = state.items
         functions = shop.registry.for_project(claimed.project_id)
         function = None if functions is None else functions.by_id.get(claimed.function_id)
         if functions is None or function is None:
@@ -187,7 +215,11 @@ class Turn:
             return self._settle("cancelled", "cancelled")
         self._function = function
         try:
-            run = self._run = self._program_run(function, functions.project, state)
+            make = self._program_run if function.delivery.batch is None else self._batch_run
+            run = self._run = make(function, functions.project, state)
+        except BatchInputsError as error:
+            self._note("error", str(error))
+            return self._settle("failed", "failed", error=str(error), kind=INPUTS_FAILED)
         except (HogRuntimeError, HogLimit, HogThrow, SecretsError) as error:
             message = f"Error building inputs: {function.input_failure(error)}"
             self._note("error", message)
@@ -225,6 +257,51 @@ class Turn:
             json_of(more),
             run_id=self.claimed.id,
             redact=redact or function.redactor(inputs, mapping, more.get("request")),
+            now=shop.now,
+            journal=bytes(state.journal) if state.journal else None,
+            timings=state.timings,
+        )
+
+    def _batch_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
+        """The program on all events of a batch whose inputs can be built. Raises `BatchInputsError`."""
+        shop, contents = self._shop, Contents()
+        pinned = to_json(self._pinned_inputs(state)) if state.journal else None
+        different: dict[bytes, Redact] = {}
+        facts: dict[str, EventFacts] = {}
+        source = shop.site.source(function)
+        for item in alone(self.claimed, state):
+            known = _known.decode(item.globals)
+            facts[item.id] = known.event
+            more: dict[str, Any] = {"source": source, "groups": {}}
+            if not known.person:
+                more["person"] = shop.event_globals.late_person(project, known.event.distinct_id)
+            mapping = _mapping(function, item.mapping)
+            build = partial(function.build_inputs, mapping=mapping)
+            contents.add(item, more, build, function.input_failure, pinned)
+            if item.id in contents.inputs:
+                inputs = contents.inputs[item.id]
+                key = json_of([item.mapping, inputs])
+                different[key] = different.get(key) or function.redactor(inputs, mapping)
+        self._contents, self._inputs = contents, contents.pins()
+        self._item_failures.update(contents.failed)
+        if not contents.events:
+            raise BatchInputsError(next(iter(contents.failed.values())))
+        first = facts[contents.shown[0]]
+        self._captured_at = first.captured_at
+
+        def redact(text: str) -> str:
+            for each in different.values():
+                text = each(text)
+            return text
+
+        return ProgramRun(
+            function.id,
+            function.hog if not state.journal or state.source is None else state.source,
+            first,
+            bytes(state.globals),
+            json_of({"source": source, "events": contents.events, **contents.events[0]}),
+            run_id=self.claimed.id,
+            redact=redact,
             now=shop.now,
             journal=bytes(state.journal) if state.journal else None,
             timings=state.timings,
@@ -334,10 +411,28 @@ class Turn:
         else:
             run.log_completion()
         failure = run.error or state.error
+        if failure is None and self._contents is not None:
+            failure = self._outcomes(run, self._contents)
         if failure is None:
             return self._settle("completed", "succeeded")
         kind = POISON_PILL if run.crashed else None
         return self._settle("failed", "failed", error=failure, kind=kind)
+
+    def _outcomes(self, run: ProgramRun, contents: Contents) -> str | None:
+        """Take from what the program returned how each event fared; what is wrong with all of them, if anything."""
+        try:
+            found = failures(run.value, len(contents.shown))
+        except ValueError as error:
+            run.log("error", str(error))
+            return str(error)
+        for place, text in found.items():
+            self._item_failures[contents.shown[place]] = run.cleaned(text)
+        for place, text in list(found.items())[:MAX_ITEM_LINES]:
+            uuid = contents.events[place]["event"].get("uuid")
+            run.log("error", f"Error executing function on event {uuid}: {text}")
+        if not self._items and self._item_failures:
+            return next(iter(self._item_failures.values()))
+        return None
 
     def _suspend(self, scheduled_at: datetime | None = None, *, retry: bool = False) -> Settled:
         """Put the invocation back, with all that it takes to come to this point again."""
@@ -393,18 +488,38 @@ class Turn:
         now = self._shop.now()
         run = self._run
         over = outcome.status != "available"
+        results = self._results(status, now, over=over, error=error, kind=kind)
         metrics = [self._metric("other", "fetch", now, self._fetches)] if self._fetches else []
-        if status in _KINDS:
-            metrics.append(self._metric(*_KINDS[status], now))
+        for each, number in Counter(result.status for result in results if over).items():
+            if each in _KINDS:
+                metrics.append(self._metric(*_KINDS[each], now, number))
         lines = self._lines if run is None else run.lines
         return Settled(
             outcome=outcome,
             logs=[self._entry(line) for line in lines],
             metrics=metrics,
-            result=self._result(status, now, over=over, error=error, kind=kind),
+            results=results,
+            function_id=self.claimed.function_id,
             timings=list(run.timings) if run is not None and over else [],
             captured=None if run is None else run.captured,
         )
+
+    def _results(
+        self, status: ResultStatus, now: datetime, *, over: bool, error: str | None, kind: str | None
+    ) -> list[InvocationResult]:
+        base = self._result(status, now, over=over, error=error, kind=kind)
+        if not self._items:
+            return [base]
+        next_version = self._shop.versions.next
+        found = []
+        for item in self._items:
+            failure = self._item_failures.get(item.id, error) if over and status != "cancelled" else error
+            each = item_result(base, item, next_version(now), failure)
+            if failure is not None and not each.error_kind:
+                inputs_failed = self._contents is not None and item.id in self._contents.failed
+                each = replace(each, error_kind=INPUTS_FAILED if inputs_failed else error_kind(failure))
+            found.append(each)
+        return found
 
     def _result(
         self, status: ResultStatus, now: datetime, *, over: bool, error: str | None, kind: str | None

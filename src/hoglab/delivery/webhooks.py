@@ -398,8 +398,7 @@ class Webhooks:
         visit.captured = settled.captured
         visit.logs += settled.logs
         visit.metrics += settled.metrics
-        if settled.result is not None:
-            visit.results.append(settled.result)
+        visit.results += settled.results
         if settled.timings:
             self._watcher.observe(Counter({function.id: cost_of(settled.timings)}))
         visit.reply = self._reply(visit, turn, settled)

@@ -25,6 +25,7 @@ import uvloop
 from prometheus_client import Counter, Gauge, Histogram
 
 from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.fetch import Fetcher, FetchLimits, parse_url
 from hoglab.delivery.latency import Latencies
@@ -315,6 +316,7 @@ class _Shift:
     def _claim(self, room: int, each: int, full: list[str]) -> list[ClaimedInvocation]:
         """Claim what is due; when there is nothing, sleep until there may be something."""
         claimed: list[ClaimedInvocation] = []
+        self._gather()
         self._paces.look_up()
         for name in QUEUES:
             if room > len(claimed):
@@ -340,6 +342,13 @@ class _Shift:
                 timeout_s = min(timeout_s, max(until_s, PASSED_OVER_S))
             self._queue.wait(timeout_s)
         return claimed
+
+    def _gather(self) -> None:
+        """Make runs of events that have waited for each other."""
+        waiting = self._queue.gathering(BATCH_QUEUE)
+        if waiting:
+            sizes = {function_id: self._shop.batch_size(function_id) for function_id in waiting}
+            self._queue.gather(BATCH_QUEUE, sizes, self._shop.merge)
 
     def _take(self, claimed: ClaimedInvocation) -> None:
         task = asyncio.create_task(self._work_on(claimed))
@@ -412,9 +421,9 @@ class _Shift:
 
     def _settle(self, settled: Settled) -> None:
         self._settled.append(settled)
-        if settled.timings and settled.result is not None:
+        if settled.timings:
             took_s = sum(timing.duration_ms for timing in settled.timings) / 1000
-            self._latencies.run_ended(settled.result.function_id, took_s)
+            self._latencies.run_ended(settled.function_id, took_s)
         _TURNS.labels(settled.outcome.status).inc()
         self._flush_wanted.set()
         if len(self._settled) >= self._limits.flush_outcomes:
@@ -451,12 +460,12 @@ class _Shift:
             [one.outcome for one in settled] + more,
             logs=[line for one in settled for line in one.logs],
             metrics=[metric for one in settled for metric in one.metrics],
-            results=[one.result for one in settled if one.result is not None],
+            results=[result for one in settled for result in one.results],
         )
         costs: Tally[str] = Tally()
         for one in settled:
-            if one.timings and one.result is not None:
-                costs[one.result.function_id] += cost_of(one.timings)
+            if one.timings:
+                costs[one.function_id] += cost_of(one.timings)
         if costs:
             self._watcher.observe(costs)
 

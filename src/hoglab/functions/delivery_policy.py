@@ -1,6 +1,6 @@
 """How a function wants to be delivered: ``x_delivery``, an extension of ours (spec: hog-runtime 11).
 
-Without it a function is delivered as the upstream product does: three attempts, in no order.
+Without it a function is delivered as the upstream product does: three attempts, in no order, one event a run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ MAX_AGE_S = 7 * 24 * 3600
 MAX_PER_S = 10_000
 MAX_ORDER_KEY_CHARS = 400
 """Order keys that are longer are told apart by their digests."""
+MAX_BATCH_EVENTS = 1_000
+MAX_BATCH_WAIT_MS = 60_000
 
 _NOTES: Notes = {
     "retry": Note(
@@ -46,6 +48,11 @@ _NOTES: Notes = {
     ),
     "rate_limit": Note("How often the function may run; null for no limit.", {"per_s": 10}),
     "per_s": Note("Runs, and so requests, a second.", 10),
+    "batch": Note(
+        "Run once for many events; null for one at a time.", {"max_events": 100, "max_wait_ms": 1000}
+    ),
+    "max_events": Note("How many events at most.", 100),
+    "max_wait_ms": Note("How long an event waits for others at most.", 1000),
 }
 
 
@@ -68,6 +75,15 @@ class RateLimitBody(WireModel):
     per_s: Annotated[float, Number(0.001, MAX_PER_S)]
 
 
+class BatchBody(WireModel):
+    """How events are gathered."""
+
+    notes = _NOTES
+
+    max_events: Annotated[int, Int(2, MAX_BATCH_EVENTS)]
+    max_wait_ms: Annotated[int, Int(10, MAX_BATCH_WAIT_MS)] = 1000
+
+
 class DeliveryBody(WireModel):
     """How a function wants to be delivered."""
 
@@ -76,6 +92,7 @@ class DeliveryBody(WireModel):
     retry: RetryBody | None = None
     order_key: Annotated[str, Text(max_length=2_000, trim=False)] | None = None
     rate_limit: RateLimitBody | None = None
+    batch: BatchBody | None = None
 
 
 def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str, Any] | None:
@@ -91,6 +108,12 @@ def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str
             "'max_ms' must not be less than 'base_ms'.", "x_delivery", "retry", "max_ms"
         )
     if "order_key" in stored:
+        if "batch" in stored:
+            raise InvalidFunctionError(
+                "Events that are delivered in batches cannot be kept in order by a key.",
+                "x_delivery",
+                "order_key",
+            )
         try:
             compile_value(stored["order_key"], Dialect(template_environment(kind)))
         except TemplateError as error:
@@ -109,11 +132,20 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """How many events a run takes at most, and how long one waits for others."""
+
+    max_events: int
+    max_wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
     """``x_delivery`` made ready."""
 
     retry: Retry | None = None
     per_s: float | None = None
+    batch: Batch | None = None
     order: Program | None = None
 
     def order_key(self, globals_: dict[str, Any]) -> str | None:
@@ -136,9 +168,10 @@ def compile_delivery(stored: Mapping[str, Any] | None) -> DeliveryPolicy:
     """Raises `HogSourceError`."""
     if not stored:
         return DEFAULT
-    order = stored.get("order_key")
+    order, batch = stored.get("order_key"), stored.get("batch")
     return DeliveryPolicy(
         retry=Retry(**stored["retry"]) if "retry" in stored else None,
         per_s=stored["rate_limit"]["per_s"] if "rate_limit" in stored else None,
+        batch=None if batch is None else Batch(batch["max_events"], batch.get("max_wait_ms", 1000)),
         order=None if order is None else compile_template(order, MASKING_HASHES),
     )

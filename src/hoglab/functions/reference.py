@@ -34,7 +34,7 @@ FUNCTION: Notes = {
     "tokens": "What is left of its budget of failures.",
     "x_tests": "Test cases that are run on every save; there when the function has some.",
     "x_delivery": Note(
-        "How it is delivered: retries, order, rate; there when the function says so.",
+        "How it is delivered: retries, order, rate, batches; there when the function says so.",
         {"retry": {"attempts": 10}, "rate_limit": {"per_s": 10}},
     ),
     "force": "Save even when test cases fail.",

@@ -230,6 +230,22 @@ class InvocationQueue(Protocol):
         """
         ...
 
+    def gathering(self, queue: str) -> list[str]:
+        """The functions with invocations that wait in a queue for others."""
+        ...
+
+    def gather(
+        self,
+        queue: str,
+        sizes: Mapping[str, int],
+        merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
+    ) -> int:
+        """Of the invocations that wait in a queue, make one of as many as their function wants, or of fewer when
+        one of them is due; ``merge`` makes it, with results to be kept. They are over with that, in one
+        transaction. Functions that
+        ``sizes`` does not name keep waiting. Returns how many invocations were made."""
+        ...
+
     def finish(
         self,
         outcomes: Sequence[InvocationOutcome],

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", int, str)
 
-CLAIMED = (
-    "RETURNING id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, reset_count, state, "
+COLUMNS = (
+    "id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, reset_count, state, "
     "lock_token, created_at"
 )
+CLAIMED = f"RETURNING {COLUMNS}"
 _CLAIM = (  # noqa: S608, constants only
     "UPDATE invocation SET status = 'running', lock_token = ?, heartbeat_at = ? WHERE rowid IN ("
     "SELECT rowid FROM invocation AS mine WHERE status = 'available' AND queue = ? AND priority = ? "
@@ -32,6 +33,9 @@ _CLAIM = (  # noqa: S608, constants only
     "ORDER BY scheduled_at LIMIT ?) "
 ) + CLAIMED
 _LANE = "FROM invocation WHERE status = 'available' AND queue = ? AND priority = ?"
+NEXT_PRIORITY = (
+    "SELECT min(priority) FROM invocation WHERE status = 'available' AND queue = ? AND priority > ?"
+)
 _NEXT_PROJECT = f"SELECT min(project_id) {_LANE} AND project_id > ?"
 _NEXT_FUNCTION = f"SELECT min(function_id) {_LANE} AND project_id = ? AND function_id > ?"
 _FIRST_SCHEDULED = f"SELECT min(scheduled_at) {_LANE} AND project_id = ? AND function_id = ?"
@@ -123,6 +127,17 @@ def first_scheduled(connection: sqlite3.Connection, lane: tuple[str, int]) -> in
             if moment is not None:
                 moments.append(moment)
     return min(moments, default=None)
+
+
+def lanes_of(connection: sqlite3.Connection, queue: str) -> list[tuple[str, int, int, str]]:
+    """Queue, priority, project and function of all that have available invocations in a queue."""
+    lanes = []
+    priorities = _reader(connection, NEXT_PRIORITY, queue)
+    for priority in _circle(priorities, _BEFORE_ALL, _BEFORE_ALL):
+        for project in _circle(_reader(connection, _NEXT_PROJECT, queue, priority), _BEFORE_ALL, _BEFORE_ALL):
+            functions = _reader(connection, _NEXT_FUNCTION, queue, priority, project)
+            lanes += [(queue, priority, project, function_id) for function_id in _circle(functions, "", "")]
+    return lanes
 
 
 def _reader(connection: sqlite3.Connection, query: str, *parameters: Any) -> Callable[[Any], Any]:

@@ -32,7 +32,8 @@ from hoglab.storage.invocations import (
     Sweep,
     dead_events,
 )
-from hoglab.storage.invocations.claims import CLAIMED, Claims, Shares, first_scheduled
+from hoglab.storage.invocations.claims import CLAIMED, NEXT_PRIORITY, Claims, Shares, first_scheduled
+from hoglab.storage.invocations.gathering import gathering, ready
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
 if TYPE_CHECKING:
@@ -105,9 +106,6 @@ _SETTLED = (
 _POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
 _LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
 _NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND queue > ?"
-_NEXT_PRIORITY = (
-    "SELECT min(priority) FROM invocation WHERE status = 'available' AND queue = ? AND priority > ?"
-)
 _HELD = (
     "SELECT invocation.id, invocation.lock_token FROM json_each(?) AS asked JOIN invocation "
     "ON invocation.id = json_extract(asked.value, '$[0]') "
@@ -290,6 +288,31 @@ class SqliteInvocationQueue:
                 claimed += sorted(map(_claimed, rows), key=lambda each: each.scheduled_at)
         return claimed
 
+    def gathering(self, queue: str) -> list[str]:
+        """The functions with invocations that wait in a queue for others."""
+        with explained(self._name), self._reading:
+            return gathering(self._reader, queue)
+
+    def gather(
+        self,
+        queue: str,
+        sizes: Mapping[str, int],
+        merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
+    ) -> int:
+        """Make one invocation of several that waited for each other; returns how many were made."""
+        now = to_micros(self._now())
+        taken = made = 0
+        with self._transaction() as connection:
+            for function_id, size in sizes.items():
+                for rows in ready(connection, queue, function_id, size, now):
+                    merged, results = merge(list(map(_claimed, rows)))
+                    if merged is not None:
+                        made += connection.execute(_INSERT, _row(merged, now)).rowcount
+                    self._traces.write(connection, (), (), results)
+                    taken += len(rows)
+        self._note(arrivals=made, backlog=made - taken)
+        return made
+
     def finish(
         self,
         outcomes: Sequence[InvocationOutcome],
@@ -467,7 +490,7 @@ class SqliteInvocationQueue:
         """Which priorities have available invocations, lowest first: one index probe for each."""
         priorities: list[int] = []
         while (
-            priority := self._value(_NEXT_PRIORITY, queue, priorities[-1] if priorities else -_FOREVER)
+            priority := self._value(NEXT_PRIORITY, queue, priorities[-1] if priorities else -_FOREVER)
         ) is not None:
             priorities.append(priority)
         return priorities
