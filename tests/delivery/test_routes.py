@@ -436,12 +436,6 @@ def test_what_cannot_be_broadcast_is_refused(api: Api) -> None:
 # --- running again
 
 
-def forget_finished(house: House) -> None:
-    """As the janitor does after a while."""
-    with house.queue_database.write() as tx:
-        tx.connection.exec_driver_sql("DELETE FROM invocation WHERE finished_at IS NOT NULL")
-
-
 @rule("F20.2")
 def test_failed_invocations_are_run_again_with_the_present_configuration(
     api: Api, receiver: Receiver
