@@ -235,7 +235,9 @@ def test_projects(start_server: StartServer) -> None:
     )
     assert made.status_code == 201
     assert {"id", "api_token"} <= made.json().keys()
-    assert "Blog" in hoglab("projects", "list", "--data", str(server.data)).stdout
+    listed = hoglab("projects", "list", "--data", str(server.data), COLUMNS="80").stdout
+    assert "Blog" in listed
+    assert made.json()["api_token"] in listed
 
 
 # -- the language ------------------------------------------------------------------------------------------------------
