@@ -21,7 +21,7 @@ from tests.conftest import StartServer, free_port
 from hoglab import __version__
 
 HOGLAB = [sys.executable, "-m", "hoglab"]
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
