@@ -82,7 +82,7 @@ def by_server(drawn: Sample, people: list[Person]) -> list[list[Any]]:
     for cohort_id, tree in COHORTS.items():
         world.cohort(cohort_id, tree)
     project = world.project()
-    stages = project.selection(Choice()).stages
+    stages = project.selection(Choice())
     rows = []
     for person in people:
         subject = Subject(FlagRequest(**asdict(person)), project.group_names, world.memory)

@@ -96,11 +96,11 @@ class FlagEvaluator:
         hash_keys: Mapping[str, str] | Reason | None = None,
     ) -> tuple[list[Outcome], bool]:
         """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`."""
-        facts = self._facts.get(project.id) if hash_keys is None else None
+        facts = self._facts.get(project.id)
         if facts is None:
+            facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
+        if hash_keys is not None:
             facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
-            if hash_keys is None:
-                self._facts[project.id] = facts
         return evaluate(stages, Subject(request, loaded.flags.group_names, facts))
 
     async def keep_bucketing(

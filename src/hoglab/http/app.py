@@ -180,8 +180,6 @@ class HoglabApp:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started_at = time.perf_counter()
-        task = asyncio.current_task()
-        self._in_flight.add(task)
         request_id = _request_id(scope)
         bind_request_id(request_id)
         target = self._target(scope)
@@ -189,6 +187,8 @@ class HoglabApp:
             send = _without_body(send)
         answer = _Answer(send, _added_headers(scope, request_id, target.cors))
         reply = grant_preflight(answer.send) if target.cors and is_preflight(scope) else answer.send
+        task = asyncio.current_task()
+        self._in_flight.add(task)
         try:
             await target.app(scope, receive, reply)
         except ClientGoneError:
