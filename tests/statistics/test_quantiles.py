@@ -6,9 +6,13 @@ from math import ceil, floor, isnan, sqrt
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from hoglab.statistics import (
+    BayesianConfig,
+    BayesianTest,
     FrequentistConfig,
+    FrequentistTest,
     QuantileSample,
     Ratio,
     Refusal,
@@ -17,6 +21,7 @@ from hoglab.statistics import (
     StatisticsConfig,
     cluster_factor,
     compare,
+    quantile_precision,
     quantile_ranks,
 )
 
@@ -110,14 +115,41 @@ def test_the_counts_behind_the_cluster_factor_add_up() -> None:
         cluster_factor(1.0, halves)
 
 
-def test_the_sums_of_a_row_are_those_of_a_mean_with_the_same_result() -> None:
+def test_the_sums_of_a_row_are_those_of_a_mean_with_the_same_estimate() -> None:
     samples = QuantileSample(1000, 0.9, 145.0, 139.0, 152.5), QuantileSample(900, 0.9, 160.0, 150.0, 166.0)
     means = (SampleMean(sample.number_of_samples, sample.sum, sample.sum_squares) for sample in samples)
     config = StatisticsConfig(FrequentistConfig())
-    by_quantiles, by_means = compare(config, *samples), compare(config, *means)
-    assert by_quantiles.p_value == pytest.approx(by_means.p_value, rel=1e-9)
-    assert by_quantiles.confidence_interval == pytest.approx(by_means.confidence_interval, rel=1e-9)
+    by_quantiles, by_means = (compare(config, *groups).test for groups in (samples, means))
+    assert isinstance(by_quantiles, FrequentistTest)
+    assert isinstance(by_means, FrequentistTest)
+    assert by_quantiles.standard_error == pytest.approx(by_means.standard_error, rel=1e-9)
+    assert by_quantiles.point_estimate == pytest.approx(by_means.point_estimate, rel=1e-9)
+    assert by_quantiles.degrees_of_freedom < by_means.degrees_of_freedom / 10
     assert isnan(QuantileSample(10, 0.9, 5, 4, 6).sum_squares)
+
+
+@pytest.mark.parametrize(("level", "size"), [(0.5, 20_000), (0.9, 50_000), (0.01, 400_000)])
+def test_bounds_are_those_of_a_studentized_quantile(level: float, size: int) -> None:
+    z = stats.norm.ppf(0.975)
+    distance = z * sqrt(size * level * (1 - level))
+    bound = stats.t.ppf(0.975, quantile_precision(level, size))
+    assert bound - z == pytest.approx(z**3 / (4 * distance), rel=0.02)  # Hall and Sheather 1988
+
+
+def test_a_posterior_of_quantiles_is_as_wide_as_what_is_known_of_its_variance() -> None:
+    samples = QuantileSample(1000, 0.9, 145.0, 139.0, 152.5), QuantileSample(900, 0.9, 160.0, 150.0, 166.0)
+    bayesian, frequentist = (
+        compare(StatisticsConfig(method), *samples) for method in (BayesianConfig(), FrequentistConfig())
+    )
+    assert bayesian.credible_interval == pytest.approx(frequentist.confidence_interval, rel=1e-12)
+    assert frequentist.p_value is not None
+    assert bayesian.chance_to_win == pytest.approx(1 - frequentist.p_value / 2, rel=1e-12)
+    test, reference = bayesian.test, frequentist.test
+    assert isinstance(test, BayesianTest)
+    assert isinstance(reference, FrequentistTest)
+    posterior = stats.t(reference.degrees_of_freedom, test.posterior_mean, test.posterior_sd)
+    assert test.risk_control == pytest.approx(posterior.expect(lambda x: x, lb=0), rel=1e-6)
+    assert test.risk_treatment == pytest.approx(-posterior.expect(lambda x: x, ub=0), rel=1e-6)
 
 
 @pytest.mark.parametrize("config", [StatisticsConfig(), StatisticsConfig(FrequentistConfig())])

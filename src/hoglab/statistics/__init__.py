@@ -48,7 +48,13 @@ from hoglab.statistics.legacy import (
 from hoglab.statistics.multiple_testing import Correction, benjamini_hochberg, bonferroni, holm
 from hoglab.statistics.planning import power_at, sample_size_for
 from hoglab.statistics.power import minimum_detectable_difference, power_of_test, required_sample_size
-from hoglab.statistics.quantiles import QuantileRanks, QuantileSample, cluster_factor, quantile_ranks
+from hoglab.statistics.quantiles import (
+    QuantileRanks,
+    QuantileSample,
+    cluster_factor,
+    quantile_precision,
+    quantile_ranks,
+)
 from hoglab.statistics.refusal import Refusal, RefusalError
 from hoglab.statistics.running_time import (
     DEFAULT_MINIMUM_DETECTABLE_EFFECT,
@@ -132,6 +138,7 @@ __all__ = [
     "pooled_theta",
     "power_at",
     "power_of_test",
+    "quantile_precision",
     "quantile_rank",
     "quantile_ranks",
     "remaining_days",

@@ -6,7 +6,7 @@ their digits. Everything rests on `scipy.special`; `scipy.stats` would add a sec
 
 from __future__ import annotations
 
-from math import exp, pi, sqrt
+from math import exp, log1p, pi, sqrt
 
 from scipy import special
 
@@ -36,6 +36,18 @@ def student_t_two_sided_p(t: float, degrees_of_freedom: float) -> float:
 def student_t_critical_value(tail: float, degrees_of_freedom: float) -> float:
     """The t with P(T > t) = `tail`."""
     return -float(special.stdtrit(degrees_of_freedom, tail))
+
+
+def student_t_cdf(t: float, degrees_of_freedom: float) -> float:
+    """P(T <= t) of Student's t distribution."""
+    return float(special.stdtr(degrees_of_freedom, t))
+
+
+def student_t_pdf(t: float, degrees_of_freedom: float) -> float:
+    """Density of Student's t distribution at `t`."""
+    half = (degrees_of_freedom + 1) / 2
+    scale = exp(special.gammaln(half) - special.gammaln(degrees_of_freedom / 2))
+    return scale / sqrt(pi * degrees_of_freedom) * exp(-half * log1p(t * t / degrees_of_freedom))
 
 
 def chi_square_survival(chi2: float, degrees_of_freedom: float) -> float:

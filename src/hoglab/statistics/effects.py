@@ -33,6 +33,16 @@ class Effect:
         """Size of both groups together."""
         return self.control.number_of_samples + self.test.number_of_samples
 
+    @property
+    def precision(self) -> float | None:
+        """Degrees of freedom of the variance where those of the groups are not those of samples; else None.
+
+        Raises RefusalError when the groups have no variance.
+        """
+        if self.control.precision is None and self.test.precision is None:
+            return None
+        return welch_degrees_of_freedom(self.control, self.test)
+
 
 def effect_of(difference_type: DifferenceType, control: Moments, test: Moments) -> Effect:
     """The absolute or relative effect between two independent groups.
@@ -62,6 +72,22 @@ def relative_effect(control: Moments, test: Moments, denominator: float) -> Effe
         (test.variance_of_mean + growth * growth * control.variance_of_mean) / denominator / denominator
     )
     return Effect((test.mean - control.mean) / denominator, variance, control, test)
+
+
+def welch_degrees_of_freedom(control: Moments, test: Moments) -> float:
+    """Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
+
+    df = (a + b)²/(a²/(nt - 1) + b²/(nc - 1)) with a = vt/nt, b = vc/nc, computed from the shares a/(a + b)
+    and b/(a + b) because the squares of tiny variances underflow. Where a variance is known less well than that
+    of a sample its own degrees of freedom take the place of n - 1. Source: spec experiment-results 4.6; Welch
+    1947.
+    """
+    total = test.variance_of_mean + control.variance_of_mean
+    if total <= 0:
+        raise RefusalError(Refusal.NO_VARIANCE)
+    share = test.variance_of_mean / total
+    rest = 1 - share
+    return 1 / (share * share / test.degrees_of_freedom + rest * rest / control.degrees_of_freedom)
 
 
 def interval_around(estimate: float, half_width: float) -> tuple[float, float]:

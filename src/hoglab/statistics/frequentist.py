@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from hoglab.statistics.config import FrequentistConfig
 from hoglab.statistics.distributions import student_t_critical_value, student_t_two_sided_p
-from hoglab.statistics.effects import Effect, interval_around
+from hoglab.statistics.effects import Effect, interval_around, welch_degrees_of_freedom
 from hoglab.statistics.refusal import Refusal, RefusalError
-from hoglab.statistics.samples import Moments
 
 MIN_SAMPLES_PER_GROUP = 5
 
@@ -52,18 +51,3 @@ def require_samples(effect: Effect) -> None:
     """Raise RefusalError when a group is smaller than the frequentist tests accept."""
     if min(effect.control.number_of_samples, effect.test.number_of_samples) < MIN_SAMPLES_PER_GROUP:
         raise RefusalError(Refusal.TOO_FEW_SAMPLES)
-
-
-def welch_degrees_of_freedom(control: Moments, test: Moments) -> float:
-    """Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
-
-    df = (a + b)²/(a²/(nt - 1) + b²/(nc - 1)) with a = vt/nt, b = vc/nc, computed from the shares a/(a + b)
-    and b/(a + b) because the squares of tiny variances underflow. Source: spec experiment-results 4.6; Welch
-    1947.
-    """
-    total = test.variance_of_mean + control.variance_of_mean
-    if total <= 0:
-        raise RefusalError(Refusal.NO_VARIANCE)
-    share = test.variance_of_mean / total
-    rest = 1 - share
-    return 1 / (share * share / (test.number_of_samples - 1) + rest * rest / (control.number_of_samples - 1))

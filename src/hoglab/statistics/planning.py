@@ -12,17 +12,22 @@ fewer entities suffice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from hoglab.statistics.bayesian import rejection_bounds
 from hoglab.statistics.comparison import estimate_effect
 from hoglab.statistics.config import BayesianConfig, DifferenceType, StatisticsConfig
 from hoglab.statistics.cuped import pooled_theta
-from hoglab.statistics.distributions import normal_cdf, normal_critical_value
+from hoglab.statistics.distributions import (
+    normal_cdf,
+    normal_critical_value,
+    student_t_critical_value,
+)
 from hoglab.statistics.effects import Effect, effect_of
 from hoglab.statistics.kinds import SufficientStatistics
 from hoglab.statistics.power import DEFAULT_POWER
+from hoglab.statistics.quantiles import QuantileSample, quantile_precision
 from hoglab.statistics.refusal import Refusal, RefusalError
 from hoglab.statistics.samples import Moments, Proportion, Retention, SampleMean, WithCovariate
 from hoglab.statistics.sequential import sequential_critical_value
@@ -52,7 +57,7 @@ def power_at(
         raise ValueError("test_share must lie strictly between 0 and 1")
     effect, spread = _expected_effect(config, baseline, difference, sample_size, test_share)
     error = effect.standard_error
-    low, high = _rejection_bounds(config, error, sample_size)
+    low, high = _rejection_bounds(config, error, effect.precision, sample_size)
     below, above = (low - difference) / (error * spread), (difference - high) / (error * spread)
     return min(normal_cdf(below) + normal_cdf(above), 1.0)
 
@@ -88,16 +93,19 @@ def sample_size_for(
     return high
 
 
-def _rejection_bounds(config: StatisticsConfig, error: float, sample_size: int) -> tuple[float, float]:
+def _rejection_bounds(
+    config: StatisticsConfig, error: float, precision: float | None, sample_size: int
+) -> tuple[float, float]:
     """An estimate below the first or above the second is significant."""
     test = config.test
     if isinstance(test, BayesianConfig):
-        return rejection_bounds(test, error)
-    critical = (
-        sequential_critical_value(test, sample_size)
-        if test.sequential_testing_enabled
-        else normal_critical_value(test.alpha / 2)
-    )
+        return rejection_bounds(test, error, precision)
+    if test.sequential_testing_enabled:
+        critical = sequential_critical_value(test, sample_size)
+    elif precision is None:
+        critical = normal_critical_value(test.alpha / 2)
+    else:
+        critical = student_t_critical_value(test.alpha / 2, precision)
     return -critical * error, critical * error
 
 
@@ -127,8 +135,8 @@ def _expected_effect(
             ) if relative else 1
         baseline = baseline.outcome
     history = baseline.moments()
-    before = Moments(history.mean, history.variance, size_control)
-    after = Moments(growth * history.mean, _grown_variance(baseline, history, growth), size_test)
+    before, after = (_resized(baseline, history, size) for size in (size_control, size_test))
+    after = replace(after, mean=growth * history.mean, variance=_grown_variance(baseline, history, growth))
     effect = effect_of(config.test.difference_type, before, after)
     noises = _Noise(before.variance_of_mean), _Noise(after.variance_of_mean)
     return effect, _spread(growth, *noises) if relative else 1
@@ -165,6 +173,14 @@ def _spread(growth: float, control: _Noise, test: _Noise) -> float:
     slope = 2 * (growth * control.outcome - control.covariance)
     k = (growth - 1) * slope / (2 * total)
     return sqrt((test.of_weighted(1 - k) + control.of_weighted(1 - k * growth)) / total)
+
+
+def _resized(baseline: SufficientStatistics, history: Moments, size: int) -> Moments:
+    """The moments of a group of another size; fewer values also tell less of the variance of a quantile."""
+    if isinstance(baseline, QuantileSample):
+        precision = quantile_precision(baseline.level, size)
+        return replace(history, number_of_samples=size, precision=precision)
+    return replace(history, number_of_samples=size)
 
 
 def _grown_variance(baseline: SufficientStatistics, moments: Moments, growth: float) -> float:

@@ -117,7 +117,12 @@ class QuantileSample:
 
     def moments(self) -> Moments:
         """Quantile, variance and number of values. Raises RefusalError as `variance` does."""
-        return Moments(self.quantile, self.variance, self.number_of_samples)
+        return Moments(
+            self.quantile,
+            self.variance,
+            self.number_of_samples,
+            quantile_precision(self.level, self.number_of_samples),
+        )
 
 
 def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
@@ -125,6 +130,20 @@ def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
     _require_level(level)
     half = normal_critical_value(DEFAULT_ALPHA / 2) * sqrt(number_of_samples * level * (1 - level))
     return QuantileRanks(number_of_samples * level - half, number_of_samples * level + half)
+
+
+def quantile_precision(level: float, number_of_samples: int) -> float:
+    """Degrees of freedom of the variance of a quantile, which only the values between the two ranks tell.
+
+    m·(1 + 1/z²), with m = z·√(nν(1 - ν)) the distance of the ranks from the middle: the bounds of Student's t
+    with them are to first order z + z³/(4m), those of a quantile over its estimated standard error. Raises
+    ValueError for a level outside (0, 1).
+    Source: Hall, Sheather 1988, "On the distribution of a Studentized quantile".
+    """
+    _require_level(level)
+    z = normal_critical_value(DEFAULT_ALPHA / 2)
+    distance = z * sqrt(number_of_samples * level * (1 - level))
+    return distance * (1 + 1 / (z * z))
 
 
 def cluster_factor(level: float, below: Ratio) -> float:

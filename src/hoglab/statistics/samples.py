@@ -25,11 +25,20 @@ MIN_DENOMINATOR_MEAN = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What a test needs of one group: mean and per-sample variance of the metric, and the group's size."""
+    """What a test needs of one group: mean and per-sample variance of the metric, and the group's size.
+
+    `precision` says how well the variance is known, as degrees of freedom; None for that of a sample, n - 1.
+    """
 
     mean: float
     variance: float
     number_of_samples: int
+    precision: float | None = None
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Those of the estimate of the variance."""
+        return self.number_of_samples - 1 if self.precision is None else self.precision
 
     @property
     def variance_of_mean(self) -> float:

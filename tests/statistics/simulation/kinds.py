@@ -6,9 +6,10 @@ A group is drawn as whole experiments at once. `growth` multiplies the truth of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
+from statistics import fmean
 from typing import Protocol
 
 import numpy as np
@@ -41,6 +42,8 @@ class Kind(Protocol):
     """Relative effect of the world with an effect."""
     per_day: int | None
     """New entities per variant and day when an experiment is looked at daily; None where it is not."""
+    histories: int
+    """How many histories a plan is made from: the variance of a quantile is known badly from one of them."""
 
     def groups(self, rng: Rng, runs: int, size: int, growth: float) -> Iterator[SufficientStatistics]:
         """The statistics of `size` entities, `runs` times."""
@@ -64,6 +67,7 @@ class Additive:
     numbers_per_entity: int
     sums: Callable[[Rng, int, int, float], Array]
     build: Callable[..., SufficientStatistics]
+    histories: int = 1
 
     def groups(self, rng: Rng, runs: int, size: int, growth: float) -> Iterator[SufficientStatistics]:
         for chunk in _chunks(runs, size * self.numbers_per_entity):
@@ -85,6 +89,7 @@ class Quantiles:
     name: str = "quantile (p90)"
     lift: float = 0.15
     per_day: int | None = 20
+    histories: int = 40
     level: float = 0.9
     truth: float = exp(1.2815515655446004)
 
@@ -118,6 +123,7 @@ class Accumulating:
     truth: float = 2.0
     lift: float = 0.1
     per_day: int | None = 15
+    histories: int = 1
     days_of_arrival: int = 20
 
     def groups(self, rng: Rng, runs: int, size: int, growth: float) -> Iterator[SufficientStatistics]:
@@ -144,6 +150,7 @@ class ClusteredQuantiles:
     name: str = "quantile (p90) of events"
     lift: float = 0.15
     per_day: int | None = None
+    histories: int = 40
     level: float = 0.9
     truth: float = exp(1.2815515655446004)
 
@@ -163,6 +170,20 @@ class ClusteredQuantiles:
 
     def daily(self, rng: Rng, runs: int, days: int, growth: float) -> Iterator[list[SufficientStatistics]]:
         raise NotImplementedError("daily looks are simulated for one value per entity")
+
+
+def mean_sample(samples: Sequence[SufficientStatistics]) -> QuantileSample:
+    """One sample with the means of the numbers of several."""
+    found = [sample for sample in samples if isinstance(sample, QuantileSample)]
+    assert len(found) == len(samples)
+    return QuantileSample(
+        round(fmean(sample.number_of_samples for sample in found)),
+        found[0].level,
+        *(
+            fmean(getattr(sample, name) for sample in found)
+            for name in ("quantile", "quantile_lower", "quantile_upper", "cluster_factor")
+        ),
+    )
 
 
 def conversions(rate: float) -> Callable[[Rng, int, int, float], Array]:

@@ -14,7 +14,7 @@ from statistics import fmean, pvariance
 from zlib import crc32
 
 import numpy as np
-from tests.statistics.simulation.kinds import KINDS, Accumulating, Kind
+from tests.statistics.simulation.kinds import KINDS, Accumulating, Kind, mean_sample
 
 from hoglab.statistics import (
     BayesianConfig,
@@ -191,7 +191,8 @@ def planned_size(kind: Kind) -> int:
 
 @cache
 def history(kind: Kind) -> SufficientStatistics:
-    return next(kind.groups(random(kind.name, "history"), 1, HISTORY, 1.0))
+    groups = list(kind.groups(random(kind.name, "history"), kind.histories, HISTORY, 1.0))
+    return groups[0] if len(groups) == 1 else mean_sample(groups)
 
 
 def fixed_horizon(kind: Kind, runs: int) -> list[FixedHorizon]:
