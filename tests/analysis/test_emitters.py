@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -123,6 +124,32 @@ def test_hostile_names_of_events_flags_variants_and_breakdowns(engine: Engine) -
         }
         answer = engine.computer.result(question(metric, project, flag=text, variants=[text, "other"]))
         assert answer.cells[("cell",)][text].sum == 5, text
+
+
+@pytest.mark.parametrize(
+    ("expression", "cells"),
+    [
+        ("properties.plan", {"free": 2, "pro": 1, "$$_posthog_breakdown_null_$$": 1}),
+        ("if(properties.plan = 'pro', 'paying', 'other')", {"paying": 1, "other": 3}),
+        ("floor(properties.age / 10) * 10", {"20": 2, "30": 1, "$$_posthog_breakdown_null_$$": 1}),
+        ("properties.age / 8", {"2.5": 1, "3.625": 1, "4": 1, "$$_posthog_breakdown_null_$$": 1}),
+        ("properties.age >= 29", {"true": 2, "false": 1, "$$_posthog_breakdown_null_$$": 1}),
+        ("lower(person.properties.country)", {"at": 1, "$$_posthog_breakdown_null_$$": 3}),
+    ],
+)
+def test_breakdowns_by_hogql_say_the_same(engine: Engine, expression: str, cells: dict[str, int]) -> None:
+    project = 400 + abs(hash(expression)) % 10**6
+    events = [
+        exposure("ann", plan="free", age=20),
+        exposure("bob", plan="free", age=29),
+        exposure("cem", plan="pro", age=32),
+        replace(exposure("dan"), person_properties={"country": "AT"}),
+    ]
+    engine.add(events, project_id=project)
+    filter_ = {"breakdowns": [{"property": expression, "type": "hogql"}]}
+    metric = {"metric_type": "mean", "source": {"event": "purchase"}, "breakdownFilter": filter_}
+    answer = engine.computer.result(question(metric, project))
+    assert {cell: groups["control"].number_of_samples for (cell,), groups in answer.cells.items()} == cells
 
 
 @pytest.mark.parametrize(

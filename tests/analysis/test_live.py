@@ -317,6 +317,54 @@ def test_breakdowns_by_everything_are_refused(lab: Lab) -> None:
     assert "more than 500 combinations" in lab.query(query, status=400)["detail"]
 
 
+@pytest.mark.parametrize(
+    ("breakdown", "part"),
+    [
+        ({"property": "properties.", "type": "hogql"}, "cannot be read"),
+        ({"property": "sleep(10)", "type": "hogql"}, "cannot be used"),
+        ({"property": "name", "type": "group", "group_type_index": 0}, "breakdowns by group"),
+    ],
+)
+def test_breakdowns_that_cannot_be_told_are_refused(lab: Lab, breakdown: dict[str, Any], part: str) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    metric = {**REVENUE, "breakdownFilter": {"breakdowns": [breakdown]}}
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric}
+    assert part in lab.query(query, status=400)["detail"]
+
+
+def test_written_exposures_count_where_there_are_any_and_calls_elsewhere(lab: Lab) -> None:
+    def written(person: str, variant: str) -> Event:
+        return replace(exposed(person, variant, START), event="$experiment_exposure")
+
+    config = {"kind": "ExperimentEventExposureConfig", "event": "$experiment_exposure", "properties": []}
+    experiment = lab.experiment(
+        start_date=START.isoformat(),
+        exposure_criteria={"filterTestAccounts": False, "exposure_config": config},
+        metrics=[REVENUE, PURCHASES, {**REVENUE, "name": "Again"}],
+    )
+    lab.send([exposed("ann", "control", START), exposed("bob", "test", START), exposed("cem", "test", START)])
+
+    def counted() -> list[dict[str, int]]:
+        lab.now += timedelta(minutes=5)
+        exposures = exposure_query(experiment, exposure_criteria=experiment["exposure_criteria"])
+        result = lab.query(
+            {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": experiment["metrics"][0]}
+        )
+        (point,) = [point for point in lab.series(experiment)["timeseries"].values() if point][-1:]
+        results = [result, point]
+        return [
+            lab.query(exposures)["total_exposures"],
+            *(
+                {row["key"]: row["number_of_samples"] for row in (each["baseline"], *each["variant_results"])}
+                for each in results
+            ),
+        ]
+
+    assert counted() == [{"control": 1, "test": 2}] * 3
+    lab.send([written("bob", "test")])
+    assert counted() == [{"control": 0, "test": 1}] * 3
+
+
 # -- exposures -------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.query.counts import events_per_day, people
+from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
@@ -59,7 +59,7 @@ class Computer:
 
     def result(self, question: Question) -> Answer:
         """Statistics by variant over the whole span."""
-        question = replace(question, span=replace(question.span, days=None))
+        question = self._settled(replace(question, span=replace(question.span, days=None)))
         query = self._compiled(question)
         answer = _bounded(query.answer(self._run(query.statement)))
         if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
@@ -77,7 +77,8 @@ class Computer:
         """
         if isinstance(question.metric, QuantileMetric):
             raise DefinitionError("Quantiles of entities do not add up.")
-        query = self._compiled(replace(question, span=replace(question.span, days=None)), entities=limit)
+        whole = self._settled(replace(question, span=replace(question.span, days=None)))
+        query = self._compiled(whole, entities=limit)
         return self._run(query.statement), query.statistics
 
     @contextmanager
@@ -86,7 +87,7 @@ class Computer:
 
         All are of one experiment and span. Where sharing is not possible each is computed by itself.
         """
-        fitting = [question for question in questions if can_share(question)]
+        fitting = [self._settled(question) for question in questions if can_share(question)]
         if len(fitting) < MIN_QUESTIONS or not isinstance(self._dialect, DuckDb):
             yield self.result
             return
@@ -98,7 +99,7 @@ class Computer:
                         self.result(question)
                         if shared is None or not can_share(question)
                         else Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared).result(
-                            question
+                            self._settled(question)
                         )
                     )
                 )
@@ -123,6 +124,7 @@ class Computer:
         grid = question.span.days
         if grid is None:
             raise ValueError("a series needs days")
+        question = self._settled(question)
         if can_telescope(question.metric):
             query = self._compiled(question)
             return dict(enumerate(map(_bounded, query.points(self._run(query.statement)))))
@@ -134,6 +136,7 @@ class Computer:
         grid = question.span.days
         if grid is None:
             raise ValueError("exposures are counted by day")
+        question = self._settled(question)
         variants = question.exposures.variants
         statement = self._built(exposures_per_day, question)
         counts = {key: [0] * grid.count for key in variants}
@@ -159,6 +162,15 @@ class Computer:
         """Entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
         rows = self._run(self._built(people, question))
         return {question.exposures.variants[variant]: count for variant, count in rows}
+
+    def _settled(self, question: Question) -> Question:
+        """The question with what counts as exposure in its project (spec experiment-results 2.2)."""
+        exposures = question.exposures
+        if exposures.substitute is None:
+            return question
+        missing = not self._run(self._built(any_event, question))
+        source = exposures.substitute if missing else exposures.source
+        return replace(question, exposures=replace(exposures, source=source, substitute=None))
 
     def _built(self, build: Callable[[Scope], Statement], question: Question) -> Statement:
         try:

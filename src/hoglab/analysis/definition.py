@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from hoglab.analysis.actions import Actions, action_matches
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.hogql import aggregated
+from hoglab.analysis.hogql import aggregated, parsed
 from hoglab.analysis.query.model import (
     SECOND_US,
     Bounds,
@@ -42,6 +42,23 @@ MAX_BREAKDOWNS = 3
 MAX_STEPS = 30
 """The most steps of one funnel."""
 
+WRITTEN_EXPOSURE_EVENT = "$experiment_exposure"
+"""What some servers write beside each flag call that gave a variant; counted only where a criterion names it."""
+_CALLS_WITH_A_VARIANT = EventMatch(
+    DEFAULT_EXPOSURE_EVENT,
+    parse_filters(
+        [
+            {
+                "key": "$feature_flag_response",
+                "operator": "is_not",
+                "value": ["", "true", "false"],
+                "type": "event",
+            }
+        ],
+        "substitute",
+    ),
+)
+
 _PROPERTY_MATH = frozenset({Math.SUM, Math.AVG, Math.MIN, Math.MAX})
 
 
@@ -61,11 +78,12 @@ class Reader:
         filtering = True if filtering is None else bool(filtering)
         config = criteria.get("exposure_config")
         event = config.get("event") if isinstance(config, Mapping) else DEFAULT_EXPOSURE_EVENT
-        is_default = event in (DEFAULT_EXPOSURE_EVENT, "$experiment_exposure") and not _is_action(config)
+        is_default = event in (DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT) and not _is_action(config)
         if isinstance(config, Mapping):
             source = self._exposure_source(config)
         else:
             source = EventSource((EventMatch(DEFAULT_EXPOSURE_EVENT),))
+        written = is_default and event == WRITTEN_EXPOSURE_EVENT
         key = calculation.feature_flag_key
         return Exposures(
             project_id=project_id,
@@ -82,6 +100,7 @@ class Reader:
             if is_default and isinstance(activation, Mapping)
             else None,
             breakdowns=_breakdowns(metric or {}),
+            substitute=replace(source, alternatives=(_CALLS_WITH_A_VARIANT,)) if written else None,
         )
 
     def _exposure_source(self, config: Mapping[str, Any]) -> EventSource:
@@ -221,7 +240,9 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
     for each in listed:
         if not isinstance(each, Mapping) or not isinstance(each.get("property"), str | int):
             raise DefinitionError("A breakdown needs a property.")
-        found.append(Breakdown(str(each["property"]), str(each.get("type") or "event")))
+        kind, prop = str(each.get("type") or "event"), str(each["property"])
+        expression = parsed(prop, "The HogQL of a breakdown") if kind == "hogql" else None
+        found.append(Breakdown(prop, kind, expression))
     return tuple(found)
 
 

@@ -21,12 +21,7 @@ def aggregated(text: object, path: str) -> tuple[Math, nodes.Expr | None]:
     """
     if not isinstance(text, str) or not text.strip():
         raise DefinitionError(f"{path}: math_hogql is required for the math hogql.")
-    if len(text) > MAX_LENGTH:
-        raise DefinitionError(f"{path}: math_hogql can have at most {MAX_LENGTH} characters.")
-    try:
-        tree = parse_expression(text)
-    except HogSyntaxError as error:
-        raise DefinitionError(f"{path}: math_hogql cannot be read: {error}") from error
+    tree = parsed(text, f"{path}: math_hogql")
     if not isinstance(tree, nodes.Call):
         return Math.SUM, tree
     name = tree.name.lower()
@@ -42,6 +37,16 @@ def aggregated(text: object, path: str) -> tuple[Math, nodes.Expr | None]:
     if len(tree.args) != 1 or tree.distinct:
         raise DefinitionError(f"{path}: {tree.name}() takes one argument.")
     return kind, tree.args[0]
+
+
+def parsed(text: str, path: str) -> nodes.Expr:
+    """The expression of a text. Raises `DefinitionError`."""
+    if len(text) > MAX_LENGTH:
+        raise DefinitionError(f"{path} can have at most {MAX_LENGTH} characters.")
+    try:
+        return parse_expression(text)
+    except HogSyntaxError as error:
+        raise DefinitionError(f"{path} cannot be read: {error}") from error
 
 
 def _count(tree: nodes.Call, path: str) -> tuple[Math, nodes.Expr | None]:

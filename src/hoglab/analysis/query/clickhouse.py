@@ -96,6 +96,9 @@ class ClickHouse:
     def sum_numbers(self, value: str) -> str:
         return f"sumKahan(CAST({value} AS DOUBLE))"
 
+    def text_of_number(self, number: str) -> str:
+        return f"CAST({number} AS Nullable(String))"
+
     def scattered(self, text: str) -> str:
         return f"cityHash64({text})"
 

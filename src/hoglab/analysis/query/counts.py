@@ -31,6 +31,17 @@ def people(scope: Scope) -> Statement:
     )
 
 
+def any_event(scope: Scope) -> Statement:
+    """One row when the project has an event with a name of the exposures' source, else none."""
+    exposures = scope.question.exposures
+    names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)
+    sql = scope.dialect.finished(
+        f"SELECT 1 AS found FROM {scope.dialect.events} "
+        f"WHERE project_id = {scope.bind(exposures.project_id)} AND event IN ({names}) LIMIT 1"
+    )
+    return Statement(sql, scope.parameters.used_in(sql))
+
+
 def _define_tagged(scope: Scope, x: str) -> None:
     """``tagged(entity, variant, ts, x)``: the events with the number of their variant."""
     exposures, span = scope.question.exposures, scope.question.span

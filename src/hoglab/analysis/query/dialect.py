@@ -49,6 +49,10 @@ class Dialect(PropertyDialect, Protocol):
         """Aggregate: a sum of float64 values that loses as little as the engine allows."""
         ...
 
+    def text_of_number(self, number: str) -> str:
+        """The shortest text of a float64, of a whole one without a point."""
+        ...
+
     def scattered(self, text: str) -> str:
         """A number for each text, without any order but always the same."""
         ...

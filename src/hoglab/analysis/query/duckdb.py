@@ -78,6 +78,9 @@ class DuckDb:
     def sum_numbers(self, value: str) -> str:
         return f"fsum({value})"
 
+    def text_of_number(self, number: str) -> str:
+        return f"regexp_replace(CAST({number} AS VARCHAR), '\\.0$', '')"
+
     def scattered(self, text: str) -> str:
         return f"hash({text})"
 

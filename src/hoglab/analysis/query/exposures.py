@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from hoglab.analysis.days import micros
+from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.model import EventSource
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.filters.model import FilterError
@@ -161,9 +162,12 @@ def _cell_values(scope: Scope) -> str:
     found = []
     for name, breakdown in zip(scope.cell, scope.question.exposures.breakdowns, strict=True):
         column = _BREAKDOWN_COLUMNS.get(breakdown.type)
-        if column is None:
+        if breakdown.expression is not None:
+            text = text_of(breakdown.expression, scope)
+        elif column is not None:
+            text = scope.dialect.property_text(column, breakdown.property, scope.parameters)
+        else:
             raise FilterError(f"breakdowns by {breakdown.type} are not supported", breakdown.property)
-        text = scope.dialect.property_text(column, breakdown.property, scope.parameters)
         found.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
     return "".join(found)
 

@@ -43,14 +43,19 @@ _TO_NUMBER = frozenset(
 
 def number_of(expression: nodes.Expr, scope: Scope) -> str:
     """The expression on a row of events as float64, NULL where it has no number. Raises `FilterError`."""
-    if sum(1 for _ in nodes.walk(expression)) > MAX_NODES:
-        raise FilterError(f"an expression can have at most {MAX_NODES} parts", "math_hogql")
+    _require_small(expression)
     return _Translation(scope).number(expression)
 
 
 def text_of(expression: nodes.Expr, scope: Scope) -> str:
-    """The expression on a row of events as text, for counting distinct values. Raises `FilterError`."""
+    """The expression on a row of events as text, for telling values apart. Raises `FilterError`."""
+    _require_small(expression)
     return _Translation(scope).text(expression)
+
+
+def _require_small(expression: nodes.Expr) -> None:
+    if sum(1 for _ in nodes.walk(expression)) > MAX_NODES:
+        raise FilterError(f"an expression can have at most {MAX_NODES} parts", "math_hogql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,12 @@ class _Translation:
 
     def text(self, node: nodes.Expr) -> str:
         found = self.translated(node)
-        return found.text if found.kind is _Kind.TEXT else f"CAST({found.text} AS VARCHAR)"
+        match found.kind:
+            case _Kind.NUMBER:
+                return self.scope.dialect.text_of_number(found.text)
+            case _Kind.TRUTH:
+                return f"CASE WHEN {found.text} THEN 'true' WHEN NOT {found.text} THEN 'false' END"
+        return found.text
 
     def truth(self, node: nodes.Expr) -> str:
         found = self.translated(node)
@@ -155,6 +165,9 @@ class _Translation:
 
     def if_(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
         condition, first, second = arguments
+        if all(self.translated(part).kind is _Kind.TEXT for part in (first, second)):
+            text = f"CASE WHEN {self.truth(condition)} THEN {self.text(first)} ELSE {self.text(second)} END"
+            return _Sql(text, _Kind.TEXT)
         number = f"CASE WHEN {self.truth(condition)} THEN {self.number(first)} ELSE {self.number(second)} END"
         return _Sql(number, _Kind.NUMBER)
 

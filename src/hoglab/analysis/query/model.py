@@ -50,10 +50,14 @@ class EventSource:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A property of the first exposure row, by which results are told apart; ``type`` is that of filters."""
+    """A property of the first exposure row, by which results are told apart; ``type`` is that of filters.
+
+    For the type ``hogql`` the property is the text of the ``expression``.
+    """
 
     property: str
     type: str = "event"
+    expression: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class Exposures:
     activation: EventSource | None = None
     """An event that an entity must get to after its flag was shown; it is then the exposure (spec 2.4)."""
     breakdowns: tuple[Breakdown, ...] = ()
+    substitute: EventSource | None = None
+    """What counts instead of the source while the project has no event of it at all."""
 
 
 @dataclass(frozen=True, slots=True)
