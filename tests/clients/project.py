@@ -66,6 +66,12 @@ class Project:
         assert answer.status_code == 201, answer.text
         return answer.json()
 
+    def ask(self, body: Any) -> Any:
+        """The answer to a query."""
+        answer = self._http.post("/query/", json=body, timeout=PATIENCE_S)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
     def flag(self, key: str, *, groups: list[dict[str, Any]] | None = None, **filters: Any) -> dict[str, Any]:
         """Make a flag, for everyone unless ``groups`` says otherwise."""
         made: dict[str, Any] = self.post(

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.clients.node_client import NodeClient
 from tests.clients.node_process import NodeProcess
 from tests.clients.project import VARIANTS, Project, everyone, person
 from tests.clients.tap import Fault, Tap, asks_again_for_one
@@ -22,37 +23,6 @@ USERS = 40
 CLOCK_SKEW = timedelta(seconds=60)
 """By how much the server may correct moments here, where all use one clock: a body that is sent again keeps
 its `sent_at`, so the time that it waited counts as skew."""
-
-
-class NodeClient:
-    """A client of posthog-node: methods of the SDK by name, and what the SDK believes."""
-
-    def __init__(self, node: NodeProcess, project: Project, url: str | None = None, **options: Any) -> None:
-        options = {"host": url or project.server.url, "flushInterval": 100, **options}
-        self._node = node
-        self._id = node("open", token=project.token, options=options)
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        return self.each(method, [list(arguments)])[0]
-
-    def each(self, method: str, calls: list[list[Any]]) -> list[Any]:
-        """One call after the other."""
-        return self._node("call", client=self._id, method=method, calls=calls)
-
-    def together(self, method: str, calls: list[list[Any]]) -> list[Any]:
-        """All calls at once."""
-        return self._node("together", client=self._id, method=method, calls=calls)
-
-    def shut_down(self) -> list[dict[str, Any]]:
-        """Flush and end; the events that the SDK believes to have been taken. Fails on errors it reported."""
-        self.call("shutdown")
-        state = self.state()
-        assert state["errors"] == []
-        assert state["queued"] == 0
-        return state["sent"]
-
-    def state(self) -> dict[str, Any]:
-        return self._node("state", client=self._id)
 
 
 def captures(count: int, **message: Any) -> list[list[Any]]:
