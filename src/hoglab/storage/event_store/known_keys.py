@@ -48,9 +48,14 @@ def keys_of(project_ids: Sequence[int], uuids: Sequence[UUID]) -> Keys:
     """Digests of (project, uuid): evenly spread, whatever version the uuids have."""
     raw = b"".join([each.int.to_bytes(16, "big") for each in uuids])
     halves = np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
-    projects = np.array(project_ids, np.int64).astype(np.uint64)
-    mixed: Keys = (halves[:, 0] ^ projects * _FACTORS[0]) * _FACTORS[1]
-    mixed = (mixed ^ mixed >> _SHIFT ^ halves[:, 1]) * _FACTORS[2]
+    return keys_of_halves(np.array(project_ids, np.int64), halves[:, 0], halves[:, 1])
+
+
+def keys_of_halves(project_ids: npt.NDArray[Any], high: Keys, low: Keys) -> Keys:
+    """The same of uuids as two numbers each."""
+    projects = project_ids.astype(np.uint64)
+    mixed: Keys = (high ^ projects * _FACTORS[0]) * _FACTORS[1]
+    mixed = (mixed ^ mixed >> _SHIFT ^ low) * _FACTORS[2]
     return mixed ^ mixed >> _SHIFT
 
 
