@@ -30,6 +30,7 @@ from hoglab.delivery.backfill_routes import backfill_router
 from hoglab.delivery.backfills import Backfills
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.dead_event_routes import dead_event_router
+from hoglab.delivery.sample_routes import sample_router
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
 from hoglab.delivery.webhook_reference import webhook_paths
@@ -272,6 +273,7 @@ class Hoglab:
                     function_routes.router(function_service),
                     dead_event_router(delivery),
                     backfill_router(backfills, database),
+                    sample_router(delivery, function_service, database, store),
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),

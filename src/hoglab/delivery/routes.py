@@ -150,7 +150,7 @@ def router(
     def explain(call: Call, function_id: TextId) -> dict[str, Any]:
         """Why the filters of a configuration match an event, or do not, term by term. The id may be ``new``."""
         body = call.validate(ExplainBody)
-        configuration, context = _configured(
+        configuration, context = configured(
             call, parse_uuid(function_id), body.configuration, functions, database
         )
         try:
@@ -324,7 +324,7 @@ def _test_run(
     sent = body.configuration
     if sent is None and function_id is not None:
         sent = dict(functions.staged(call.project, function_id) or {})
-    configuration, context = _configured(call, function_id, sent, functions, database)
+    configuration, context = configured(call, function_id, sent, functions, database)
     try:
         function = compile_configuration(
             configuration, context, function_id=function_id or str(uuid4()), project_id=call.project.id
@@ -344,7 +344,7 @@ def _test_run(
     return report.answer()
 
 
-def _configured(
+def configured(
     call: Call,
     function_id: str | None,
     sent: dict[str, Any] | None,

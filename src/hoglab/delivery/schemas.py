@@ -54,6 +54,7 @@ NOTES: Notes = {
     "queued_count": "How many will run again.",
     "skipped_count": "How many cannot, because their event is gone.",
     "matches": "Whether the event passes.",
+    "stored": "Whether it is an event of the project; else it is made up.",
     "filters": "The verdict of the function's own filters.",
     "mappings": "The verdict of each mapping; null for a function without.",
     "disabled": "Whether the mapping is left out.",
@@ -217,6 +218,24 @@ class RerunOut(WireModel):
     rerun_job_id: str
     queued_count: int
     skipped_count: int
+
+
+class SampleBody(WireModel):
+    """What an event is wanted for."""
+
+    notes = NOTES
+
+    configuration: Annotated[dict[str, Any], JsonObject()] | None = None
+
+
+class SampleOut(WireModel):
+    """What a test run may be tried on."""
+
+    notes = NOTES
+
+    globals: dict[str, Any]
+    stored: bool
+    matches: bool
 
 
 class ExplainBody(WireModel):

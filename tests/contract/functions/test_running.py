@@ -171,6 +171,15 @@ class TestScopes:
                 }
         assert api.with_key(None).call(method, path, body).status_code == 401
 
+    @rule("X6.2")
+    def test_samples(self, api: Api) -> None:
+        scopes = {"hog_function:read", "query:read", "person:read", "group:read"}
+        path, body = f"{PATH}new/sample_globals/", {"configuration": {"hog": "return 1"}}
+        for missing in sorted(scopes):
+            error = api.with_key(api.new_key(*scopes - {missing})).refused("POST", path, body, status=403)
+            assert missing in error["detail"]
+        assert api.with_key(api.new_key(*scopes)).ok("POST", path, body)["stored"] is False
+
     @rule("F21.2", "F11.5")
     def test_templates_and_reruns(self, api: Api) -> None:
         templates = "/hog_function_templates/"

@@ -27,6 +27,19 @@ _WINDOW = (
 )
 
 
+_NEWEST = (
+    f"SELECT {', '.join(_COLUMNS)} FROM resolved_events WHERE project_id = $project_id "  # noqa: S608 - our own words
+    "ORDER BY seq DESC LIMIT $count"
+)
+
+
+def newest(reader: Reader, project_id: int, count: int, *, timeout_s: float | None = None) -> list[EventRow]:
+    """The events of a project that came last, newest first, as `TimeRange.window` gives them."""
+    parameters = {"project_id": project_id, "count": count}
+    found = reader.execute(_NEWEST, parameters, timeout_s=timeout_s)
+    return [_row(project_id, dict(zip(_COLUMNS, row, strict=True))) for row in found]
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Where the events of a range stand in the order of ingestion, and how many they are."""

@@ -1,0 +1,56 @@
+"""What to try a function on, over the API. Ours; upstream, editors look for an event themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.delivery.routes import READ, WRITE, configured
+from hoglab.delivery.samples import Samples
+from hoglab.delivery.schemas import RefusedTestOut, SampleBody, SampleOut
+from hoglab.delivery.test_runs import TestRuns
+from hoglab.http.errors import unavailable
+from hoglab.http.fields import parse_uuid
+from hoglab.http.routing import ResourceRouter, TextId
+from hoglab.storage.event_store import EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError
+
+if TYPE_CHECKING:
+    from hoglab.delivery.service import Delivery
+    from hoglab.functions.service import FunctionService
+    from hoglab.http.call import Call
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_store import EventStore
+
+RETRY_S = 5
+
+
+def sample_router(
+    delivery: Delivery, functions: FunctionService, database: Database, store: EventStore
+) -> ResourceRouter:
+    """``/hog_functions/{id}/sample_globals``. ``database``: the metadata."""
+    routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
+    samples = Samples(delivery, TestRuns(delivery), store)
+
+    @routes.post(
+        "/{function_id}/sample_globals/",
+        scope=(READ, "query:read", "person:read", "group:read"),
+        body=SampleBody,
+        response=SampleOut,
+        heavy=True,
+        errors=(503,),
+        answers={400: RefusedTestOut},
+    )
+    def sample_globals(call: Call, function_id: TextId) -> dict[str, Any]:
+        """Globals for a test run, of the newest event that a configuration's filters let through.
+
+        The id may be `new`. When none of the newest events passes, it is the newest one; in a project without events it
+        is one that is made up.
+        """
+        body = call.validate(SampleBody)
+        made, context = configured(call, parse_uuid(function_id), body.configuration, functions, database)
+        try:
+            sample = samples.find(call.project, made, context)
+        except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
+            raise unavailable("The event store cannot be read.", RETRY_S) from error
+        return {"globals": sample.globals, "stored": sample.stored, "matches": sample.matches}
+
+    return routes
