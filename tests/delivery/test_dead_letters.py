@@ -52,6 +52,9 @@ def test_an_event_that_fails_on_the_way_is_put_aside_and_others_go_on(
     assert (letter["event"], letter["distinct_id"], letter["attempts"]) == ("bad", "u9", 1)
     assert letter["properties"] == {"plan": "pro"}
 
+    house.change(function, enabled=False)
+    assert house.delivery.reviver.revive(1, Selection()).skipped == len(letters(house)) == 1
+    house.change(function, enabled=True)
     done = house.delivery.reviver.revive(1, Selection())
     assert (done.tried, done.queued, done.failed, done.skipped) == (1, 1, 0, 0)
     house.wait_idle()

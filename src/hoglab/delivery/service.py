@@ -150,15 +150,16 @@ class Delivery:
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
         """What asks one function, or (None) all that hear of events of a source, about events that came before;
-        it begins no run that was begun before. None when the function does not run."""
+        it begins no run that was begun before. None when none of them runs."""
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
         audience = internal_audience(event_globals) if source == INTERNAL else stored_audience(event_globals)
+        functions = self.registry.for_project(project_id)
+        hearing = () if functions is None else audience.functions(functions).functions
+        wanted = [one for one in hearing if function_id in (None, one.id)]
+        if not wanted:
+            return None
         if function_id is not None:
-            functions = self.registry.for_project(project_id)
-            hearing = () if functions is None else audience.functions(functions).functions
-            only = FunctionSet([one for one in hearing if one.id == function_id])
-            if not only:
-                return None
+            only = FunctionSet(wanted)
             audience = replace(audience, functions=lambda _functions: only)
         return self._dispatcher(audience, once=True)
 
