@@ -78,14 +78,16 @@ def test_shared_results_are_those_of_each_question_alone(bench: Bench) -> None:
 
 
 class Statements:
-    """Counts the statements that read all events."""
+    """Counts the statements that read all events, and those that look for exposures among events."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.of_all_events = 0
+        self.of_exposures = 0
         execute = DuckDbReader.execute
 
         def counted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
             self.of_all_events += "resolved_events" in sql
+            self.of_exposures += "feature_flag_response IN" in sql
             return execute(reader, sql, *options, **named)
 
         monkeypatch.setattr(DuckDbReader, "execute", counted)
@@ -106,6 +108,7 @@ def test_events_are_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch
         for question in asked:
             result(question)
     assert count.of_all_events == 1
+    assert count.of_exposures == 2  # for the table of events, and for that of the exposures
 
 
 def test_a_metric_that_cannot_be_computed_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,14 +104,16 @@ class Computer:
                     )
                 )
             finally:
-                reader.execute(DROP)
+                for drop in DROP:
+                    reader.execute(drop)
 
     def _shared(self, reader: Reader, questions: Sequence[Question]) -> SharedEvents | None:
         """The table of the questions' events; None when it could not be made."""
         whole = [replace(question, span=replace(question.span, days=None)) for question in questions]
         try:
             shared = SharedEvents(whole)
-            reader.execute(shared.statement.sql, shared.statement.parameters, timeout_s=self._timeout_s)
+            for statement in shared.statements:
+                reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
         except (FilterError, QueryTimeoutError, QueryMemoryError):
             return None
         return shared

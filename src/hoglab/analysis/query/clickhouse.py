@@ -39,6 +39,12 @@ class ClickHouse:
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS MATERIALIZED (\n{sql}\n)"
 
+    def ready(
+        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
+    ) -> Sequence[tuple[str, str]]:
+        del parameters
+        return subqueries
+
     def parameters(self) -> Parameters:
         return Parameters(lambda name, value: f"{{{name}:{_type(value)}}}")
 

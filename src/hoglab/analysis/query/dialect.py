@@ -21,6 +21,12 @@ class Dialect(PropertyDialect, Protocol):
         """A subquery with a name, computed once however often it is named, where the engine can."""
         ...
 
+    def ready(
+        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
+    ) -> Sequence[tuple[str, str]]:
+        """The subqueries of a statement, where some of them may be there already."""
+        ...
+
     def parameters(self) -> Parameters:
         """An empty set of values, referred to as the engine wants it."""
         ...

@@ -26,6 +26,12 @@ class DuckDb:
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS (\n{sql}\n)"
 
+    def ready(
+        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
+    ) -> Sequence[tuple[str, str]]:
+        del parameters
+        return subqueries
+
     def parameters(self) -> Parameters:
         return Parameters()
 

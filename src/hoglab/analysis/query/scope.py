@@ -44,7 +44,8 @@ class Scope:
 
     def statement(self, sql: str) -> Statement:
         """The statement: every subquery so far, then ``sql``."""
-        named = ",\n".join(self.dialect.named(name, text) for name, text in self.subqueries)
+        subqueries = self.dialect.ready(self.subqueries, self.parameters)
+        named = ",\n".join(self.dialect.named(name, text) for name, text in subqueries)
         whole = self.dialect.finished(f"WITH {named}\n{sql}")
         return Statement(whole, self.parameters.used_in(whole))
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
-from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.exposures import define_units, exposure_condition
 from hoglab.analysis.query.model import (
     EventSource,
     FunnelMetric,
@@ -35,7 +35,9 @@ from hoglab.filters import FilterError
 from hoglab.filters.sql import Parameters, combined
 
 TABLE = "shared_events"
-DROP = f"DROP TABLE IF EXISTS {TABLE}"
+UNIT_TABLES = ("shared_exposures", "shared_flagged")
+"""The exposures, and who was exposed to what: the first two subqueries of every statement."""
+DROP = tuple(f"DROP TABLE IF EXISTS {table}" for table in (TABLE, *UNIT_TABLES))
 MIN_QUESTIONS = 3
 """For fewer questions the table costs more than it saves."""
 
@@ -64,19 +66,52 @@ class _Noting(DuckDb):
 
 
 class SharedEvents(DuckDb):
-    """Statements over the temporary table that `statement` makes."""
+    """Statements over the temporary tables that `statements` make, one after the other."""
 
     events = TABLE
 
     def __init__(self, questions: Sequence[Question]) -> None:
         """``questions`` have the same project, entities and span; one that no statement can answer is passed
         over here. Raises `hoglab.filters.FilterError` when that is so for all."""
-        noting = _Noting()
+        noting, usable = _Noting(), []
         for question in questions:
             with suppress(FilterError):
                 compiled(question, noting)
+                usable.append(question)
         self._texts, self._numbers = noting.texts, noting.numbers
-        self.statement = _table(questions, noting)
+        self._units: list[tuple[str, str]] = []
+        self._unit_values: dict[str, object] = {}
+        self.statements = [_table(questions, noting), *self._unit_tables((usable or questions)[0])]
+
+    def _unit_tables(self, question: Question) -> Iterator[Statement]:
+        """Tables of who was exposed, read from the events' table; `ready` puts them into statements."""
+        scope = Scope(question, self)
+        define_units(scope)
+        before = ""
+        for name, sql in scope.subqueries[: len(UNIT_TABLES)]:
+            yield Statement(
+                f"CREATE TEMP TABLE {UNIT_TABLES[len(self._units)]} AS {before}{sql}",
+                scope.parameters.used_in(sql),
+            )
+            before = f"WITH {name} AS (SELECT * FROM {UNIT_TABLES[len(self._units)]}) "
+            self._unit_values |= scope.parameters.used_in(sql)
+            self._units.append((name, sql))
+
+    def ready(
+        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
+    ) -> Sequence[tuple[str, str]]:
+        """With the tables of the exposed in the place of what they were made of, where that is the same."""
+        count = len(self._units)
+        same = list(subqueries[:count]) == self._units and all(
+            parameters.used_in(sql).items() <= self._unit_values.items() for _, sql in self._units
+        )
+        if not count or not same:
+            return subqueries
+        made = [
+            (name, f"SELECT * FROM {table}")
+            for (name, _), table in zip(self._units, UNIT_TABLES, strict=True)
+        ]
+        return [*made, *subqueries[count:]]
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
         known = self._texts.get((column, key))
