@@ -110,7 +110,7 @@ def read_call(body: Any) -> EvaluationCall:
         _names(keys, "flag_keys_to_evaluate"),
         _names(get("evaluation_contexts") or get("evaluation_environments"), "evaluation_contexts") or None,
         _runtime(get("evaluation_runtime")),
-        parse_bool(get("disable_flags")) is True,
+        "disable_flags" in body and parse_bool(body["disable_flags"]) is True,
     )
 
 
@@ -169,7 +169,7 @@ def runtime_of(headers: list[tuple[bytes, bytes]]) -> str:
 
 def _identifier(value: Any) -> str | None:
     """A string, or a number as its JSON text; None for everything else."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None

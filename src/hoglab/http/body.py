@@ -129,8 +129,9 @@ _HEADERS_KEY = "hoglab.headers"
 
 def header(scope: Scope, name: bytes) -> str | None:
     """The first header of a (lower-case) name."""
-    by_name = scope.get(_HEADERS_KEY)
-    if by_name is None:  # a dozen questions are asked about each request
+    try:
+        by_name = scope[_HEADERS_KEY]
+    except KeyError:  # a dozen questions are asked about each request
         by_name = scope[_HEADERS_KEY] = dict(reversed(scope["headers"]))
     value: bytes | None = by_name.get(name)
     return None if value is None else value.decode("latin-1")
