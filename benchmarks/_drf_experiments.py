@@ -6,21 +6,21 @@ checks of key, scope and project, no fingerprints, entity tags and metrics.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db import models
 from django.urls import path
 from rest_framework import generics, pagination, serializers
 
+from benchmarks import _experiment_wire
+
 
 class MicrosField(models.BigIntegerField):
     """A moment kept as microseconds."""
 
     def from_db_value(self, value: int | None, *_: Any) -> datetime | None:
-        if value is None:
-            return None
-        return datetime.fromtimestamp(value // 10**6, UTC).replace(microsecond=value % 10**6)
+        return _experiment_wire.moment(value)
 
 
 def reference(to: type[models.Model]) -> models.ForeignKey:
@@ -129,17 +129,7 @@ class Link(models.Model):
 class UserOut(serializers.ModelSerializer):
     class Meta:
         model = User
-        fields = (
-            "id",
-            "uuid",
-            "distinct_id",
-            "first_name",
-            "last_name",
-            "email",
-            "is_email_verified",
-            "hedgehog_config",
-            "role_at_organization",
-        )
+        fields = _experiment_wire.USER
 
 
 class FlagOut(serializers.ModelSerializer):
@@ -148,22 +138,7 @@ class FlagOut(serializers.ModelSerializer):
 
     class Meta:
         model = Flag
-        fields = (
-            "id",
-            "team_id",
-            "name",
-            "key",
-            "filters",
-            "deleted",
-            "active",
-            "ensure_experience_continuity",
-            "has_encrypted_payloads",
-            "version",
-            "evaluation_runtime",
-            "evaluation_tags",
-            "bucketing_identifier",
-            "evaluation_contexts",
-        )
+        fields = _experiment_wire.FLAG
 
 
 class HoldoutOut(serializers.ModelSerializer):
@@ -173,7 +148,7 @@ class HoldoutOut(serializers.ModelSerializer):
 
     class Meta:
         model = Holdout
-        fields = ("id", "name", "description", "filters", "created_by", "created_at", "updated_at")
+        fields = _experiment_wire.HOLDOUT
 
 
 class LinkOut(serializers.ModelSerializer):
@@ -185,7 +160,7 @@ class LinkOut(serializers.ModelSerializer):
 
     class Meta:
         model = Link
-        fields = ("id", "experiment", "saved_metric", "metadata", "created_at", "query", "name")
+        fields = _experiment_wire.LINK
 
 
 class ExperimentOut(serializers.ModelSerializer):
@@ -209,64 +184,17 @@ class ExperimentOut(serializers.ModelSerializer):
 
     class Meta:
         model = Experiment
-        fields = (
-            "id",
-            "name",
-            "description",
-            "start_date",
-            "end_date",
-            "feature_flag_key",
-            "feature_flag",
-            "holdout",
-            "holdout_id",
-            "exposure_cohort",
-            "parameters",
-            "running_time_calculation",
-            "excluded_variants",
-            "secondary_metrics",
-            "saved_metrics",
-            "saved_metrics_ids",
-            "filters",
-            "archived",
-            "deleted",
-            "created_by",
-            "created_at",
-            "updated_at",
-            "type",
-            "exposure_criteria",
-            "metrics",
-            "metrics_secondary",
-            "stats_config",
-            "scheduling_config",
-            "_create_in_folder",
-            "conclusion",
-            "conclusion_comment",
-            "primary_metrics_ordered_uuids",
-            "secondary_metrics_ordered_uuids",
-            "only_count_matured_users",
-            "status",
-            "is_legacy",
-            "user_access_level",
-        )
+        fields = _experiment_wire.EXPERIMENT
 
     def get_parameters(self, row: Experiment) -> dict[str, Any]:
         flag = row.feature_flag
-        shown = dict(row.parameters or {})
-        shown["feature_flag_variants"] = [
-            {**variant, "split_percent": variant["rollout_percentage"]}
-            for variant in flag.filters["multivariate"]["variants"]
-        ]
-        shown["rollout_percentage"] = flag.filters["groups"][0]["rollout_percentage"]
-        if flag.ensure_experience_continuity is not None:
-            shown["ensure_experience_continuity"] = flag.ensure_experience_continuity
+        shown: dict[str, Any] = _experiment_wire.parameters(
+            row.parameters, flag.filters, flag.ensure_experience_continuity
+        )
         return shown
 
     def get_status(self, row: Experiment) -> str:
-        if row.start_date is None:
-            return "draft"
-        if row.end_date is not None:
-            return "stopped"
-        return "running" if row.feature_flag.active else "paused"
+        return _experiment_wire.status(row.start_date, row.end_date, row.feature_flag.active)
 
 
 class Pages(pagination.LimitOffsetPagination):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -16,83 +15,11 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-FLAG = [
-    "id",
-    "team_id",
-    "name",
-    "key",
-    "filters",
-    "deleted",
-    "active",
-    "ensure_experience_continuity",
-    "has_encrypted_payloads",
-    "version",
-    "evaluation_runtime",
-    "evaluation_tags",
-    "bucketing_identifier",
-    "evaluation_contexts",
-]
-USER = [
-    "id",
-    "uuid",
-    "distinct_id",
-    "first_name",
-    "last_name",
-    "email",
-    "is_email_verified",
-    "hedgehog_config",
-    "role_at_organization",
-]
-LINK = ["id", "experiment", "saved_metric", "metadata", "created_at", "query", "name"]
+from benchmarks._experiment_wire import EXPERIMENT, FLAG, HOLDOUT, LINK, USER, moment, parameters, status
 
-
-def moment(micros: int | None) -> datetime | None:
-    return (
-        None
-        if micros is None
-        else datetime.fromtimestamp(micros // 10**6, UTC).replace(microsecond=micros % 10**6)
-    )
-
-
-def parameters(stored: dict[str, Any] | None, filters: dict[str, Any], continuity: bool | None) -> Any:
-    """The stored parameters and the flag's part of them."""
-    shown = {
-        **(stored or {}),
-        "feature_flag_variants": [
-            {**variant, "split_percent": variant["rollout_percentage"]}
-            for variant in filters["multivariate"]["variants"]
-        ],
-        "rollout_percentage": filters["groups"][0]["rollout_percentage"],
-    }
-    if continuity is not None:
-        shown["ensure_experience_continuity"] = continuity
-    return shown
-
-
-def status(start: Any, end: Any, active: bool) -> str:
-    if start is None:
-        return "draft"
-    if end is not None:
-        return "stopped"
-    return "running" if active else "paused"
-
-
-_FLAG_COLUMNS = [
-    "id",
-    "project_id",
-    "name",
-    "key",
-    "filters",
-    "deleted",
-    "active",
-    "ensure_experience_continuity",
-    "has_encrypted_payloads",
-    "version",
-    "evaluation_runtime",
-    "evaluation_contexts",
-    "bucketing_identifier",
-    "evaluation_contexts",
-]
+# How the table calls what the wire calls otherwise.
+_COLUMNS = {"team_id": "project_id", "evaluation_tags": "evaluation_contexts"}
+_FLAG_COLUMNS = [_COLUMNS.get(name, name) for name in FLAG]
 _SELECT = f"""SELECT e.id, e.name, e.description, e.start_date, e.end_date, e.exposure_cohort_id, e.parameters,
   e.running_time_calculation, e.excluded_variants, e.secondary_metrics, e.filters, e.archived, e.deleted,
   e.created_at, e.updated_at, e.type, e.exposure_criteria, e.metrics, e.metrics_secondary, e.stats_config,
@@ -151,10 +78,8 @@ def application() -> Any:
         filters = orjson.loads(its_flag[4])
         holdout = None
         if its_holdout[0] is not None:
-            holdout = {
-                "id": its_holdout[0],
-                "name": its_holdout[1],
-                "description": its_holdout[2],
+            holdout = dict(zip(HOLDOUT, its_holdout, strict=True))
+            holdout |= {
                 "filters": json(its_holdout[3]),
                 "created_by": its_user if its_user and its_user["id"] == its_holdout[4] else None,
                 "created_at": moment(its_holdout[5]),
@@ -162,45 +87,46 @@ def application() -> Any:
             }
         continuity = flag_(its_flag[7])
         own = None if row[6] is None else orjson.loads(row[6])
-        return {
-            "id": row[0],
-            "name": row[1],
-            "description": row[2],
-            "start_date": moment(row[3]),
-            "end_date": moment(row[4]),
-            "feature_flag_key": its_flag[3],
-            "feature_flag": flag(its_flag),
-            "holdout": holdout,
-            "holdout_id": row[27],
-            "exposure_cohort": row[5],
-            "parameters": parameters(own, filters, continuity),
-            "running_time_calculation": json(row[7]),
-            "excluded_variants": json(row[8]),
-            "secondary_metrics": json(row[9]),
-            "saved_metrics": links,
-            "saved_metrics_ids": None,
-            "filters": json(row[10]),
-            "archived": bool(row[11]),
-            "deleted": bool(row[12]),
-            "created_by": its_user,
-            "created_at": moment(row[13]),
-            "updated_at": moment(row[14]),
-            "type": row[15],
-            "exposure_criteria": json(row[16]),
-            "metrics": json(row[17]),
-            "metrics_secondary": json(row[18]),
-            "stats_config": json(row[19]),
-            "scheduling_config": json(row[20]),
-            "_create_in_folder": row[21],
-            "conclusion": row[22],
-            "conclusion_comment": row[23],
-            "primary_metrics_ordered_uuids": json(row[24]),
-            "secondary_metrics_ordered_uuids": json(row[25]),
-            "only_count_matured_users": bool(row[26]),
-            "status": status(row[3], row[4], bool(its_flag[6])),
-            "is_legacy": False,
-            "user_access_level": "manager",
-        }
+        values = (
+            row[0],
+            row[1],
+            row[2],
+            moment(row[3]),
+            moment(row[4]),
+            its_flag[3],
+            flag(its_flag),
+            holdout,
+            row[27],
+            row[5],
+            parameters(own, filters, continuity),
+            json(row[7]),
+            json(row[8]),
+            json(row[9]),
+            links,
+            None,
+            json(row[10]),
+            bool(row[11]),
+            bool(row[12]),
+            its_user,
+            moment(row[13]),
+            moment(row[14]),
+            row[15],
+            json(row[16]),
+            json(row[17]),
+            json(row[18]),
+            json(row[19]),
+            json(row[20]),
+            row[21],
+            row[22],
+            row[23],
+            json(row[24]),
+            json(row[25]),
+            bool(row[26]),
+            status(row[3], row[4], bool(its_flag[6])),
+            False,
+            "manager",
+        )
+        return dict(zip(EXPERIMENT, values, strict=True))
 
     def page(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
         links: dict[int, list[dict[str, Any]]] = {row[0]: [] for row in rows}
