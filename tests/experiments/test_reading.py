@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 
 import orjson
@@ -41,15 +42,42 @@ def test_the_second_read_asks_the_database_nothing(lab: Lab) -> None:
     assert seen == []
 
 
+def looked_up(seen: list[str]) -> list[set[int]]:
+    """The ids of the experiments that each statement asked for."""
+    asked = (re.search(r"FROM experiment \nWHERE .*?'(\[.*?\])'", each, re.DOTALL) for each in seen)
+    return [set(orjson.loads(match[1])) for match in asked if match]
+
+
 def test_a_list_reads_only_what_is_not_remembered(lab: Lab) -> None:
-    ids = [lab.create(f"flag-{number}")["id"] for number in range(3)]
-    lab.ok("GET", f"/experiments/{ids[0]}/")
+    first, second, third = [lab.create(f"flag-{number}")["id"] for number in range(3)]
+    lab.ok("GET", f"/experiments/{first}/")
     with statements() as seen:
         lab.ok("GET", "/experiments/")
-    assert sum("FROM experiment \nWHERE experiment.id IN" in each for each in seen) == 1
+    assert looked_up(seen) == [{third, second}] * 2  # their digests, and they themselves
     with statements() as seen:
-        assert [each["id"] for each in lab.ok("GET", "/experiments/")["results"]] == ids[::-1]
+        shown = lab.ok("GET", "/experiments/")["results"]
+    assert [each["id"] for each in shown] == [third, second, first]
     assert len(seen) == 3, seen  # how many, which, and in what versions
+
+
+def test_after_a_change_only_what_changed_is_read_anew(lab: Lab) -> None:
+    first, second, third = [lab.create(f"flag-{number}") for number in range(3)]
+    lab.ok("GET", "/experiments/")
+    flag = second["feature_flag"]["id"]
+    changes = {
+        first["id"]: ("/experiments/{id}/", {"name": "New"}),
+        second["id"]: (f"/feature_flags/{flag}/", {"name": "New"}),
+    }
+    everything = {first["id"], second["id"], third["id"]}
+    for changed, (path, body) in changes.items():
+        lab.ok("PATCH", path.format(id=changed), body)
+        with statements() as seen:
+            shown = lab.ok("GET", "/experiments/")["results"]
+        assert looked_up(seen) == [everything, {changed}]
+        for each in shown:
+            assert each == lab.ok("GET", f"/experiments/{each['id']}/")
+    assert [each["name"] for each in shown] == ["Button colour", "Button colour", "New"]
+    assert shown[1]["feature_flag"]["name"] == "New"
 
 
 def test_memory_stays_within_its_limit(lab: Lab) -> None:

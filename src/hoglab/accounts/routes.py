@@ -85,7 +85,7 @@ def _project(accounts: AccountService) -> ResourceRouter:
     router = ResourceRouter("", tag="projects", scopes=_PROJECT_SCOPES)
 
     @router.get("/", response=ProjectOut)
-    def read_project(call: Call) -> dict[str, Any]:
+    async def read_project(call: Call) -> dict[str, Any]:
         """Read a project."""
         return project_object(call.project, call.principal)
 

@@ -2,14 +2,15 @@
 
 What an experiment looks like on the wire is remembered as bytes until anything that it shows has changed. Each
 change of that kind raises the version of a topic in its own transaction (`storage.database.changes`), and what is
-remembered is only used under the very versions that it was read with, so it is never out of date.
+remembered is used as it is only under the very versions that it was read with, so it is never out of date. When
+experiments or flags of the project have changed, a digest of what is stored tells which experiments those were.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orjson import Fragment
@@ -35,10 +36,14 @@ MAX_REMEMBERED_BYTES = 32 * 1024 * 1024
 """How much of experiments is remembered; with more, everything is forgotten."""
 
 
+DIGESTED = 2
+"""How many of `subjects` are such that a digest tells whose change it was."""
+
+
 def subjects(project_id: int) -> tuple[Subject, ...]:
     """Everything that a project's experiments show: users are announced with their keys."""
     return (
-        ("experiments", project_id),
+        ("experiments", project_id),  # and their holdouts and saved metrics
         ("flags", project_id),
         ("project", project_id),
         ("actions", project_id),
@@ -66,12 +71,13 @@ class Shown:
         return b'%b%b"}' % (self.beginning, principal.access_level(self.created_by_id).encode())
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Remembered:
-    """Experiments of a project in one state."""
+    """An experiment in one state, and a digest of what was stored of it then."""
 
     state: State
-    by_id: dict[int, Shown] = field(default_factory=dict)
+    digest: bytes
+    shown: Shown
 
 
 class ExperimentReads:
@@ -80,18 +86,17 @@ class ExperimentReads:
     def __init__(self, database: Database, max_remembered_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         self._database = database
         self._max_bytes = max_remembered_bytes
-        self._projects: dict[int, _Remembered] = {}
+        self._remembered: dict[tuple[int, int], _Remembered] = {}  # by project and id
         self._bytes = 0
         self._lock = threading.Lock()  # of changes of the two above
 
     def recall(self, actor: Actor, experiment_id: int) -> EncodedObject | None:
         """As `read`, from memory alone; None when that does not hold the experiment as it is now."""
         project_id = actor.project.id
-        remembered = self._projects.get(project_id)
-        if remembered is None or remembered.state != self._database.changes.state(subjects(project_id)):
+        known = self._remembered.get((project_id, experiment_id))
+        if known is None or known.state != self._database.changes.state(subjects(project_id)):
             return None
-        shown = remembered.by_id.get(experiment_id)
-        return None if shown is None else EncodedObject(shown.body(actor.principal), shown.tag)
+        return EncodedObject(known.shown.body(actor.principal), known.shown.tag)
 
     def read(self, actor: Actor, experiment_id: int) -> EncodedObject:
         """The full form of an experiment. Raises 404."""
@@ -114,28 +119,41 @@ class ExperimentReads:
     def _shown(self, connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, Shown]:
         """Those of some experiments that exist and are not deleted, in the snapshot of a connection."""
         state = state_in(connection, subjects(project_id))
-        remembered = self._projects.get(project_id)
-        known = remembered.by_id if remembered is not None and remembered.state == state else {}
-        found = {each: known[each] for each in ids if each in known}
+        found: dict[int, Shown] = {}
+        for each in ids:
+            known = self._remembered.get((project_id, each))
+            if known is not None and known.state == state:
+                found[each] = known.shown
         if len(found) < len(ids):
-            fresh = _read(connection, project_id, [each for each in ids if each not in found])
-            self._remember(project_id, state, fresh)
-            found.update(fresh)
+            fresh = self._fresh(connection, project_id, [each for each in ids if each not in found], state)
+            self._remember(project_id, fresh)
+            found.update((each, remembered.shown) for each, remembered in fresh.items())
         return found
 
-    def _remember(self, project_id: int, state: State, fresh: Mapping[int, Shown]) -> None:
+    def _fresh(
+        self, connection: Connection, project_id: int, ids: Collection[int], state: State
+    ) -> dict[int, _Remembered]:
+        fresh: dict[int, _Remembered] = {}
+        digests = store.digests(connection, project_id, ids)
+        for each, digest in digests.items():
+            known = self._remembered.get((project_id, each))
+            if known is not None and known.digest == digest and known.state[DIGESTED:] == state[DIGESTED:]:
+                fresh[each] = _Remembered(state, digest, known.shown)
+        changed = [each for each in digests if each not in fresh]
+        for each, shown in _read(connection, project_id, changed).items() if changed else ():
+            fresh[each] = _Remembered(state, digests[each], shown)
+        return fresh
+
+    def _remember(self, project_id: int, fresh: Mapping[int, _Remembered]) -> None:
         with self._lock:
-            remembered = self._projects.get(project_id)
-            if remembered is None or remembered.state < state:
-                self._bytes -= _size(remembered.by_id) if remembered is not None else 0
-                remembered = self._projects[project_id] = _Remembered(state)
-            elif remembered.state > state:
-                return  # somebody has read later than we did
-            new = {number: shown for number, shown in fresh.items() if number not in remembered.by_id}
-            remembered.by_id.update(new)
-            self._bytes += _size(new)
+            for each, new in fresh.items():
+                old = self._remembered.get((project_id, each))
+                if old is not None and old.state > new.state:
+                    continue  # somebody has read later than we did
+                self._bytes += len(new.shown.beginning) - (0 if old is None else len(old.shown.beginning))
+                self._remembered[project_id, each] = new
             if self._bytes > self._max_bytes:
-                self._projects, self._bytes = {}, 0
+                self._remembered, self._bytes = {}, 0
 
 
 def _read(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, Shown]:
@@ -146,7 +164,3 @@ def _read(connection: Connection, project_id: int, ids: Collection[int]) -> dict
         return {}
     related = load_related(connection, project, rows)
     return {row.id: Shown.of(experiment_state(row, related, project), row.created_by_id) for row in rows}
-
-
-def _size(shown: Mapping[int, Shown]) -> int:
-    return sum(len(each.beginning) for each in shown.values())

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
@@ -118,6 +120,8 @@ class SavedMetricLink:
 
 
 _EXPERIMENT = tuple(experiment.c[f.name] for f in fields(ExperimentRow))
+_NAMES = [f.name for f in fields(ExperimentRow)]
+_FLAG_ID, _HOLDOUT_ID = _NAMES.index("feature_flag_id"), _NAMES.index("holdout_id")
 _HOLDOUT = tuple(experiment_holdout.c[f.name] for f in fields(HoldoutRow))
 _SAVED_METRIC = tuple(saved_metric.c[f.name] for f in fields(SavedMetricRow))
 _FLAG = tuple(feature_flag.c[f.name] for f in fields(FlagRow))
@@ -167,6 +171,29 @@ def get(connection: Connection, project_id: int, experiment_id: int) -> Experime
 def visible(connection: Connection, project_id: int, ids: Iterable[int]) -> list[ExperimentRow]:
     """Those of some experiments of a project that are not deleted, in no order."""
     return [ExperimentRow(*row) for row in _VISIBLE.rows(connection, project_id=project_id, ids=listed(ids))]
+
+
+def digests(connection: Connection, project_id: int, ids: Iterable[int]) -> dict[int, bytes]:
+    """Of each experiment that is not deleted, a digest of what is stored of it, its flag, holdout and saved metrics.
+
+    Two digests are equal when nothing of that was changed, which is found out without reading any JSON.
+    """
+    rows = _VISIBLE.stored(connection, project_id=project_id, ids=listed(ids))
+    flags = _by_id(_FLAGS.stored(connection, ids=listed({row[_FLAG_ID] for row in rows})))
+    wanted = {row[_HOLDOUT_ID] for row in rows} - {None}
+    holdouts = _by_id(_HOLDOUTS.stored(connection, ids=listed(wanted))) if wanted else {}
+    links: dict[int, list[tuple[Any, ...]]] = {}
+    for link in _LINKS.stored(connection, ids=listed(row[0] for row in rows)):
+        links.setdefault(link[1], []).append(link)
+    found = {}
+    for row in rows:
+        whole = (row, flags.get(row[_FLAG_ID]), holdouts.get(row[_HOLDOUT_ID]), links.get(row[0]))
+        found[row[0]] = blake2b(orjson.dumps(whole), digest_size=16).digest()
+    return found
+
+
+def _by_id(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
+    return {row[0]: row for row in rows}
 
 
 def insert(connection: Connection, values: Mapping[str, Any]) -> ExperimentRow:

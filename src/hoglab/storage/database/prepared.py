@@ -36,21 +36,29 @@ class Prepared:
 
     def rows(self, connection: Connection, **parameters: Any) -> list[list[Any]]:
         """The rows, with the values that the columns' types give. Parameters are numbers, texts, or `listed`."""
-        compiled = self._compiled
-        if compiled is None:
-            compiled = self._compiled = _compile(self._statement, connection)
+        readers = self._prepared(connection).readers
+        rows = [list(row) for row in self.stored(connection, **parameters)]
+        for row in rows:
+            for place, read in readers:
+                row[place] = read(row[place])
+        return rows
+
+    def stored(self, connection: Connection, **parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows as the database keeps them: numbers and texts."""
+        compiled = self._prepared(connection)
         if not connection.in_transaction():
             connection.begin()
         cursor = connection.connection.cursor()
         try:
             cursor.execute(compiled.text, [parameters[name] for name in compiled.names])
-            rows = [list(row) for row in cursor.fetchall()]
+            return list(cursor.fetchall())
         finally:
             cursor.close()
-        for row in rows:
-            for place, read in compiled.readers:
-                row[place] = read(row[place])
-        return rows
+
+    def _prepared(self, connection: Connection) -> _Compiled:
+        if self._compiled is None:
+            self._compiled = _compile(self._statement, connection)
+        return self._compiled
 
 
 def among(column: ColumnElement[Any], values: BindParameter[str] | str) -> ColumnElement[bool]:
