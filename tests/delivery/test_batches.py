@@ -143,6 +143,21 @@ def test_a_batch_goes_on_after_a_restart(house: House, receiver: Receiver) -> No
     assert house.queue.backlog() == 0
 
 
+def test_a_batch_that_was_made_is_run_as_one_whatever_the_function_is_then(
+    house: House, receiver: Receiver
+) -> None:
+    function = sender(house, receiver, WAITS)
+    house.dispatch(*(stored(properties={"n": n}) for n in range(4)))
+    shop = house.delivery.worker._shop
+    sizes = {each: shop.batch_size(each) for each in house.queue.gathering(BATCH_QUEUE)}
+    assert house.queue.gather(BATCH_QUEUE, sizes, shop.merge) == 1
+    house.change(function, x_delivery=None, hog="fetch(inputs.url, {'body': [{'n': event.properties.n}]})")
+    house.run()
+    assert numbers(receiver) == [[0, 1, 2], [3]]
+    assert {status for status, _ in by_event(house).values()} == {"succeeded"}
+    assert house.metrics(function)["succeeded"] == 4
+
+
 def test_events_of_disabled_functions_are_cancelled(house: House, receiver: Receiver) -> None:
     function = sender(house, receiver, WAITS)
     house.dispatch(stored(properties={"n": 1}))

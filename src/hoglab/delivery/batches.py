@@ -34,9 +34,12 @@ REPORTED = "The function reported a failure."
 
 
 def merge(
-    claimed: Sequence[ClaimedInvocation], versions: Versions, now: datetime
+    claimed: Sequence[ClaimedInvocation], versions: Versions, now: datetime, source: str | None
 ) -> tuple[NewInvocation | None, list[InvocationResult]]:
-    """One invocation of many, None when none of them can be read, and what is known of each."""
+    """One invocation of many, None when none of them can be read, and what is known of each.
+
+    It keeps the ``source`` of now: a later program may know of one event only.
+    """
     items: list[Item] = []
     results: list[InvocationResult] = []
     for one in claimed:
@@ -57,6 +60,7 @@ def merge(
         person_id=first.person_id,
         mapping=first.mapping,
         items=items,
+        source=source,
         first_scheduled_us=first.first_scheduled_us,
     )
     made = NewInvocation(

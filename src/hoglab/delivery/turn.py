@@ -114,7 +114,8 @@ class Workshop:
 
     def merge(self, claimed: list[ClaimedInvocation]) -> tuple[NewInvocation | None, list[InvocationResult]]:
         """One run of many; see `batches`."""
-        return merge(claimed, self.versions, self.now())
+        known = self.registry.find(claimed[0].function_id)
+        return merge(claimed, self.versions, self.now(), None if known is None else known[1].hog)
 
     def pace_of(self, function_id: str) -> float | None:
         """How often a function may run in a second, None for any number of times."""
@@ -215,7 +216,8 @@ class Turn:
             return self._settle("cancelled", "cancelled")
         self._function = function
         try:
-            make = self._program_run if function.delivery.batch is None else self._batch_run
+            is_batch = function.delivery.batch is not None or len(state.items) > 1
+            make = self._batch_run if is_batch else self._program_run
             run = self._run = make(function, functions.project, state)
         except BatchInputsError as error:
             self._note("error", str(error))
@@ -296,7 +298,7 @@ class Turn:
 
         return ProgramRun(
             function.id,
-            function.hog if not state.journal or state.source is None else state.source,
+            function.hog if state.source is None else state.source,
             first,
             bytes(state.globals),
             json_of({"source": source, "events": contents.events, **contents.events[0]}),
