@@ -305,6 +305,31 @@ def test_what_cannot_be_answered_is_one_clear_line(hoglab: Command, data: Path, 
         assert part in line
 
 
+def test_p_values_are_corrected_with_those_of_all_primary_metrics(done: Done, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.mkdir(mode=0o700)
+    with closing(Lab(path)) as lab:
+        config = {"method": "frequentist", "multiple_testing_correction": "bonferroni"}
+        lab.experiment(
+            start_date=START.isoformat(),
+            end_date=END.isoformat(),
+            stats_config=config,
+            metrics=[REVENUE, PURCHASES, REVENUE | {"name": "Again"}],
+        )
+        events = [exposed(f"p{number}", ("control", "test")[number % 2], START) for number in range(200)]
+        events += [
+            bought(f"p{number}", START, 5) for number in range(200) if number // 2 % (5, 3)[number % 2] == 0
+        ]
+        lab.send(events)
+    rows = json.loads(done("experiment", "results", 1, "--json", "--data", path))["rows"]
+    corrected = [
+        (row["adjusted_p_value"], min(3 * row["p_value"], 1)) for row in rows if not row["is_baseline"]
+    ]
+    assert len(corrected) == 3
+    for found, expected in corrected:
+        assert found == pytest.approx(expected)
+
+
 def test_a_draft_and_a_metric_of_the_former_engine_are_explained(done: Done, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.mkdir(mode=0o700)

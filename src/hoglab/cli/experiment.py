@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -238,6 +239,8 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
         {"kind": "ExperimentExposureQuery", "experiment_id": experiment_id, "feature_flag": flag}
     )
     daily = daily and experiment["start_date"] is not None
+    if experiment["start_date"] is not None:
+        _bring_up_family(source, experiment)
     return ExperimentReport(
         experiment=experiment,
         findings=source.health(experiment_id)["findings"],
@@ -245,29 +248,53 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
             name: exposures[name] for name in ("timeseries", "total_exposures", "sample_ratio_mismatch")
         },
         metrics=tuple(
-            _metric(source, experiment_id, metric, name, primary=primary, daily=daily)
+            _metric(source, experiment, metric, name, primary=primary, daily=daily)
             for metric, primary, name in metrics_of(experiment)
         ),
         made_at=datetime.now(UTC),
     )
 
 
+def _bring_up_family(source: Source, experiment: Mapping[str, Any]) -> None:
+    """A p-value is corrected with the stored ones of the other primary metrics, so all must be stored."""
+    from hoglab.cli.experiment_source import AnswerError
+    from hoglab.reports.report import is_comparable, metrics_of
+    from hoglab.statistics import Correction, resolve_config
+
+    if resolve_config(experiment["stats_config"]).correction is Correction.NONE:
+        return
+    for metric, primary, _ in metrics_of(experiment):
+        if primary and is_comparable(metric):
+            with suppress(AnswerError):  # said where the metric itself is asked for
+                source.series(experiment["id"], metric)
+
+
 def _metric(
-    source: Source, experiment_id: int, metric: Mapping[str, Any], name: str, *, primary: bool, daily: bool
+    source: Source,
+    experiment: Mapping[str, Any],
+    metric: Mapping[str, Any],
+    name: str,
+    *,
+    primary: bool,
+    daily: bool,
 ) -> MetricReport:
     from hoglab.cli.experiment_source import AnswerError
     from hoglab.reports.report import is_comparable, metric_report
+    from hoglab.statistics import resolve_config
+
+    def reported(**found: Any) -> MetricReport:
+        config = resolve_config(experiment["stats_config"])
+        return metric_report(metric, name, primary=primary, config=config, **found)
 
     if not is_comparable(metric):
-        reason = f"{metric.get('kind')} is of the former engine: ask for it with POST …/query/"
-        return metric_report(metric, name, primary=primary, error=reason)
-    query = {"kind": "ExperimentQuery", "experiment_id": experiment_id, "metric": metric}
+        return reported(error=f"{metric.get('kind')} is of the former engine: ask for it with POST …/query/")
+    identifier = experiment["id"]
     try:
-        result = source.query(query)
-        days = source.series(experiment_id, metric)["timeseries"] if daily else None
+        result = source.query({"kind": "ExperimentQuery", "experiment_id": identifier, "metric": metric})
+        days = source.series(identifier, metric)["timeseries"] if daily else None
     except AnswerError as error:
-        return metric_report(metric, name, primary=primary, error=str(error))
-    return metric_report(metric, name, primary=primary, result=result, days=days)
+        return reported(error=str(error))
+    return reported(result=result, days=days)
 
 
 def _print(parts: Iterable[RenderableType]) -> None:

@@ -22,6 +22,7 @@ from hoglab.demo.server import ChildServer, ServerError
 from hoglab.demo.traffic import Sent, send_users
 from hoglab.reports.report import MetricReport, metric_report
 from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows, results_table
+from hoglab.statistics import StatisticsConfig
 
 SETTLE_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.25
@@ -195,7 +196,8 @@ def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, co
         results = _await_results(api, experiment, sent, server, progress)
 
     metrics = [
-        metric_report(metric, metric["name"], primary=True, result=result) for metric, result in results
+        metric_report(metric, metric["name"], primary=True, config=StatisticsConfig(), result=result)
+        for metric, result in results
     ]
     intervals = [row for metric in metrics for row in plot_rows(metric, truth.relative_lift)]
     delivered = receiver.delivered()

@@ -35,6 +35,7 @@ class Group:
     interval: tuple[float, float] | None = None
     chance_to_win: float | None = None
     p_value: float | None = None
+    """Corrected for several tests where the experiment asks for that; so is ``significant``."""
     significant: bool = False
     problem: str | None = None
     """Why there is no interval; None where there is one, and for the baseline."""
@@ -55,11 +56,14 @@ class Comparison:
     variants: tuple[Group, ...]
 
     @classmethod
-    def of(cls, metric_type: str, baseline: Json, variants: Sequence[Json]) -> Comparison:
+    def of(
+        cls, metric_type: str, baseline: Json, variants: Sequence[Json], config: StatisticsConfig
+    ) -> Comparison:
         """Read the rows of a result, or of one cell of its breakdowns."""
-        first = _group(metric_type, baseline)
+        failures = baseline["validation_failures"]
         return cls(
-            first, tuple(_group(metric_type, row, baseline["validation_failures"]) for row in variants)
+            _group(metric_type, baseline, config),
+            tuple(_group(metric_type, row, config, failures) for row in variants),
         )
 
     @property
@@ -152,6 +156,7 @@ def metric_report(
     name: str,
     *,
     primary: bool,
+    config: StatisticsConfig,
     result: Json | None = None,
     error: str | None = None,
     days: Mapping[str, Json | None] | None = None,
@@ -160,7 +165,7 @@ def metric_report(
     kind = str(metric.get("metric_type") or metric.get("kind"))
 
     def read(found: Json) -> Comparison:
-        return Comparison.of(kind, found["baseline"], found["variant_results"])
+        return Comparison.of(kind, found["baseline"], found["variant_results"], config)
 
     return MetricReport(
         uuid=metric.get("uuid"),
@@ -170,7 +175,7 @@ def metric_report(
         wants_decrease=metric.get("goal") == "decrease",
         result=None if result is None else read(result),
         cells={
-            tuple(cell["breakdown_value"]): Comparison.of(kind, cell["baseline"], cell["variants"])
+            tuple(cell["breakdown_value"]): Comparison.of(kind, cell["baseline"], cell["variants"], config)
             for cell in (result or {}).get("breakdown_results") or ()
         },
         error=error,
@@ -203,9 +208,12 @@ def _node(node: object) -> str:
     return f"{math} of {prop}, {name}" if prop else f"{math}, {name}"
 
 
-def _group(metric_type: str, row: Json, baseline_failures: Sequence[str] = ()) -> Group:
+def _group(
+    metric_type: str, row: Json, config: StatisticsConfig, baseline_failures: Sequence[str] = ()
+) -> Group:
     interval = row.get("credible_interval") or row.get("confidence_interval")
     complete = interval is not None and None not in interval
+    corrected = row.get("adjusted_p_value")
     problem = None
     if not complete and "method" in row:
         own = [FAILURES.get(code, code) for code in row["validation_failures"]]
@@ -218,11 +226,19 @@ def _group(metric_type: str, row: Json, baseline_failures: Sequence[str] = ()) -
         mean=_mean(metric_type, row),
         interval=(interval[0], interval[1]) if interval is not None and complete else None,
         chance_to_win=row.get("chance_to_win"),
-        p_value=row.get("adjusted_p_value", row.get("p_value")),
-        significant=bool(row.get("significant")),
+        p_value=row.get("p_value") if corrected is None else corrected,
+        significant=_is_significant(row, config),
         problem=problem,
         row=row,
     )
+
+
+def _is_significant(row: Json, config: StatisticsConfig) -> bool:
+    """As the row says; with a corrected p-value that one decides."""
+    corrected = row.get("adjusted_p_value")
+    if corrected is None or isinstance(config.test, BayesianConfig):
+        return bool(row.get("significant"))
+    return bool(corrected < config.test.alpha)
 
 
 def _mean(metric_type: str, row: Json) -> float | None:

@@ -1,0 +1,140 @@
+"""Reports of results: what is read from the API's JSON, and how it is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hoglab.reports.report import MetricReport, metric_report, metrics_of, title
+from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows
+from hoglab.statistics import FrequentistConfig, StatisticsConfig
+
+FREQUENTIST = StatisticsConfig(FrequentistConfig(0.05))
+
+
+def row(key: str, **fields: Any) -> dict[str, Any]:
+    sums = {"number_of_samples": 100, "sum": 20, "sum_squares": 20, "denominator_sum": None}
+    return {"key": key, **sums, "validation_failures": [], **fields}
+
+
+def compared(key: str, interval: list[float] | None, p_value: float | None, **fields: Any) -> dict[str, Any]:
+    significant = p_value is not None and p_value < 0.05
+    return row(
+        key,
+        method="frequentist",
+        confidence_interval=interval,
+        p_value=p_value,
+        significant=significant,
+        **fields,
+    )
+
+
+def report(*variants: dict[str, Any], kind: str = "mean", **fields: Any) -> MetricReport:
+    metric = {"metric_type": kind, "uuid": "u", **fields.pop("metric", {})}
+    result = {"baseline": row("control", **fields), "variant_results": list(variants)}
+    return metric_report(metric, "Revenue", primary=True, config=FREQUENTIST, result=result)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "mean"),
+    [
+        ("mean", {}, 0.2),
+        ("funnel", {}, 0.2),
+        ("ratio", {"denominator_sum": 40}, 0.5),
+        ("retention", {"denominator_sum": 50}, 0.4),
+        ("quantile", {"quantile": 7.5}, 7.5),
+        ("mean", {"number_of_samples": 0, "sum": 0}, None),
+        ("ratio", {"denominator_sum": 0}, None),
+    ],
+)
+def test_the_mean_is_what_the_metric_says(kind: str, fields: dict[str, Any], mean: float | None) -> None:
+    found = report(kind=kind, **fields).result
+    assert found is not None
+    assert found.baseline.mean == mean
+
+
+def test_a_corrected_p_value_decides() -> None:
+    found = report(
+        compared("a", [0.01, 0.2], 0.02, adjusted_p_value=0.06),
+        compared("b", [0.1, 0.2], 0.001, adjusted_p_value=0.003),
+        compared("c", [0.1, 0.2], 0.001, adjusted_p_value=None),
+    )
+    assert found.result is not None
+    assert [(each.p_value, each.significant) for each in found.result.variants] == [
+        (0.06, False),
+        (0.003, True),
+        (0.001, True),
+    ]
+    assert [found.is_better(each) for each in found.result.variants] == [None, True, True]
+
+
+def test_lower_is_better_where_the_goal_says_so() -> None:
+    found = report(
+        compared("a", [-0.2, -0.1], 0.001), compared("b", [0.1, 0.2], 0.001), metric={"goal": "decrease"}
+    )
+    assert found.result is not None
+    assert [found.is_better(each) for each in found.result.variants] == [True, False]
+
+
+def test_why_there_is_no_interval_is_said() -> None:
+    few = report(compared("a", None, None, validation_failures=["not-enough-exposures"])).result
+    behind = report(compared("a", None, None), validation_failures=["baseline-mean-is-zero"]).result
+    neither = report(compared("a", [None, None], None)).result
+    assert few is not None
+    assert behind is not None
+    assert neither is not None
+    problems = [each.variants[0].problem for each in (few, behind, neither)]
+    assert problems == ["fewer than 50 people", "baseline: zero in all", "no statistics"]
+
+
+def test_every_metric_of_an_experiment_has_a_name() -> None:
+    purchase = {"kind": "EventsNode", "event": "purchase"}
+    experiment = {
+        "metrics": [{"name": "Revenue"}, {"metric_type": "mean", "source": {**purchase, "math": "dau"}}],
+        "metrics_secondary": [{"metric_type": "funnel", "series": [{"event": None}, {"id": 4}, purchase]}],
+        "saved_metrics": [
+            {"metadata": {"type": "secondary"}, "query": {"kind": "ExperimentTrendsQuery"}, "name": "Saved"}
+        ],
+    }
+    assert [(primary, name) for _, primary, name in metrics_of(experiment)] == [
+        (True, "Revenue"),
+        (True, "dau, purchase"),
+        (False, "any event → action 4 → purchase"),
+        (False, "Saved"),
+    ]
+    assert title(
+        {"metric_type": "ratio", "numerator": {**purchase, "math": "sum", "math_property": "a"}}
+    ) == ("sum of a, purchase / ?")
+
+
+def drawn(rows: list[PlotRow]) -> list[str]:
+    console = Console(width=120, color_system=None)
+    with console.capture() as captured:
+        console.print(interval_plot(rows, width=41))
+    return captured.get().splitlines()
+
+
+def test_intervals_share_an_axis_with_a_line_at_no_effect() -> None:
+    lines = drawn([PlotRow("a", -0.1, 0.3), PlotRow("bb", 0.2, 0.4, truth=0.25)])
+    assert len({line.index("┃") for line in lines[:2]}) == 1
+    first, second = (line[4:] for line in lines[:2])
+    zero = first.index("┃")
+    assert first.index("├") < zero < first.index("●") < first.index("┤")
+    assert zero < second.index("├") < second.index("◆") < second.index("●")
+    assert "+40.0%" in lines[2]
+    assert "◆ the true effect" in lines[3]
+
+
+def test_an_interval_far_wider_than_the_others_is_cut_off() -> None:
+    lines = drawn([PlotRow("a", -0.1, 0.1), PlotRow("b", -0.1, 0.12), PlotRow("wide", -90, 90)])
+    assert "◀" in lines[2]
+    assert "▶" in lines[2]
+    assert lines[0].index("┤") - lines[0].index("├") >= 5
+    assert drawn([]) == ["No intervals yet."]
+
+
+def test_only_variants_with_an_interval_are_plotted() -> None:
+    found = report(compared("a", [0.1, 0.3], 0.001), compared("b", None, None))
+    assert [(each.label, each.effect) for each in plot_rows(found)] == [("Revenue · a", pytest.approx(0.2))]
