@@ -12,6 +12,10 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought
 
+from hoglab.analysis.cancelling import Cancellation, cancellable
+from hoglab.analysis.compute import Computer
+from hoglab.analysis.errors import ComputationError
+from hoglab.analysis.experiment_simulation import simulation_answer
 from hoglab.statistics import (
     FrequentistConfig,
     Proportion,
@@ -146,6 +150,36 @@ def test_the_same_seed_gives_the_same_answer(lab: Lab) -> None:
         ask(lab, "ExperimentSimulationQuery", REVENUE, seed=seed, **asked)["methods"] for seed in (7, 7, 8)
     )
     assert first == again != other
+
+
+def test_a_simulation_that_is_cancelled_gives_no_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancellation = Cancellation()
+    drawn = []
+
+    def cancelled_at_the_third(*arguments: Any) -> SampleMean:
+        drawn.append(arguments)
+        if len(drawn) == 3:
+            cancellation.request()
+        return SampleMean(*arguments)
+
+    entities = Computer.entities
+    monkeypatch.setattr(
+        Computer,
+        "entities",
+        lambda *asked: (entities(*asked)[0], lambda sums: cancelled_at_the_third(int(sums[0]), *sums[1:])),
+    )
+    query = {"kind": "ExperimentSimulationQuery", "experiment_id": 1, "metric": REVENUE, "history_days": 14}
+    project = lab.accounts.project(1)
+    assert project is not None
+    with cancellable(cancellation), pytest.raises(ComputationError, match="cancelled"):
+        simulation_answer(lab.service.plan_of(project, 1), query, NOW, lab.service.computer)
+    assert len(drawn) < 100  # of twenty thousand
+
+
+def test_a_small_history_is_drawn_from_more_than_once(lab: Lab) -> None:
+    late = {"kind": "EventsNode", "event": "purchase", "properties": [{"key": "amount", "value": 1000}]}
+    answer = ask(lab, "ExperimentSimulationQuery", REVENUE, exposure=late, experiments=1)
+    assert (answer["history"]["people"], answer["people"]) == (40, 100)
 
 
 RETENTION = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoglab.analysis import cancelling
-from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.history import history_object, history_of, number, whole_number
 from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, QuantileMetric, RatioMetric
 from hoglab.analysis.simulation import Growth, Rows, Setting, Tally, simulate
@@ -53,7 +53,8 @@ def simulation_answer(
             "The metric is zero for everybody in the history, so there is nothing to change."
         )
     table, build = computer.entities(history.question, MAX_PEOPLE)
-    people = whole_number(query, "people", min(history.people, MAX_PEOPLE), MIN_PEOPLE, MAX_PEOPLE)
+    usual = min(max(history.people, MIN_PEOPLE), MAX_PEOPLE)
+    people = whole_number(query, "people", usual, MIN_PEOPLE, MAX_PEOPLE)
     rows = np.asarray(table, dtype=np.float64)
     setting = Setting(people, experiments, looks, effect)
     cancellation = cancelling.current() or cancelling.Cancellation()
@@ -66,6 +67,8 @@ def simulation_answer(
         np.random.default_rng(seed),
         is_cancelled=lambda: cancellation.requested,
     )
+    if cancellation.requested:
+        raise ComputationError("Query was cancelled", retry=False)
     return {
         "kind": "ExperimentSimulationQuery",
         "history": history_object(history, query),
