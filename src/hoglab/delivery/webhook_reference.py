@@ -9,19 +9,17 @@ from hoglab.delivery.webhook_routes import PATH
 from hoglab.delivery.webhooks import REPLY_TYPES, WebhookLimits
 from hoglab.http.body import JSON, URLENCODED
 from hoglab.http.decompression import BY_NAME
-from hoglab.http.described_errors import ERROR
 from hoglab.http.openapi import FORMS
 
-_STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
-_REFUSED = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-_ERROR = {"anyOf": [_REFUSED, ERROR]}
-"""An address that cannot be one of a webhook is refused as any other path."""
 _REFUSALS = {
     "400": ("The body or the query cannot be read.", "The query has more than 1000 parameters."),
     "404": ("There is no enabled webhook of this id.", "Not found"),
     "408": ("The body did not arrive in time.", "The request did not arrive in time"),
     "413": (f"The body has more than {WebhookLimits().body} bytes unpacked.", "Request entity too large"),
-    "415": ("The compression of the body is not known.", "Bodies may be compressed by one of gzip, deflate."),
+    "415": (
+        "The compression of the body is not known.",
+        f"Bodies may be compressed by one of {', '.join(BY_NAME)}.",
+    ),
     "429": ("The function was stopped, because it was too slow for too long.", "Disabled"),
     "503": ("Nothing can be stored now; send it again after `Retry-After` seconds.", "Try again."),
 }
@@ -72,26 +70,16 @@ def _operation(operation_id: str, summary: str) -> dict[str, Any]:
         "type of its own choice.",
         "security": [],
         "responses": {
-            "200": _answered("It ran to its end; or whatever it answers.", {}, {"status": "ok"}),
-            "201": _answered("It goes on in the background.", _STATUS, {"status": "queued"}),
-            "500": _answered(
-                "It ended with an error, which its log tells.", _STATUS, {"status": "Unhandled error"}
-            ),
-            **{
-                status: {
-                    "description": text,
-                    "content": {JSON: {"schema": _ERROR, "example": {"error": error}}},
-                }
-                for status, (text, error) in _REFUSALS.items()
-            },
-            "default": _answered("What the program answers.", {}, {"paid": True}),
+            "200": _answered("It ran to its end.", {"status": "ok"}),
+            "201": _answered("It goes on in the background.", {"status": "queued"}),
+            "500": _answered("It ended with an error, which its log tells.", {"status": "Unhandled error"}),
+            **{status: _answered(text, {"error": error}) for status, (text, error) in _REFUSALS.items()},
+            "default": _answered("What the program answers.", {"paid": True}),
         },
     }
 
 
-def _answered(description: str, schema: dict[str, Any], example: Any) -> dict[str, Any]:
-    others: dict[str, Any] = {kind: {} for kind in sorted(REPLY_TYPES - {JSON})} if not schema else {}
-    return {
-        "description": description,
-        "content": {JSON: {"schema": schema, "example": example}, **others},
-    }
+def _answered(description: str, example: Any) -> dict[str, Any]:
+    """An answer. Its schema says nothing, for a program may answer with the same status and a body of its own."""
+    others: dict[str, Any] = {kind: {} for kind in sorted(REPLY_TYPES - {JSON})}
+    return {"description": description, "content": {JSON: {"schema": {}, "example": example}, **others}}
