@@ -28,6 +28,7 @@ from hoglab.storage.event_store import (
     QueryCancelledError,
     QueryError,
     QueryMemoryError,
+    QueryTimeoutError,
 )
 from hoglab.storage.event_store.export import EventSelection, selected_lines
 
@@ -49,6 +50,14 @@ SOCKET_MODE = 0o600
 
 MAX_ADDRESS_BYTES = 100
 """Longer paths do not fit the address of a socket (108 bytes on Linux)."""
+
+_STORE_ERRORS = (
+    EventStoreUnavailableError,
+    QueryCancelledError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -191,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
                     data = "".join([f"{line}\n" for line in lines]).encode()
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
             self.wfile.write(b"0\r\n\r\n")
-        except (EventStoreUnavailableError, QueryError, QueryMemoryError, QueryCancelledError) as error:
+        except _STORE_ERRORS as error:
             _log.warning("export_failed", reason=str(error))
             if not begun:
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
