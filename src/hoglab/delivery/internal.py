@@ -30,6 +30,8 @@ BATCH = 500
 """Events that functions are asked about at a time."""
 RETRY_S = 1.0
 """How long to wait when the queue has no room or a database does not answer."""
+MAX_RETRY_S = 60.0
+"""The wait doubles up to this while errors come that nobody foresaw."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -83,27 +85,31 @@ class InternalEventDispatcher:
             self._wake.notify()
 
     def _work(self) -> None:
+        wait_s: float | None = None
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._has_news or self._stopping)
                 if self._stopping:
                     return
                 self._has_news = False
-            if not self._all_dispatched():
+            wait_s = self._round(wait_s or 0.0)
+            if wait_s is not None:
                 with self._wake:
                     self._has_news = True
-                    self._wake.wait_for(lambda: self._stopping, RETRY_S)
+                    self._wake.wait_for(lambda: self._stopping, wait_s)
 
-    def _all_dispatched(self) -> bool:
+    def _round(self, waited_s: float) -> float | None:
+        """Dispatch what waits; how long to wait before the next try, None when nothing is left."""
         try:
             while self._dispatcher.has_room():
                 if not self.dispatch_waiting():
-                    return True
+                    return None
         except DatabaseError as error:
             _logger.warning("internal_events_wait", reason=str(error))
         except Exception:
             _logger.exception("internal_events_failed")
-        return False
+            return min(max(waited_s * 2, RETRY_S), MAX_RETRY_S)
+        return RETRY_S
 
     def dispatch_waiting(self) -> int:
         """Ask functions about the oldest events that wait; how many these were."""
