@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hoglab.reports.report import MetricReport, metric_report, metrics_of, title
-from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows
+from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows, results_table
 from hoglab.statistics import FrequentistConfig, StatisticsConfig
 
 FREQUENTIST = StatisticsConfig(FrequentistConfig(0.05))
@@ -133,6 +133,17 @@ def test_an_interval_far_wider_than_the_others_is_cut_off() -> None:
     assert "▶" in lines[2]
     assert lines[0].index("┤") - lines[0].index("├") >= 5
     assert drawn([]) == ["No intervals yet."]
+
+
+def test_small_p_values_are_only_called_small() -> None:
+    found = report(compared("a", [0.1, 0.3], 1e-9), compared("b", [0.1, 0.3], 0.0123))
+    console = Console(width=150, color_system=None)
+    with console.capture() as captured:
+        console.print(results_table([found], "Primary", 0.95, relative=True))
+    text = captured.get()
+    assert "p < 0.0001 *" in text
+    assert "p = 0.012 *" in text
+    assert "+10.0% … +30.0%" in text
 
 
 def test_only_variants_with_an_interval_are_plotted() -> None:

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from hoglab.reports.numbers import effect_text, interval_text, number_text, p_text
+from hoglab.reports.numbers import MISSING, effect_text, interval_text, number_text, p_text
 from hoglab.reports.report import ExperimentReport, Group, MetricReport
 
 PLOT_WIDTH = 61
@@ -108,7 +108,7 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
                     group.key,
                     *_totals(group),
                     Text(
-                        effect_text(group.effect, relative=relative) if group.effect is not None else "–",
+                        effect_text(group.effect, relative=relative) if group.effect is not None else MISSING,
                         _style(metric, group),
                     ),
                     interval_text(group.interval, relative=relative)
@@ -128,7 +128,10 @@ def _certainty(group: Group) -> str:
     mark = " *" if group.significant else ""
     if group.chance_to_win is not None:
         return f"{group.chance_to_win:.1%} better{mark}"
-    return f"p = {p_text(group.p_value)}{mark}" if group.p_value is not None else "–"
+    if group.p_value is None:
+        return MISSING
+    text = p_text(group.p_value)
+    return f"p {text}{mark}" if text.startswith("<") else f"p = {text}{mark}"
 
 
 def _style(metric: MetricReport, group: Group) -> str:
