@@ -89,6 +89,8 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         {"name": "Hook", "type": "source_webhook", "hog": ANSWERING, "enabled": True},
         status=201,
     )
+    day = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    backfill = api.ok("POST", f"/hog_functions/{function['id']}/backfill/", day, status=201)
     templates = api.ok("GET", "/hog_function_templates/")["results"]
     key = api.ok(
         "POST", "/api/personal_api_keys/", {"label": "spare", "scopes": ["experiment:read"]}, status=201
@@ -107,6 +109,7 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "recalculation_id": ["018f6c1e-7b0a-7000-8000-3f0c9a5b1d22", "nothing"],
         "action_id": [action["id"]],
         "function_id": [function["id"]],
+        "backfill_id": [backfill["id"], "00000000-0000-4000-8000-000000000001"],
         "webhook_id": [webhook["id"], f"{webhook['id']}.gif"],
         "version": [1, 2],
         "template_id": [template["id"] for template in templates[:3]],
