@@ -7,7 +7,7 @@ do not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class _Comparison:
             if media_type not in after:
                 yield f"{place}: bodies of {media_type} no longer accepted"
             else:
-                yield from self._accepts(f"{place} body", media["schema"], after[media_type]["schema"], set())
+                yield from self._accepts(f"{place} body", _schema(media), _schema(after[media_type]), set())
 
     def _answers(self, place: str, old: Any, new: Any) -> Iterator[str]:
         for status, answer in old["responses"].items():
@@ -82,8 +82,8 @@ class _Comparison:
                 if media_type not in now.get("content", {}):
                     yield f"{place}: {status} is no longer {media_type}"
                     continue
-                schema = now["content"][media_type]["schema"]
-                yield from self._promises(f"{place} {status}", media["schema"], schema, set())
+                promised = _schema(now["content"][media_type])
+                yield from self._promises(f"{place} {status}", _schema(media), promised, set())
 
     def _accepts(self, place: str, old: Schema, new: Schema, seen: set[tuple[str, str]]) -> Iterator[str]:
         """What was valid to send and no longer is."""
@@ -127,6 +127,12 @@ class _Comparison:
                 yield from self._promises(f"{place}.{name}", each, after["properties"][name], seen)
         if "items" in before and "items" in after:
             yield from self._promises(f"{place}[]", before["items"], after["items"], seen)
+
+
+def _schema(media: Mapping[str, Any]) -> Schema:
+    """What is said of a media type's contents; where nothing is, they may be anything."""
+    schema: Schema = media.get("schema", {})
+    return schema
 
 
 def _followed(document: Document, schema: Schema) -> Schema:
