@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -235,24 +235,22 @@ def test_nothing_is_lost_or_parked_while_the_store_fails(house: Any, dispatcher:
     assert len(dispatcher.seen) == 3
 
 
-@pytest.mark.logs_exceptions
 def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> None:
     house.send(event("e", "anon"), event("e", "user"))
     house.run()
     house.ingestion.stop(10)
     house.send(event("$identify", "user", properties={"$anon_distinct_id": "anon"}))
     # What the loop does first with that record, and then the process ends:
-    house.close()
-    house.make_store = FragileStore
-    house.open()
-    house.store.failures = 10**9
-    house.ingestion.start()
-    house.wait(lambda: house.people.position() == 2)
-    assert house.store.position() == 1
-    house.close()
-    house.make_store = DuckDbEventStore
-    house.open()
+    record = house.log.read(1, max_records=1, max_bytes=1)[0]
+    crashed = house.make_ingestion()
+    crashed._store = FragileStore(house.folder / "other.duckdb")
+    crashed._store.failures = 10**9
+    crashed._position = 1
+    with ThreadPoolExecutor(1) as decoder, pytest.raises(EventStoreUnavailableError):
+        crashed._ingest([record], decoder)
+    crashed._store.close()
     assert set(house.rows("person_id")) == {derived_person_id(1, "user"), derived_person_id(1, "anon")}
+    house.restart()
     house.run()
     assert set(house.rows("person_id")) == {derived_person_id(1, "user")}
 
@@ -299,125 +297,6 @@ def test_ingestion_waits_while_there_is_no_room_and_capture_goes_on(house: Any, 
     dispatcher.room.set()
     house.run()
     assert len(house.rows()) == 20
-
-
-# --- one batch is written while the next is prepared
-
-
-class GatedStore(DuckDbEventStore):
-    """Lets a batch in, once `gate` is open, or fails while `failures` are left."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.gate, self.waiting = threading.Event(), threading.Event()
-        self.failures = 0
-        self.offsets: list[int] = []
-
-    def append(self, batch: EventBatch, *, log_offset: int) -> frozenset[UUID]:
-        self.waiting.set()
-        assert self.gate.wait(20)
-        if self.failures:
-            self.failures -= 1
-            raise RuntimeError("not this time")
-        self.offsets.append(log_offset)
-        return super().append(batch, log_offset=log_offset)
-
-
-@pytest.fixture
-def gated(house: Any) -> Any:
-    """A house whose store lets nothing in yet, each record a batch of its own."""
-    house.close()
-    house.make_store = GatedStore
-    house.limits = IngestionLimits(batch_events=1, retry_s=0.01, max_retry_s=0.02, idle_s=0.05)
-    house.open()
-    return house
-
-
-def identify(step: int) -> dict[str, Any]:
-    return event("$set", "u", step, properties={"$set": {"step": step, f"step{step}": True}})
-
-
-def test_persons_of_the_next_batch_are_resolved_while_one_is_stored(gated: Any, dispatcher: Recorder) -> None:
-    for step in (1, 2, 3):
-        gated.send(identify(step))
-    gated.ingestion.start()
-    gated.wait(lambda: gated.people.position() == 2)
-    assert (gated.store.position(), gated.log.position("ingestion"), dispatcher.offset) == (0, 0, 0)
-    gated.store.gate.set()
-    gated.run()
-    assert gated.people.position() == gated.log.position("ingestion") == dispatcher.offset == 3
-    steps = [orjson.loads(each) for each in gated.rows("person_properties")]
-    assert [(each["step"], "step3" in each) for each in steps] == [(1, False), (2, False), (3, True)]
-
-
-@pytest.mark.logs_exceptions
-def test_a_batch_that_is_not_stored_holds_up_the_one_that_is_prepared(
-    gated: Any, dispatcher: Recorder
-) -> None:
-    for step in (1, 2, 3):
-        gated.send(identify(step))
-    gated.store.failures = 2
-    gated.ingestion.start()
-    gated.wait(lambda: gated.people.position() == 2)
-    gated.store.gate.set()
-    gated.run()
-    assert gated.store.offsets == [1, 2, 3]
-    assert gated.parking.records() == []
-    assert gated.rows("uuid") == [UUID(int=each) for each in (1, 2, 3)]
-    assert [each.row.log_offset for each in dispatcher.seen] == [1, 2, 3]
-    assert gated.people.person_for(1, "u").properties == {
-        "step": 3,
-        "step1": True,
-        "step2": True,
-        "step3": True,
-    }
-
-
-@pytest.mark.logs_exceptions
-def test_merges_of_a_batch_that_was_prepared_in_vain_reach_the_store(gated: Any) -> None:
-    gated.send(event("e", "anon", 1))
-    gated.send(event("e", "user", 2))
-    gated.send(event("$identify", "user", 3, properties={"$anon_distinct_id": "anon"}))
-    gated.store.gate.set()
-    gated.ingestion.start()
-    gated.wait(lambda: gated.store.position() == 3)
-    gated.store.gate.clear()
-    gated.store.waiting.clear()
-    gated.send(event("e", "a", 4))
-    gated.send(event("$identify", "user2", 5, properties={"$anon_distinct_id": "a"}))
-    gated.send(event("e", "user2", 6))
-    assert gated.store.waiting.wait(20)
-    gated.store.failures = 10
-    gated.store.gate.set()
-    gated.run()
-    assert set(gated.rows("person_id", "log_offset <= 3")) == {derived_person_id(1, "user")}
-    assert set(gated.rows("person_id", "log_offset > 3")) == {derived_person_id(1, "a")}
-
-
-@pytest.mark.logs_exceptions
-def test_what_was_prepared_is_not_stored_when_the_batch_before_was_given_up(
-    gated: Any, dispatcher: Recorder
-) -> None:
-    for step in (1, 2, 3):
-        gated.send(identify(step))
-    gated.store.failures = 1
-    gated.ingestion.start()
-    gated.wait(lambda: gated.people.position() == 2)
-    assert not gated.ingestion.stop(0)
-    gated.store.gate.set()
-    assert gated.ingestion.stop(20)
-    assert (gated.store.position(), gated.store.offsets) == (0, [])
-    gated.make_store = DuckDbEventStore
-    gated.restart()
-    gated.run()
-    assert gated.rows("uuid") == [UUID(int=each) for each in (1, 2, 3)]
-    assert [each.row.log_offset for each in dispatcher.seen] == [1, 2, 3]
-    assert gated.people.person_for(1, "u").properties == {
-        "step": 3,
-        "step1": True,
-        "step2": True,
-        "step3": True,
-    }
 
 
 # --- batches and life

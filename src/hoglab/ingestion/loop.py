@@ -1,10 +1,10 @@
 """The loop from the event log to the event store, persons and hog functions.
 
-Three threads work on neighbouring batches: while one batch is stored and dispatched, the next one is transformed and
-its persons are resolved, and the one after that is decoded. Each step takes the batches in the order of the log, and
-the position in the log moves behind a batch when it is through all of them. Wherever a crash cuts this off, the
-batches behind the position are processed again from the log and come out the same: persons are idempotent, the store
-knows the log offset of what it holds, and so does the dispatcher.
+One thread. It takes a batch of records, lets transformations change their events, resolves persons, stores,
+dispatches, and then moves its position in the log. Whatever happens between two of these steps, the batch is
+processed again from the log and comes out the same: persons are idempotent, the store knows the log offset of
+what it holds, and so does the dispatcher. A second thread decodes the next batch meanwhile, which has no effect
+that could be lost.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
 from hoglab.ingestion.batches import Batch, Unreadable, ahead, batch_of, batches_of
-from hoglab.ingestion.preparing import KnownProject, Preparation, Prepared, Transformer
-from hoglab.ingestion.writing import Dispatcher, Writer
+from hoglab.ingestion.normalise import Event, row_of
+from hoglab.people.identity import clean_distinct_id
+from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
+from hoglab.storage.event_store.ingested import IngestedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
+    from uuid import UUID
 
     from hoglab.ingestion.flag_calls import FlagCalls
     from hoglab.ingestion.parking import Parking
@@ -35,14 +38,53 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 
+CONSUMER = "ingestion"
+"""Name of this loop's position in the event log."""
+
 _logger = structlog.get_logger(__name__)
 
+_STORED = Counter("hoglab_ingestion_events", "Events stored for the first time.")
+_RESENT = Counter("hoglab_ingestion_resent_events", "Events that were stored already.")
+_DROPPED = Counter("hoglab_ingestion_dropped_events", "Events dropped on purpose.", ["reason"])
 _PARKED = Counter("hoglab_ingestion_parked_records", "Log records parked as unreadable or unprocessable.")
 _RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
-_BATCH_SECONDS = Histogram(
-    "hoglab_ingestion_batch_seconds", "Time from decoded events to their dispatch, by batch."
-)
+_BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
 _LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the newest record when it was finished.")
+
+
+class KnownProject(Protocol):
+    """What ingestion needs of a project."""
+
+    @property
+    def anonymize_ips(self) -> bool: ...
+
+
+class Transformer(Protocol):
+    """Changes or drops events before anything else sees them (spec: hog-runtime 7.2)."""
+
+    def transform(self, project_id: int, events: list[Event]) -> list[Event]:
+        """The events that are left, in order. ``event``, ``distinct_id`` and ``properties`` may be changed."""
+        ...
+
+
+class Dispatcher(Protocol):
+    """Starts what runs on stored events (spec: hog-runtime 0)."""
+
+    def position(self) -> int:
+        """The log offset up to which everything was dispatched, 0 at first."""
+        ...
+
+    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
+        """Enqueue invocations for events that are new, in log order, of any number of projects.
+
+        Must record ``log_offset`` as its position in the transaction of the enqueueing, also when nothing
+        is to be run, and must not enqueue an invocation twice when it sees an event twice.
+        """
+        ...
+
+    def has_room(self) -> bool:
+        """Whether more may be enqueued now; ingestion waits while not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +125,22 @@ class Ingestion:
         limits: IngestionLimits | None = None,
     ) -> None:
         self._log = log
+        self._store = store
         self._people = people
+        self._project = project
         self._parking = parking
-        self._preparation = Preparation(people, project, transformer=transformer, flag_calls=flag_calls)
-        self._writer = Writer(log, store, dispatcher)
+        self._dispatcher = dispatcher
+        self._transformer = transformer
+        self._flag_calls = flag_calls
         self._limits = limits or IngestionLimits()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._writing: tuple[Batch, Future[None]] | None = None
         self._position = 0
+        self._dispatched = 0
         self._seen = 0  # newest offset when the last batch was done
+        # Merges that persons know of and the store does not yet, by project and old person id.
+        self._owed: dict[tuple[int, UUID], PersonOverride] = {}
+        self._dirty = False  # whether something was stored since the last checkpoint
 
     # --- life
 
@@ -121,9 +169,11 @@ class Ingestion:
         return self._thread is not None and self._thread.is_alive()
 
     def _recover(self) -> None:
-        """Continue where both the store and the dispatcher have everything before."""
-        self._position = self._writer.recover()
-        stored = self._writer.stored()
+        """Continue where both the store and the dispatcher have everything before.
+
+        A crash may leave them one batch apart; that batch is then processed again.
+        """
+        stored = self._store.position()
         last = self._log.last_offset()
         known = max(stored, self._people.position())
         if last < known:
@@ -132,20 +182,22 @@ class Ingestion:
                 "the event log was replaced: it ends before what was ingested", log=last, ingested=known
             )
             self._log.skip_to(known)
+        self._dispatched = stored if self._dispatcher is None else self._dispatcher.position()
+        self._position = min(stored, self._dispatched)
         self._seen = self._log.last_offset()
-        self._writer.owe(self._people.overrides_after(stored))
+        self._owe(self._people.overrides_after(stored))
+
+    def _owe(self, overrides: Sequence[PersonOverride]) -> None:
+        self._owed.update({(each.project_id, each.old_person_id): each for each in overrides})
 
     # --- the loop
 
     def _run(self) -> None:
-        with (
-            ThreadPoolExecutor(1, thread_name_prefix="ingestion-decoder") as decoder,
-            ThreadPoolExecutor(1, thread_name_prefix="ingestion-writer") as writer,
-        ):
+        with ThreadPoolExecutor(1, thread_name_prefix="ingestion-decoder") as decoder:
             retry_s = self._limits.retry_s
             while not self._stopping.is_set():
                 try:
-                    self._turn(decoder, writer)
+                    self._turn(decoder)
                     retry_s = self._limits.retry_s
                 except Exception:
                     # The position has not moved: nothing is lost, and the next turn begins with the same record.
@@ -156,13 +208,12 @@ class Ingestion:
                     self._stopping.wait(retry_s)
                     retry_s = min(retry_s * 2, self._limits.max_retry_s)
 
-    def _turn(self, decoder: Executor, writer: Executor) -> None:
-        if not self._writer.has_room():
+    def _turn(self, decoder: Executor) -> None:
+        if self._dispatcher is not None and not self._dispatcher.has_room():
             self._stopping.wait(self._limits.room_poll_s)
             return
         if not self._log.wait(self._position, self._limits.idle_s):
-            if self._writer.rest():
-                self._people.forget_old_warnings()
+            self._rest()
             return
         records = self._log.read(
             self._position,
@@ -170,11 +221,11 @@ class Ingestion:
             max_bytes=self._limits.read_bytes,
         )
         # A batch must not reach over what the store holds: it is stored as a whole or not at all.
-        stored = self._writer.stored()
+        stored = self._store.position()
         held = [record for record in records if record.offset <= stored]
         if records:
             started_at, before = time.monotonic(), self._position
-            self._ingest(held or records, decoder, writer)
+            self._ingest(held or records, decoder)
             self._yield(time.monotonic() - started_at, self._position - before)
 
     def _yield(self, seconds: float, done: int) -> None:
@@ -188,80 +239,51 @@ class Ingestion:
             pause_s = seconds * (1 / self._limits.busy_share - 1)
             self._stopping.wait(min(pause_s, self._limits.max_pause_s))
 
-    def _ingest(self, records: Sequence[LogRecord], decoder: Executor, writer: Executor) -> None:
-        """Process records in batches, to the end of the last one or until we are to stop."""
+    def _rest(self) -> None:
+        """There is nothing to do: settle what was written."""
+        if self._dirty:
+            self._store.checkpoint()
+            self._people.forget_old_warnings()
+            self._dirty = False
+
+    def _ingest(self, records: Sequence[LogRecord], decoder: Executor) -> None:
+        """Process records in batches; records that cannot be processed even alone are parked."""
         limits = self._limits
         batches = batches_of(records, max_events=limits.batch_events, max_json_bytes=limits.batch_json_bytes)
+        for batch in ahead(batches, decoder):
+            if self._stopping.is_set():
+                return
+            if isinstance(batch, Unreadable):
+                self._park(batch.record, batch.reason)
+            else:
+                self._finish(batch)
+
+    def _finish(self, batch: Batch) -> None:
+        """Process a batch; when it fails, its records one by one, to find the one that makes it fail."""
         try:
-            for batch in ahead(batches, decoder):
-                if self._stopping.is_set():
-                    return
-                if isinstance(batch, Batch):
-                    self._begin(batch, writer)
-                elif self._settle():
-                    self._park(batch)
-        finally:
-            self._settle()
-
-    # --- one batch
-
-    def _begin(self, batch: Batch, writer: Executor) -> None:
-        """Prepare a batch while the one before is written, and have it written after that."""
-        started_at = time.monotonic()
-        try:
-            prepared = self._prepare(batch)
-        except Exception as error:
-            if self._settle():
-                self._one_by_one(batch, error)
-        else:
-            if self._settle():
-                self._writing = batch, writer.submit(self._write, prepared, started_at)
-
-    def _settle(self) -> bool:
-        """Wait until the batch that is being written is done; False when it could not be finished before our end."""
-        if self._writing is None:
-            return not self._stopping.is_set()
-        (batch, written), self._writing = self._writing, None
-        try:
-            written.result()
-        except Exception as error:
-            self._one_by_one(batch, error)
-        return self._position >= batch.records[-1].offset
-
-    def _prepare(self, batch: Batch) -> Prepared:
-        return self._preparation.prepare(batch, on_merged=self._writer.owe)
-
-    def _write(self, prepared: Prepared, started_at: float) -> None:
-        last = prepared.last
-        self._writer.write(prepared)
-        self._position = last.offset
-        _LAG_SECONDS.set(max(0.0, time.time() - last.appended_at.timestamp()))
-        _BATCH_SECONDS.observe(time.monotonic() - started_at)
-
-    # --- when a batch fails
-
-    def _one_by_one(self, batch: Batch, error: Exception) -> None:
-        """Process the records of a batch that failed each alone, to find the one that makes it fail."""
-        _RETRIES.inc()
-        _logger.error(
-            "a batch failed; its records are tried one by one", records=len(batch.records), exc_info=error
-        )
-        # Their events were changed by the failed attempt, so they are decoded anew.
-        for record in batch.records:
-            if record.offset > self._position and not self._stopping.is_set():
-                self._finish_alone(record)
+            self._process(batch)
+        except Exception:
+            if len(batch.records) == 1:
+                self._finish_alone(batch.records[0])
+                return
+            _RETRIES.inc()
+            _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
+            # Their events were changed by the failed attempt, so they are decoded anew.
+            for record in batch.records:
+                if record.offset > self._position and not self._stopping.is_set():
+                    self._finish_alone(record)
 
     def _finish_alone(self, record: LogRecord) -> None:
         """Process one record; park it when it fails again and again while the engines work."""
         for attempt in range(1, self._limits.attempts + 1):
             try:
-                self._write(self._prepare(batch_of(record)), time.monotonic())
+                self._process(batch_of(record))
             except Exception as error:
                 if not self._engines_work():
                     raise
                 if attempt == self._limits.attempts:
                     _logger.exception("a record cannot be processed", offset=record.offset)
-                    self._park(Unreadable(record, f"{type(error).__name__}: {error}"))
+                    self._park(record, f"{type(error).__name__}: {error}")
                 elif self._stopping.wait(self._limits.retry_s):
                     return
             else:
@@ -271,15 +293,98 @@ class Ingestion:
         """Whether persons, store and dispatcher take anything; if not, no record is to blame for a failure."""
         try:
             self._people.apply([], log_offset=self._position)
-            self._writer.check()
+            self._store.check()
+            if self._dispatcher is not None:
+                self._dispatcher.dispatch((), log_offset=self._dispatched)
         except Exception:
             return False
         return True
 
-    def _park(self, unreadable: Unreadable) -> None:
+    def _park(self, record: LogRecord, reason: str) -> None:
         """Put a record aside and go on behind it."""
-        record, reason = unreadable
         self._parking.park(record, reason)
         _PARKED.inc()
         _logger.error("a log record was parked", offset=record.offset, reason=reason)
-        self._write(Prepared((), (), record), time.monotonic())
+        self._advance([], [], record)
+
+    # --- one batch
+
+    @_BATCH_SECONDS.time()
+    def _process(self, batch: Batch) -> None:
+        events = self._transform(self._known(batch.events))
+        applied = self._people.apply(events, log_offset=batch.records[-1].offset, warnings=batch.warnings)
+        self._owe(applied.overrides)
+        anonymous = {each for each in {event.project_id for event in events} if self._hides_ips(each)}
+        rows: list[EventRow] = []
+        kept: list[Event] = []
+        for event, attribution in zip(events, applied.attributions, strict=True):
+            if attribution is None:
+                _DROPPED.labels("personless").inc()
+                continue
+            rows.append(row_of(event, attribution, anonymize_ip=event.project_id in anonymous))
+            kept.append(event)
+        if self._flag_calls is not None:
+            self._flag_calls.note(kept)
+        self._advance(rows, kept, batch.records[-1])
+        _LAG_SECONDS.set(max(0.0, time.time() - batch.records[-1].appended_at.timestamp()))
+
+    def _known(self, events: Sequence[Event]) -> list[Event]:
+        """Without events of projects that are gone, and without repetitions inside the batch."""
+        seen: set[tuple[int, int]] = set()
+        kept: list[Event] = []
+        gone = {each for each in {event.project_id for event in events} if self._project(each) is None}
+        for event in events:
+            key = (event.project_id, event.uuid.int)  # hashing a UUID itself takes longer
+            if event.project_id in gone:
+                _DROPPED.labels("project").inc()
+            elif key in seen:
+                _RESENT.inc()
+            else:
+                seen.add(key)
+                kept.append(event)
+        return kept
+
+    def _transform(self, events: list[Event]) -> list[Event]:
+        if self._transformer is None:
+            return events
+        by_project: dict[int, list[Event]] = {}
+        for event in events:
+            by_project.setdefault(event.project_id, []).append(event)
+        kept: list[Event] = []
+        for project_id, ours in by_project.items():
+            before = {id(event): event.distinct_id for event in ours}
+            left = self._transformer.transform(project_id, ours)
+            if len(left) < len(ours):
+                _DROPPED.labels("transformation").inc(len(ours) - len(left))
+            for event in left:
+                event.distinct_id = clean_distinct_id(event.distinct_id) or before[id(event)]
+            kept += left
+        return kept
+
+    def _hides_ips(self, project_id: int) -> bool:
+        project = self._project(project_id)
+        return project is not None and project.anonymize_ips
+
+    def _advance(self, rows: Sequence[EventRow], events: Sequence[Event], last: LogRecord) -> None:
+        """Store the rows of events, dispatch what is new, and move the position behind ``last``."""
+        offset = last.offset
+        again = offset <= self._store.position()
+        new = self._store.append(
+            EventBatch(rows, list(self._owed.values()), is_checked=True), log_offset=offset
+        )
+        self._dirty = True
+        if not again:
+            self._owed = {}
+            _STORED.inc(len(new))
+            _RESENT.inc(len(rows) - len(new))
+        if self._dispatcher is not None and offset > self._dispatched:
+            all_new = len(new) == len(rows)
+            fresh = [
+                IngestedEvent(row, event.properties)
+                for row, event in zip(rows, events, strict=True)
+                if not event.historical and (all_new or row.uuid in new)
+            ]
+            self._dispatcher.dispatch(fresh, log_offset=offset)
+            self._dispatched = offset
+        self._log.commit(CONSUMER, offset)
+        self._position = offset
