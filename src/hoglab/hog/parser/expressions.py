@@ -1,4 +1,4 @@
-"""Expressions: prefixes, operators by precedence, literals, calls, lambdas, f-strings.
+"""Expressions: prefixes, operators by precedence, calls, lambdas.
 
 spec: hog-language 2. Where the text of the spec leaves a case open, the official parser's answer is followed
 (the comments say where).
@@ -20,7 +20,6 @@ from hoglab.hog.nodes import (
     Call,
     CompareOperation,
     Constant,
-    Dict,
     Expr,
     ExprCall,
     Field,
@@ -33,6 +32,7 @@ from hoglab.hog.nodes import (
     TypeCast,
 )
 from hoglab.hog.parser.forms import SPECIAL_FORMS
+from hoglab.hog.parser.literals import LiteralParser
 from hoglab.hog.parser.precedence import (
     ALIAS,
     AND,
@@ -44,12 +44,11 @@ from hoglab.hog.parser.precedence import (
     POSTFIX,
     SYMBOLS,
     TERNARY,
-    UNARY,
     WORDS,
 )
 from hoglab.hog.parser.tags import tag
-from hoglab.hog.parser.tokens import MAX_OPERATORS, TokenReader
-from hoglab.hog.sql_nodes import QUERIES, ColumnsExpr, IsDistinctFrom, PositionalRef, WindowFunction
+from hoglab.hog.parser.tokens import MAX_OPERATORS
+from hoglab.hog.sql_nodes import QUERIES, ColumnsExpr, IsDistinctFrom, WindowFunction
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
@@ -66,13 +65,11 @@ class Arguments(NamedTuple):
     order_by: tuple[OrderExpr, ...] | None = None
 
 
-class ExpressionParser(TokenReader):
-    """Parses expressions. `self.brackets` counts enclosing brackets: 0 at the outer level of a program,
-    where a number with a trailing dot ends the statement (`return 1.a` is `return 1.` and `a`)."""
+class ExpressionParser(LiteralParser):
+    """Parses expressions."""
 
     def __init__(self, source: str, tokens: list[Token]) -> None:
         super().__init__(source, tokens)
-        self.brackets = 1
         self.plain_calls: set[Expr] = set()  # calls written as `name(...)`, not made from an operator
         self.no_names_until = 0  # up to this token index, a list of names is known not to be a lambda's
 
@@ -265,12 +262,6 @@ class ExpressionParser(TokenReader):
         end = self.expect("]", "after the index").end
         return ArrayAccess(left.start, end, left, key, nullish)
 
-    def bracketed_expression(self) -> Expr:
-        self.brackets += 1
-        inner = self.expression()
-        self.brackets -= 1
-        return inner
-
     def arguments(self) -> Arguments:
         """Call arguments up to and including `)`; a query may stand in their place."""
         self.brackets += 1
@@ -430,54 +421,6 @@ class ExpressionParser(TokenReader):
         """The braces after `->`: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
         raise NotImplementedError
 
-    def number(self, start: int, sign: int) -> Constant:
-        """A number; the parts of `1.5` are tokens of their own, because `t.1.5` means something else."""
-        token = self.token
-        value = token.value
-        if token.kind not in ("number", "."):
-            raise self.error(f"Expected a number, found {self.shown()}")
-        if token.kind == "." or (token.word == "decimal" and self.peek().kind == "."):
-            value = self.decimal_point()
-        else:
-            self.advance()
-        if not isinstance(value, (int, float)):
-            raise self.error(f"Expected a number, found {self.shown()}", token)
-        return Constant(start, self.last_end, sign * value)
-
-    def decimal_point(self) -> int | float:
-        whole = ""
-        token = self.token
-        if token.kind == "number":
-            following = self.peek(2)
-            if following.kind in ("name", "quoted") and self.brackets:
-                self.advance()
-                return token.value if isinstance(token.value, (int, float)) else 0
-            whole = self.text(token)
-            self.advance()
-        self.expect(".", "in the number")
-        fraction = ""
-        if self.token.kind == "number" and self.token.word == "decimal":
-            fraction = self.text(self.advance())
-        elif not whole:
-            raise self.error(f"Expected digits after the dot, found {self.shown()}", code="number")
-        return float(f"{whole}.{fraction}")
-
-    def sign(self, token: Token) -> Expr:
-        self.advance()
-        kind = self.token.kind
-        if kind == "number" or (kind == "." and self.peek().kind == "number"):
-            return self.number(token.start, -1 if token.kind == "-" else 1)
-        if kind == "literal" and self.token.word != "null":
-            value = self.advance().value
-            if isinstance(value, float):
-                return Constant(token.start, self.last_end, -value if token.kind == "-" else value)
-        if token.kind == "+":
-            hint = self.hint_for(token) or "leave it out"
-            raise self.error("`+` cannot stand before an expression", token, hint=hint)
-        operand = self.expression(UNARY)
-        zero = Constant(token.start, token.start, 0)
-        return ArithmeticOperation(token.start, self.last_end, "-", zero, operand)
-
     def parenthesis(self) -> Expr:
         found = self.lambda_of_parenthesis()
         if found is not None:
@@ -500,75 +443,7 @@ class ExpressionParser(TokenReader):
         rest = self.items(")", "after the elements of the tuple")
         return Tuple(start, self.last_end, (first, *rest))
 
-    def items(self, closing: str, where: str) -> tuple[Expr, ...]:
-        """Expressions separated by commas, up to and including the closing bracket."""
-        self.brackets += 1
-        found: list[Expr] = []
-        while self.token.kind != closing:
-            found.append(self.expression())
-            if not self.accept(","):
-                break
-        self.expect(closing, where)
-        self.brackets -= 1
-        return tuple(found)
-
-    def brace(self) -> Expr:
-        """Braces where an expression is expected: a dict, or a placeholder."""
-        start = self.advance().start
-        if self.accept("}"):
-            return Dict(start, self.last_end, ())
-        first = self.bracketed_expression()
-        if self.token.kind == ":":
-            return self.dict_items(start, first)
-        end = self.expect("}", "or `:` after the key of the object").end
-        return Placeholder(start, end, first)
-
-    def dict_items(self, start: int, key: Expr) -> Dict:
-        """The rest of a dict whose first key has been read; the next token is its colon."""
-        self.brackets += 1
-        items: list[tuple[Expr, Expr]] = []
-        while True:
-            self.expect(":", "after the key of the object")
-            items.append((key, self.expression()))
-            if not self.accept(",") or self.token.kind == "}":
-                break
-            key = self.expression()
-        end = self.expect("}", "after the entries of the object").end
-        self.brackets -= 1
-        return Dict(start, end, tuple(items))
-
-    def text_parts(self, start: int, closing: str) -> Expr:
-        """The chunks and interpolations of an f-string or template as one expression."""
-        parts: list[Expr] = []
-        while self.token.kind != closing:
-            token = self.token
-            self.count()
-            if token.kind == "text":
-                self.advance()
-                parts.append(Constant(token.start, token.end, token.value))
-                continue
-            self.expect("{{", "in the string")
-            if self.token.kind == "}}":
-                raise self.error(
-                    "The braces hold no expression", hint="write `\\{` for a brace that is part of the text"
-                )
-            parts.append(self.bracketed_expression())
-            self.expect("}}", "after the expression in the string")
-        end = self.token.end
-        if closing != "eof":
-            self.advance()
-        if not parts:
-            return Constant(start, end, "")
-        return parts[0] if len(parts) == 1 else Call(start, end, "concat", tuple(parts))
-
     # --- what only SQL has
-
-    def positional_reference(self) -> PositionalRef:
-        start = self.advance().start
-        token = self.advance()
-        if not isinstance(token.value, int):
-            raise self.error("Expected a whole number after `#`", token, code="number")
-        return PositionalRef(start, token.end, token.value)
 
     def excluding(self, start: int) -> ColumnsExpr | None:
         """`exclude (a, b)` behind a star."""
