@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -99,6 +102,17 @@ def place(shared_server: ChildServer) -> Place:
         headers={"Authorization": f"Bearer {shared_server.api_key}"},
     ).json()
     return Place(shared_server, made["id"], made["api_token"])
+
+
+def test_the_commands_of_the_document(place: Place) -> None:
+    """Each as it stands, but for following the log, which has no end."""
+    text = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text()
+    commands = re.findall(r"^hoglab functions (.*)$", text, re.MULTILINE)
+    assert len(commands) > 5
+    place.create("http://127.0.0.1:1/", name="Orders")
+    job = place.run("backfill", "Orders", "--from", "2020-01-01", "--detach").split()[0]
+    for command in commands:
+        place.run(*shlex.split(command.replace("BACKFILL", job).removesuffix(" --follow")))
 
 
 def test_functions_are_listed(place: Place) -> None:

@@ -14,28 +14,38 @@ from hoglab.cli.errors import OperatorError
 TIMEOUT_S = 120.0
 
 
-class ApiClient:
-    """One project of one server. What the server refuses is an `OperatorError` with its reason."""
+class RefusedError(OperatorError):
+    """What a server answered instead of doing as it was asked; ``reason`` is its own."""
 
-    def __init__(self, host: str, key: str, project: int) -> None:
+    def __init__(self, host: str, status: int, reason: str) -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(f"{host} answered {status}: {reason}")
+
+
+class ApiClient:
+    """One project of one server. What the server refuses is a `RefusedError`."""
+
+    def __init__(self, host: str, key: str, project: int, *, timeout_s: float = TIMEOUT_S) -> None:
         address = urlsplit(host if "://" in host else f"http://{host}")
         if address.scheme not in ("http", "https") or not address.hostname:
             raise OperatorError(f"{host} is not the address of a server (http://127.0.0.1:8000)")
         self.host = host
         self._make = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
         self._netloc = address.netloc
+        self._timeout_s = timeout_s
         self._base = f"{address.path.rstrip('/')}/api/projects/{project}"
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
     def get(self, path: str, **query: Any) -> Any:
         """The decoded answer; parameters that are None are left out."""
-        with self._request("GET", path + _query(query)) as answer:
+        with self._request("GET", path + _query(query), timeout_s=self._timeout_s) as answer:
             return _decoded(answer)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Fields that are None are left out."""
         sent = {name: value for name, value in body.items() if value is not None}
-        with self._request("POST", path, json.dumps(sent)) as answer:
+        with self._request("POST", path, json.dumps(sent), timeout_s=self._timeout_s) as answer:
             return _decoded(answer)
 
     def pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
@@ -57,18 +67,20 @@ class ApiClient:
 
     @contextmanager
     def _request(
-        self, method: str, path: str, body: str | None = None, *, timeout_s: float | None = TIMEOUT_S
+        self, method: str, path: str, body: str | None = None, *, timeout_s: float | None
     ) -> Iterator[http.client.HTTPResponse]:
         connection = self._make(self._netloc, timeout=timeout_s)
         try:
             connection.request(method, self._base + path, body, self._headers)
             answer = connection.getresponse()
             if answer.status >= http.client.BAD_REQUEST:
-                raise OperatorError(f"{self.host} answered {answer.status}: {_reason(answer.read())}")
+                raise RefusedError(self.host, answer.status, _reason(answer.read()))
             yield answer
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
-            raise OperatorError(f"{self.host} cannot be reached: {reason}") from error
+            raise OperatorError(
+                f"{self.host} cannot be reached: {reason}; give its address with --host"
+            ) from error
         finally:
             connection.close()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption
+from hoglab.cli.options import DataOption, JsonOption, ProjectOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +27,6 @@ experiment_app = typer.Typer(
 )
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="Id of the experiment.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 HostOption = Annotated[
     str | None,
     typer.Option(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlencode, urlsplit
 
 from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.api_client import ApiClient, RefusedError
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import load_settings
 
@@ -112,48 +112,29 @@ class _Remote:
     """A server, by its API."""
 
     def __init__(self, host: str, key: str, project_id: int) -> None:
-        address = urlsplit(host if "://" in host else f"http://{host}")
-        if address.scheme not in ("http", "https") or not address.hostname:
-            raise OperatorError(f"{host} is not the address of a server (http://127.0.0.1:8000)")
-        make = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-        self._host = host
-        self._connection = make(address.netloc, timeout=TIMEOUT_S)
-        self._base = f"{address.path.rstrip('/')}/api/projects/{project_id}"
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._api = ApiClient(host, key, project_id, timeout_s=TIMEOUT_S)
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
-        return self._call("GET", f"/experiments/{experiment_id}/")
+        return self._answer(self._api.get, f"/experiments/{experiment_id}/")
 
     def health(self, experiment_id: int) -> dict[str, Any]:
-        return self._call("GET", f"/experiments/{experiment_id}/health/")
+        return self._answer(self._api.get, f"/experiments/{experiment_id}/health/")
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
-        asked = urlencode({"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]})
-        return self._call("GET", f"/experiments/{experiment_id}/timeseries_results/?{asked}")
+        asked = {"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]}
+        return self._answer(self._api.get, f"/experiments/{experiment_id}/timeseries_results/", **asked)
 
     def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        return self._call("POST", "/query/", {"query": query})
+        return self._answer(self._api.post, "/query/", {"query": query})
 
-    def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        text = None if body is None else json.dumps(body)
+    @staticmethod
+    def _answer(ask: Callable[..., Any], *asked: Any, **more: Any) -> dict[str, Any]:
         try:
-            self._connection.request(method, self._base + path, text, self._headers)
-            answer = self._connection.getresponse()
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            raise OperatorError(
-                f"the server at {self._host} does not answer ({error}): give its address with --host"
-            ) from error
-        try:
-            found = json.loads(content)
-        except ValueError:
-            raise OperatorError(f"what answers at {self._host} is no hoglab server") from None
-        if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
-            raise OperatorError(f"{self._host} refuses the key: {found.get('detail')}")
-        if answer.status != http.client.OK:
-            raise AnswerError(str(found.get("detail")))
-        return dict(found)
+            return dict(ask(*asked, **more))
+        except RefusedError as error:
+            if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                raise
+            raise AnswerError(error.reason) from error
 
 
 @contextmanager

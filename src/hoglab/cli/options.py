@@ -21,6 +21,8 @@ DataOption = Annotated[
         show_default=False,
     ),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from hoglab.cli.accounts import opened_accounts
-from hoglab.cli.options import DataOption
+from hoglab.cli.options import DataOption, JsonOption
 
 projects_app = typer.Typer(help="Projects.", no_args_is_help=True)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @projects_app.command()

@@ -11,7 +11,7 @@ import typer
 
 from hoglab.cli.accounts import opened_accounts
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, load_settings
+from hoglab.cli.options import DataOption, ProjectOption, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,6 @@ SHOWN_REJECTS = 5
 import_app = typer.Typer(help="Bring events from files into a running server.", no_args_is_help=True)
 export_app = typer.Typer(help="Write what a data directory holds into files.", no_args_is_help=True)
 
-ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 ToOption = Annotated[
     Path,
     typer.Option(

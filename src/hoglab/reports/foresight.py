@@ -43,17 +43,18 @@ def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
     table = Table()
     table.add_column("Method")
     watched = f"watched {looks} times"
-    for column in (
-        *("False positives", f"… {watched}", "Power", f"… {watched}"),
-        *("Interval holds the truth", "No statistics"),
-    ):
+    columns = {
+        "false_positives": "False positives",
+        "false_positives_watched": f"… {watched}",
+        "power": "Power",
+        "power_watched": f"… {watched}",
+        "coverage": "Interval holds the truth",
+        "refused": "No statistics",
+    }
+    for column in columns.values():
         table.add_column(column, justify="right")
-    names = (
-        *("false_positives", "false_positives_watched", "power", "power_watched"),
-        *("coverage", "refused"),
-    )
     for row in simulation["methods"]:
-        table.add_row(row["method"], *(f"{row[each]:.1%}" for each in names))
+        table.add_row(row["method"], *(f"{row[each]:.1%}" for each in columns))
     yield table
     yield Text(
         "Watched: stopped at the first significant look. Only the sequential method keeps its false positives then.",

@@ -15,13 +15,12 @@ from hoglab.cli.functions.options import (
     FromOption,
     FunctionArgument,
     HostOption,
-    JsonOption,
     KeyOption,
-    ProjectOption,
     ToOption,
     api,
     function_path,
 )
+from hoglab.cli.options import JsonOption, ProjectOption
 
 if TYPE_CHECKING:
     from hoglab.cli.api_client import ApiClient

@@ -11,13 +11,12 @@ from hoglab.cli.functions.options import (
     DryRunOption,
     FromOption,
     HostOption,
-    JsonOption,
     KeyOption,
-    ProjectOption,
     ToOption,
     api,
     function_path,
 )
+from hoglab.cli.options import JsonOption, ProjectOption
 
 dead_letters_app = typer.Typer(help="Events that did not become runs of functions.", no_args_is_help=True)
 

@@ -25,8 +25,6 @@ KeyOption = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
-ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
 FromOption = Annotated[
     str | None, typer.Option("--from", metavar="TIME", help="The first moment (UTC).", show_default=False)
