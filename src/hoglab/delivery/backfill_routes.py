@@ -10,12 +10,11 @@ from pydantic import Field
 from hoglab.delivery.backfills import BackfillRunsError
 from hoglab.functions import store
 from hoglab.http.dates import format_moment
-from hoglab.http.errors import conflict, not_found, unavailable, validation_error
+from hoglab.http.errors import conflict, not_found, validation_error
 from hoglab.http.fields import Bool, Int, Moment, WireModel
 from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import ResourceRouter, UuidId
-from hoglab.storage.event_store import EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError
 
 if TYPE_CHECKING:
     from hoglab.delivery.backfills import Backfills, Job
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 MAX_EVENTS = 2**31 - 1
-RETRY_S = 5
 
 _MOMENT = "2026-01-02T03:04:05.678901Z"
 NOTES: Notes = {
@@ -120,8 +118,6 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
             )
         except BackfillRunsError:
             raise conflict("A backfill of this function is running.", "backfill_running") from None
-        except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
-            raise unavailable("The event store cannot be read.", RETRY_S) from error
         return _shown(job)
 
     @routes.get("/{function_id}/backfills/", response=Paged[BackfillOut])

@@ -8,10 +8,8 @@ from hoglab.delivery.routes import READ, WRITE, configured
 from hoglab.delivery.samples import Samples
 from hoglab.delivery.schemas import RefusedTestOut, SampleBody, SampleOut
 from hoglab.delivery.test_runs import TestRuns
-from hoglab.http.errors import unavailable
 from hoglab.http.fields import parse_uuid
 from hoglab.http.routing import ResourceRouter, TextId
-from hoglab.storage.event_store import EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from hoglab.http.call import Call
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore
-
-RETRY_S = 5
 
 
 def sample_router(
@@ -47,10 +43,7 @@ def sample_router(
         """
         body = call.validate(SampleBody)
         made, context = configured(call, parse_uuid(function_id), body.configuration, functions, database)
-        try:
-            sample = samples.find(call.project, made, context)
-        except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
-            raise unavailable("The event store cannot be read.", RETRY_S) from error
+        sample = samples.find(call.project, made, context)
         return {"globals": sample.globals, "stored": sample.stored, "matches": sample.matches}
 
     return routes

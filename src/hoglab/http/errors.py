@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from hoglab.storage.database.errors import DatabaseBusyError, DatabaseFullError
+from hoglab.storage.event_store import EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -28,6 +29,8 @@ BUSY_RETRY_S = 2
 """What ``Retry-After`` says when the database is busy."""
 FULL_RETRY_S = 30
 """What ``Retry-After`` says when the disk is full."""
+STORE_RETRY_S = 5
+"""What ``Retry-After`` says when the event store cannot be read, or not in time."""
 
 
 class WireError(Exception):
@@ -232,6 +235,8 @@ def known_error(error: BaseException) -> WireError | None:
         return unavailable("The database is busy.", BUSY_RETRY_S)
     if isinstance(error, DatabaseFullError):
         return unavailable("The disk of the server is full.", FULL_RETRY_S)
+    if isinstance(error, (EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError)):
+        return unavailable("The event store cannot be read.", STORE_RETRY_S)
     return None
 
 
