@@ -63,7 +63,7 @@ METRIC_KINDS = {
     "disabled_permanently": "failure",
 }
 
-NO_EVENTS_FAULT = (DatabaseError, MemoryError)
+NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""
 
 _logger = structlog.get_logger(__name__)
@@ -223,7 +223,7 @@ class EventDispatcher:
             plan = self.plan(events)
             plan.dead += dead
             self.commit(plan, log_offset)
-        except (*NO_EVENTS_FAULT, OSError):
+        except NO_EVENTS_FAULT:
             raise
         except Exception:
             _logger.exception("events_dispatched_one_by_one", count=len(events))

@@ -36,11 +36,20 @@ def ready(
     connection: sqlite3.Connection, queue: str, function_id: str, size: int, now: int
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Groups of rows (as in `COLUMNS`), each full or with one that is due; they are taken out of the queue."""
-    for lane in lanes_of(connection, queue):
-        while lane[3] == function_id and _is_ready(connection, lane, size, now):
+    for lane in _lanes(connection, queue, function_id):
+        while _is_ready(connection, lane, size, now):
             rows = connection.execute(_OLDEST, (*lane, size)).fetchall()
             connection.executemany(_TAKE, [(now, row[0]) for row in rows])
             yield rows
+
+
+def is_ready(connection: sqlite3.Connection, queue: str, function_id: str, size: int, now: int) -> bool:
+    """Whether `ready` would find a group."""
+    return any(_is_ready(connection, lane, size, now) for lane in _lanes(connection, queue, function_id))
+
+
+def _lanes(connection: sqlite3.Connection, queue: str, function_id: str) -> list[Lane]:
+    return [lane for lane in lanes_of(connection, queue) if lane[3] == function_id]
 
 
 def _is_ready(connection: sqlite3.Connection, lane: Lane, size: int, now: int) -> bool:

@@ -33,7 +33,7 @@ from hoglab.storage.invocations import (
     dead_events,
 )
 from hoglab.storage.invocations.claims import CLAIMED, NEXT_PRIORITY, Claims, Shares, first_scheduled
-from hoglab.storage.invocations.gathering import gathering, ready
+from hoglab.storage.invocations.gathering import gathering, is_ready, ready
 from hoglab.storage.invocations.traces import Traces, delete_expired
 
 if TYPE_CHECKING:
@@ -301,9 +301,15 @@ class SqliteInvocationQueue:
     ) -> int:
         """Make one invocation of several that waited for each other; returns how many were made."""
         now = to_micros(self._now())
+        with explained(self._name), self._reading:  # while they only wait, nobody is kept from writing
+            due = {
+                each: size for each, size in sizes.items() if is_ready(self._reader, queue, each, size, now)
+            }
+        if not due:
+            return 0
         taken = made = 0
         with self._transaction() as connection:
-            for function_id, size in sizes.items():
+            for function_id, size in due.items():
                 for rows in ready(connection, queue, function_id, size, now):
                     merged, results = merge(list(map(_claimed, rows)))
                     if merged is not None:

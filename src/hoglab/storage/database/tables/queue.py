@@ -164,7 +164,7 @@ dead_event = Table(
     Column("project_id", Integer, nullable=False),
     Column("function_id", String(36), nullable=False, server_default=""),  # "": no function was asked yet
     Column("source", String(16), nullable=False),  # events, internal
-    Column("step", String(16), nullable=False),  # parse, filter, inputs, process
+    Column("step", String(16), nullable=False),  # parse, filter, order, process
     Column("reason", Text, nullable=False),
     Column("event_uuid", String(36), nullable=False),
     Column("event", Text, nullable=False),
