@@ -14,7 +14,7 @@ from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.protocol import Outcome, json_of
 from hoglab.delivery.globals import milliseconds
-from hoglab.delivery.state import Timing
+from hoglab.delivery.state import NOTHING, Timing
 from hoglab.hog.rt.context import TRUNCATED
 from hoglab.hog.rt.numbers import format_number
 
@@ -54,6 +54,22 @@ class EventFacts(msgspec.Struct):
     distinct_id: Any = ""
     url: str | None = None
     captured_at: str | None = None
+
+
+class KnownGlobals(msgspec.Struct):
+    """What of stored globals is looked at here; programs get all of them, unread."""
+
+    event: EventFacts
+    person: msgspec.Raw = NOTHING
+    groups: msgspec.Raw = NOTHING
+
+
+_known = msgspec.json.Decoder(KnownGlobals)
+
+
+def known_globals(globals_: msgspec.Raw) -> KnownGlobals:
+    """Read them. Raises `msgspec.DecodeError`."""
+    return _known.decode(globals_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,7 @@ class ProgramRun:
         """How many calls of the host have been answered."""
         self.value: Any = None
         """What the program returned, as plain JSON data."""
-        self._event = event
+        self.event = event
         self._redact = redact
         self._now = now
         self._work = Work(run_id, function_id, source, globals_, more, 0.0, journal)
@@ -173,7 +189,7 @@ class ProgramRun:
             self.log("info", text)
         if outcome.dropped > self._dropped:
             self._dropped = outcome.dropped
-            uuid = self._event.uuid
+            uuid = self.event.uuid
             self.log(
                 "warn",
                 f"Function exceeded maximum log entries. No more logs will be collected. Event: {uuid}",
@@ -195,7 +211,7 @@ class ProgramRun:
 
     def log_error(self, error: str) -> None:
         """Say that the program ended with an error."""
-        self.log("error", f"Error executing function on event {self._event.uuid}: {error}")
+        self.log("error", f"Error executing function on event {self.event.uuid}: {error}")
 
     def log_completion(self) -> None:
         """Say that the program came to its end, and what it took."""
@@ -205,8 +221,8 @@ class ProgramRun:
         sync_ms = sum(each.duration_ms for each in self.timings if each.kind == "hog")
         text = f"Function completed in {two_digits(self.total_ms)}ms. Sync: {two_digits(sync_ms)}ms."
         text += f" Mem: {two_digits(end.memory / 1024)}kb. Ops: {end.steps}."
-        if self._event.url:
-            text += f" Event: '{self._event.url}'"
+        if self.event.url:
+            text += f" Event: '{self.event.url}'"
         self.log("debug", text)
 
     @property

@@ -170,8 +170,8 @@ def router(
     def rerun_invocations(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Run past invocations again, by default those of the last 30 days that failed."""
         row = known(call, function_id)
-        wanted, shown = _rerun_filter(call, row)
-        if call.validate(RerunBody).dry_run:
+        body, wanted, shown = _rerun_asked(call, row)
+        if body.dry_run:
             done = dry_run(delivery, call.project, function_id, wanted)
         else:
             done = rerun(delivery, call.project, function_id, wanted, shown)
@@ -275,8 +275,8 @@ def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> st
 # --- running again
 
 
-def _rerun_filter(call: Call, row: store.Row) -> tuple[RerunFilter, dict[str, Any]]:
-    """What is to be run again, and how the log shows it."""
+def _rerun_asked(call: Call, row: store.Row) -> tuple[RerunBody, RerunFilter, dict[str, Any]]:
+    """The request, what is to be run again by it, and how the log shows that."""
     kind = row["type"] or "destination"
     if kind not in RERUNNABLE:
         detail = f"Re-runs aren't supported for '{kind}' functions."
@@ -284,7 +284,8 @@ def _rerun_filter(call: Call, row: store.Row) -> tuple[RerunFilter, dict[str, An
     if not row["enabled"]:
         detail = "This function is disabled. Enable it to re-run invocations."
         raise BareError(400, {"queued_count": 0, "skipped_count": 0, "detail": detail})
-    wanted = call.validate(RerunBody).filter
+    body = call.validate(RerunBody)
+    wanted = body.filter
     since, until = wanted.window_start, wanted.window_end
     if since is not None and until is not None:
         if until <= since:
@@ -305,7 +306,7 @@ def _rerun_filter(call: Call, row: store.Row) -> tuple[RerunFilter, dict[str, An
         max_count=wanted.max_count or MAX_RERUN,
         invocation_ids=None if wanted.invocation_ids is None else tuple(wanted.invocation_ids),
     )
-    return selection, call.body.get("filter") or {}
+    return body, selection, call.body.get("filter") or {}
 
 
 # --- test runs

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import orjson
 
-from hoglab.delivery.batches import failures
+from hoglab.delivery.batch_run import failures
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchResponse

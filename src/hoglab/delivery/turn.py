@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,16 @@ import msgspec
 import orjson
 import structlog
 
-from hoglab.delivery.batches import Contents, alone, failures, item_result, merge
+from hoglab.delivery.batch_run import BatchInputsError, BatchRun
+from hoglab.delivery.batches import item_of, merge
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request, sleep_seconds
 from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
-from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, EventFacts, Line, ProgramRun, clipped
+from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, Line, ProgramRun, clipped, known_globals
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.retries import Answer, RetryPolicy, excused, is_failure
-from hoglab.delivery.state import NOTHING, InvalidStateError, Item, State, Timing, decode_state, encode_state
+from hoglab.delivery.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
 from hoglab.functions.secrets import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import Held, Work
     from hoglab.delivery.bodies.protocol import Outcome
     from hoglab.delivery.globals import EventGlobals, KnownProject, Site
-    from hoglab.functions.compile import CompiledFunction, CompiledMapping
+    from hoglab.functions.compile import CompiledFunction
     from hoglab.functions.redaction import Redact
     from hoglab.functions.registry import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
@@ -58,17 +59,10 @@ _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
     "failed": ("failure", "failed"),
 }
 
-MAX_ITEM_LINES = 24
-"""Events of a batch whose failures have lines of their own in the log."""
-
 MAX_PRIORITY = 9
 """Each attempt makes a run less urgent, down to this."""
 
 _logger = structlog.get_logger(__name__)
-
-
-class BatchInputsError(Exception):
-    """The inputs of no event of a batch can be built; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +137,16 @@ class Turn:
         self._inputs: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._fetches = 0
-        self._items: list[Item] = []
-        """What this run was made of; empty for one event."""
-        self._contents: Contents | None = None
-        self._item_failures: dict[str, str] = {}
-        self._captured_at: str | None = None
+        self._batch = BatchRun()
 
     def accepted_at(self) -> datetime | None:
         """When the event was accepted, for the first request of a run that it caused when it came; else None."""
-        state = self._state
-        if self._captured_at is None or state is None or self.claimed.parent_run_id is not None:
+        run, state = self._parts
+        captured_at = run.event.captured_at
+        if captured_at is None or self.claimed.parent_run_id is not None:
             return None
         is_first = all(timing.kind == "hog" for timing in state.timings)
-        return datetime.fromisoformat(self._captured_at) if is_first else None
+        return datetime.fromisoformat(captured_at) if is_first else None
 
     @property
     def held(self) -> Held | None:
@@ -194,7 +185,7 @@ class Turn:
         self._note("error", message)
         try:
             self._state = decode_state(self.claimed.state)
-            self._items = self._state.items
+            self._batch = BatchRun(self._state.items)
         except InvalidStateError:
             self._state = None
         return self._settle("failed", "failed", error=message, kind=POISON_PILL)
@@ -208,7 +199,7 @@ class Turn:
         except InvalidStateError as error:
             self._note("error", str(error))
             return self._settle("failed", "failed", error=str(error))
-        self._items = state.items
+        self._batch = BatchRun(state.items)
         functions = shop.registry.for_project(claimed.project_id)
         function = None if functions is None else functions.by_id.get(claimed.function_id)
         if functions is None or function is None:
@@ -216,7 +207,7 @@ class Turn:
             return self._settle("cancelled", "cancelled")
         self._function = function
         try:
-            is_batch = function.delivery.batch is not None or len(state.items) > 1
+            is_batch = function.delivery.batch is not None or self._batch.is_one_of_many
             make = self._batch_run if is_batch else self._program_run
             run = self._run = make(function, functions.project, state)
         except BatchInputsError as error:
@@ -230,9 +221,8 @@ class Turn:
 
     def _program_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
         """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
-        shop, mapping = self._shop, _mapping(function, state.mapping)
-        known = _known.decode(state.globals)
-        self._captured_at = known.event.captured_at
+        shop, mapping = self._shop, function.mapping_at(state.mapping)
+        known = known_globals(state.globals)
         more: dict[str, Any] = {"source": shop.site.source(function)}
         if not known.person:
             more["person"] = shop.event_globals.late_person(project, known.event.distinct_id)
@@ -265,49 +255,20 @@ class Turn:
         )
 
     def _batch_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
-        """The program on all events of a batch whose inputs can be built. Raises `BatchInputsError`."""
-        shop, contents = self._shop, Contents()
-        pinned = to_json(self._pinned_inputs(state)) if state.journal else None
-        different: dict[bytes, Redact] = {}
-        facts: dict[str, EventFacts] = {}
-        source = shop.site.source(function)
-        for item in alone(self.claimed, state):
-            known = _known.decode(item.globals)
-            facts[item.id] = known.event
-            more: dict[str, Any] = {"source": source, "groups": {}}
-            if not known.person:
-                more["person"] = shop.event_globals.late_person(project, known.event.distinct_id)
-            mapping = _mapping(function, item.mapping)
-            build = partial(function.build_inputs, mapping=mapping)
-            contents.add(item, more, build, function.input_failure, pinned)
-            if item.id in contents.inputs:
-                inputs = contents.inputs[item.id]
-                key = json_of([item.mapping, inputs])
-                different[key] = different.get(key) or function.redactor(inputs, mapping)
-        self._contents, self._inputs = contents, contents.pins()
-        self._item_failures.update(contents.failed)
-        if not contents.events:
-            raise BatchInputsError(next(iter(contents.failed.values())))
-        first = facts[contents.shown[0]]
-        self._captured_at = first.captured_at
-
-        def redact(text: str) -> str:
-            for each in different.values():
-                text = each(text)
-            return text
-
-        return ProgramRun(
-            function.id,
-            function.hog if state.source is None else state.source,
-            first,
-            bytes(state.globals),
-            json_of({"source": source, "events": contents.events, **contents.events[0]}),
+        """The program on many events. Raises `BatchInputsError`."""
+        shop = self._shop
+        run = self._batch.program(
+            function,
+            state,
+            item_of(self.claimed, state),
+            source=shop.site.source(function),
+            late_person=partial(shop.event_globals.late_person, project),
+            pinned=to_json(self._pinned_inputs(state)) if state.journal else None,
             run_id=self.claimed.id,
-            redact=redact,
             now=shop.now,
-            journal=bytes(state.journal) if state.journal else None,
-            timings=state.timings,
         )
+        self._inputs = self._batch.pins()
+        return run
 
     def _pinned_inputs(self, state: State) -> dict[str, Any]:
         sealed = state.sealed_inputs
@@ -412,29 +373,11 @@ class Turn:
             run.log_error(run.error)
         else:
             run.log_completion()
-        failure = run.error or state.error
-        if failure is None and self._contents is not None:
-            failure = self._outcomes(run, self._contents)
+        failure = run.error or state.error or self._batch.judge(run)
         if failure is None:
             return self._settle("completed", "succeeded")
         kind = POISON_PILL if run.crashed else None
         return self._settle("failed", "failed", error=failure, kind=kind)
-
-    def _outcomes(self, run: ProgramRun, contents: Contents) -> str | None:
-        """Take from what the program returned how each event fared; what is wrong with all of them, if anything."""
-        try:
-            found = failures(run.value, len(contents.shown))
-        except ValueError as error:
-            run.log("error", str(error))
-            return str(error)
-        for place, text in found.items():
-            self._item_failures[contents.shown[place]] = run.cleaned(text)
-        for place, text in list(found.items())[:MAX_ITEM_LINES]:
-            uuid = contents.events[place]["event"].get("uuid")
-            run.log("error", f"Error executing function on event {uuid}: {text}")
-        if not self._items and self._item_failures:
-            return next(iter(self._item_failures.values()))
-        return None
 
     def _suspend(self, scheduled_at: datetime | None = None, *, retry: bool = False) -> Settled:
         """Put the invocation back, with all that it takes to come to this point again."""
@@ -490,7 +433,9 @@ class Turn:
         now = self._shop.now()
         run = self._run
         over = outcome.status != "available"
-        results = self._results(status, now, over=over, error=error, kind=kind)
+        base = self._result(status, now, over=over, error=error, kind=kind)
+        next_version = partial(self._shop.versions.next, now)
+        results = self._batch.results(base, next_version, error, judged=over and status != "cancelled")
         metrics = [self._metric("other", "fetch", now, self._fetches)] if self._fetches else []
         for each, number in Counter(result.status for result in results if over).items():
             if each in _KINDS:
@@ -505,23 +450,6 @@ class Turn:
             timings=list(run.timings) if run is not None and over else [],
             captured=None if run is None else run.captured,
         )
-
-    def _results(
-        self, status: ResultStatus, now: datetime, *, over: bool, error: str | None, kind: str | None
-    ) -> list[InvocationResult]:
-        base = self._result(status, now, over=over, error=error, kind=kind)
-        if not self._items:
-            return [base]
-        next_version = self._shop.versions.next
-        found = []
-        for item in self._items:
-            failure = self._item_failures.get(item.id, error) if over and status != "cancelled" else error
-            each = item_result(base, item, next_version(now), failure)
-            if failure is not None and not each.error_kind:
-                inputs_failed = self._contents is not None and item.id in self._contents.failed
-                each = replace(each, error_kind=INPUTS_FAILED if inputs_failed else error_kind(failure))
-            found.append(each)
-        return found
 
     def _result(
         self, status: ResultStatus, now: datetime, *, over: bool, error: str | None, kind: str | None
@@ -567,27 +495,6 @@ class Turn:
 
     def _metric(self, kind: str, name: str, now: datetime, count: int = 1) -> AppMetric:
         return AppMetric(self.claimed.project_id, self.claimed.function_id, kind, name, count, now)
-
-
-class _Known(msgspec.Struct):
-    """What of stored globals is looked at here; programs get all of them, unread."""
-
-    event: EventFacts
-    person: msgspec.Raw = NOTHING
-    groups: msgspec.Raw = NOTHING
-
-
-_known = msgspec.json.Decoder(_Known)
-
-
-def _mapping(function: CompiledFunction, index: int | None) -> CompiledMapping | None:
-    if index is None:
-        return None
-    return next((one for one in function.mappings or () if one.index == index), None)
-
-
-def _message(error: Exception | HogLimit) -> str:
-    return str(getattr(error, "message", None) or error)
 
 
 def _failure_text(answer: Answer, attempts: int) -> str:

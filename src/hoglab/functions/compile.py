@@ -141,6 +141,12 @@ class CompiledFunction:
         schema = [{"key": key, "type": "string", "secret": True} for key in hidden]
         return redactor(schema, hidden)
 
+    def mapping_at(self, index: int | None) -> CompiledMapping | None:
+        """The mapping with this number; None for no number, and for one that is not in use any more."""
+        if index is None:
+            return None
+        return next((one for one in self.mappings or () if one.index == index), None)
+
     def redactor(
         self,
         inputs: Mapping[str, Any],
