@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.statistics.simulation.__main__ import BEGIN, END, write
+from tests.statistics.simulation.__main__ import BEGIN, END, main, write
 from tests.statistics.simulation.kinds import KINDS, Accumulating, Kind
 from tests.statistics.simulation.promises import (
     METHODS,
@@ -64,3 +64,13 @@ def test_writing_replaces_the_section_and_nothing_else(tmp_path: Path) -> None:
     document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     write(document, "new\n")
     assert document.read_text(encoding="utf-8") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+
+
+def test_the_command_simulates_everything_and_writes_it_down(tmp_path: Path) -> None:
+    """Also where tasks go to other processes, which not everything can be sent to."""
+    document = tmp_path / "document.md"
+    document.write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    main(["--runs", "20", "--watched", "4", "--jobs", "2", "--write", str(document)])
+    text = document.read_text(encoding="utf-8")
+    assert all(text.count(f"| {kind.name} | {method}") == 2 for kind in KINDS for method in METHODS)
+    assert all(f"| {kind.name} |" in text for kind in [*daily_kinds(), *adjusted_kinds()])

@@ -175,13 +175,13 @@ def write(path: Path, text: str) -> None:
     path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20_000, help="experiments behind each line")
     parser.add_argument("--watched", type=int, default=4_000, help="experiments that are looked at daily")
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     with ProcessPoolExecutor(options.jobs) as pool:
         lines = [line for some in pool.map(done, tasks(options.runs, options.watched)) for line in some]
     text = section(options.runs, options.watched, lines)

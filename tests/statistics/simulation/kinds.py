@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp
 from statistics import fmean
 from typing import Protocol
@@ -186,11 +187,8 @@ def mean_sample(samples: Sequence[SufficientStatistics]) -> QuantileSample:
     )
 
 
-def conversions(rate: float) -> Callable[[Rng, int, int, float], Array]:
-    def sums(rng: Rng, cells: int, size: int, growth: float) -> Array:
-        return rng.binomial(size, rate * growth, (cells, 1))
-
-    return sums
+def conversions(rate: float, rng: Rng, cells: int, size: int, growth: float) -> Array:
+    return rng.binomial(size, rate * growth, (cells, 1))
 
 
 def spending(rng: Rng, cells: int, size: int, growth: float) -> Array:
@@ -242,9 +240,9 @@ def funnel_with_covariate(size: int, total: int, *covariate: float) -> WithCovar
 KINDS: tuple[Kind, ...] = (
     Additive("mean", 4.0, 0.15, 50, 2, spending, SampleMean),
     Additive("mean with CUPED", 4.0, 0.12, 50, 4, spending_as_before, mean_with_covariate),
-    Additive("funnel", 0.12, 0.10, 50, 1, conversions(0.12), Proportion),
+    Additive("funnel", 0.12, 0.10, 50, 1, partial(conversions, 0.12), Proportion),
     Additive("funnel with CUPED", 0.19, 0.10, 50, 1, conversions_as_before, funnel_with_covariate),
-    Additive("retention", 0.40, -0.08, 50, 1, conversions(0.40), Retention),
+    Additive("retention", 0.40, -0.08, 50, 1, partial(conversions, 0.40), Retention),
     Additive("ratio", 10.0, 0.10, 50, 3, revenue_per_order, Ratio),
     Quantiles(),
     ClusteredQuantiles(),
