@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hoglab.reports.report import MetricReport, metric_report, metrics_of, title
-from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows, results_table
+from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
 from hoglab.statistics import FrequentistConfig, StatisticsConfig
 
 FREQUENTIST = StatisticsConfig(FrequentistConfig(0.05))
@@ -112,7 +112,7 @@ def test_every_metric_of_an_experiment_has_a_name() -> None:
 def drawn(rows: list[PlotRow]) -> list[str]:
     console = Console(width=120, color_system=None)
     with console.capture() as captured:
-        console.print(interval_plot(rows, width=41))
+        console.print(IntervalPlot(rows, width=41))
     return captured.get().splitlines()
 
 
@@ -144,6 +144,25 @@ def test_small_p_values_are_only_called_small() -> None:
     assert "p < 0.0001 *" in text
     assert "p = 0.012 *" in text
     assert "+10.0% … +30.0%" in text
+
+
+@pytest.mark.parametrize("method", ["bayesian", "frequentist"])
+def test_nothing_is_cut_off_on_80_columns(method: str) -> None:
+    certain = {"chance_to_win": 0.9999} if method == "bayesian" else {}
+    found = report(
+        compared("test", [0.108, 0.299], 1e-9, number_of_samples=1_000_065, sum=48_462, **certain),
+        compared("a-longer-variant", None, None, validation_failures=["not-enough-exposures"]),
+        number_of_samples=1_009_935,
+    )
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(results_table([found], "Results", 0.95, relative=True))
+        console.print(IntervalPlot([PlotRow("Revenue per user · test", 0.108, 0.299, truth=0.2)]))
+    text = captured.get()
+    assert "…" not in text.replace("+10.8% … +29.9%", "")
+    assert "+10.8% … +29.9%" in text
+    assert "fewer than 50" in text
+    assert "+29.9%" in text.splitlines()[-2]
 
 
 def test_only_variants_with_an_interval_are_plotted() -> None:

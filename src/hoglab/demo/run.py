@@ -21,7 +21,7 @@ from hoglab.demo.scenario import BASELINE, FLAG_KEY, PURCHASE, TREATMENT, Truth,
 from hoglab.demo.server import ChildServer, ServerError
 from hoglab.demo.traffic import Sent, send_users
 from hoglab.reports.report import MetricReport, metric_report
-from hoglab.reports.terminal import PlotRow, interval_plot, plot_rows, results_table
+from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
 from hoglab.statistics import StatisticsConfig
 
 SETTLE_TIMEOUT_S = 60.0
@@ -279,7 +279,7 @@ def _print_verdict(
     console.print()
     console.print(results_table(metrics, "Results", LEVEL, relative=True))
     console.print()
-    console.print(interval_plot(verdict.intervals))
+    console.print(IntervalPlot(verdict.intervals))
     console.print()
     split = ", ".join(f"{count:,} saw {variant}" for variant, count in sorted(sent.variants.items()))
     inside = all(estimate.covers_truth for estimate in verdict.intervals)

@@ -6,24 +6,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from hoglab.reports.numbers import MISSING, number_text
+from hoglab.reports.tables import light_table
 
 Json = Mapping[str, Any]
+DAYS_OF_A_WEEK = 7
 
 
 def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
     """How many people and days a metric takes, and what it can find after some weeks."""
     yield _history(name, plan["history"])
-    needed = Table(title=f"For {plan['power']:.0%} power ({plan['method']})", title_justify="left")
+    needed = light_table(f"For {plan['power']:.0%} power ({plan['method']})")
     for column in ("Effect", "People in all", "Days"):
         needed.add_column(column, justify="right")
     for row in plan["effects"]:
         needed.add_row(f"{row['effect']:+.1%}", _count(row["people"]), _days(row["days"], row["people"]))
     yield needed
-    found = Table(title="What can be found", title_justify="left")
+    found = light_table("What can be found")
     for column in ("After days", "People in all", "Least effect"):
         found.add_column(column, justify="right")
     for row in plan["detectable"]:
@@ -40,8 +41,8 @@ def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
         f"{simulation['effect']:+.1%}, on {simulation['people']:,} people each."
     )
     looks = simulation["looks"]
-    table = Table()
-    table.add_column("Method")
+    table = light_table()
+    table.add_column("Method", no_wrap=True)
     watched = f"watched {looks} times"
     columns = {
         "false_positives": "False positives",
@@ -63,12 +64,24 @@ def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
 
 
 def _history(name: str, history: Json) -> Text:
-    text = Text(name, style="bold")
-    return text.append(
-        f"\n{history['people']:,} people did {history['event']} in {history['days']} days; "
+    known = len(history["people_per_day"])
+    when = f"in {history['days']} days" + (
+        f", the first of them {_counted(known, 'day')} ago" if known < history["days"] else ""
+    )
+    text = Text(name, style="bold").append(
+        f"\n{history['people']:,} people did {history['event']} {when}; "
         f"the mean is {number_text(history['mean'])}.",
         style="not bold",
     )
+    if known < DAYS_OF_A_WEEK:
+        text.append(
+            "\nThat is less than a week: how many come in a day is a rough guess.", style="not bold yellow"
+        )
+    return text
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _count(number: int | None) -> str:

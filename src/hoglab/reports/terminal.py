@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.console import Group as Lines
-from rich.console import RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from hoglab.reports.numbers import MISSING, effect_text, interval_text, number_text, p_text
 from hoglab.reports.report import ExperimentReport, Group, MetricReport
+from hoglab.reports.tables import light_table
 
-PLOT_WIDTH = 61
+PLOT_WIDTH, MIN_PLOT_WIDTH = 61, 21
 CLIPPED_AT = 5
 """An interval that reaches this many times as far as the middle one is cut off, so that others can be seen."""
 
@@ -60,7 +61,7 @@ def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
             continue
         yield results_table(metrics, name, report.level, relative=report.is_relative)
         rows = [row for metric in metrics for row in plot_rows(metric)]
-        yield interval_plot(rows, relative=report.is_relative)
+        yield IntervalPlot(rows, report.is_relative)
 
 
 def _heading(report: ExperimentReport) -> Panel:
@@ -90,22 +91,34 @@ def _exposed(report: ExperimentReport) -> Text:
 
 
 def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, relative: bool) -> Table:
-    """People, totals and means for each variant of every metric, and the effects."""
-    table = Table(title=name, title_justify="left", title_style="bold")
-    table.add_column("Metric")
-    table.add_column("Variant")
-    for column in ("People", "Total", "Mean", "Effect", f"{level * 100:g} % interval", "Certainty"):
-        table.add_column(column, justify="right")
+    """People, totals and means for each variant of every metric, and the effects; whole on 80 columns."""
+    table = light_table(name)
+    if any(group.chance_to_win is not None for metric in metrics for group in _compared(metric)):
+        table.caption = "Certainty: the chance to beat the baseline."
+    table.add_column("Metric", overflow="fold")
+    for column in ("People", "Total", "Mean", "Effect"):
+        table.add_column(column, justify="right", no_wrap=True)
+    intervals = [
+        interval_text(group.interval, relative=relative)
+        for metric in metrics
+        for group in _compared(metric)
+        if group.interval is not None
+    ]
+    # An interval stays on one line; what is said in the place of one may take more.
+    table.add_column(
+        f"{level * 100:g} % interval", justify="right", min_width=max(map(len, intervals), default=0)
+    )
+    table.add_column("Certainty", justify="right", no_wrap=True)
     for metric in metrics:
         if metric.result is None:
-            table.add_row(metric.name, "", "", "", "", "", metric.error or "not computed", "")
+            table.add_row(metric.name, "", "", "", "", metric.error or "not computed", "")
         else:
             baseline = metric.result.baseline
-            table.add_row(metric.name, baseline.key, *_totals(baseline), "baseline", "", "")
+            table.add_row(metric.name)
+            table.add_row(f"  {baseline.key}", *_totals(baseline), "baseline", "", "")
             for group in metric.result.variants:
                 table.add_row(
-                    "",
-                    group.key,
+                    f"  {group.key}",
                     *_totals(group),
                     Text(
                         effect_text(group.effect, relative=relative) if group.effect is not None else MISSING,
@@ -116,8 +129,11 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
                     else Text(group.problem or "", style="dim"),
                     _certainty(group),
                 )
-        table.add_section()
     return table
+
+
+def _compared(metric: MetricReport) -> Sequence[Group]:
+    return metric.result.variants if metric.result is not None else ()
 
 
 def _totals(group: Group) -> tuple[str, str, str]:
@@ -127,7 +143,7 @@ def _totals(group: Group) -> tuple[str, str, str]:
 def _certainty(group: Group) -> str:
     mark = " *" if group.significant else ""
     if group.chance_to_win is not None:
-        return f"{group.chance_to_win:.1%} better{mark}"
+        return f"{group.chance_to_win:.1%}{mark}"
     if group.p_value is None:
         return MISSING
     text = p_text(group.p_value)
@@ -142,27 +158,33 @@ def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]
     """The intervals of a metric's variants."""
     return [
         PlotRow(f"{metric.name} · {group.key}", *group.interval, truth, _style(metric, group))
-        for group in (metric.result.variants if metric.result is not None else ())
+        for group in _compared(metric)
         if group.interval is not None
     ]
 
 
-def interval_plot(
-    rows: Sequence[PlotRow], width: int = PLOT_WIDTH, *, relative: bool = True
-) -> RenderableType:
-    """The intervals on one axis: ``┃`` no effect, ``●`` the estimate, ``◆`` the known truth, ``◀▶`` cut off."""
-    if not rows:
-        return Text("No intervals yet.")
-    axis = _Axis.of(rows, width)
-    label_width = max(len(row.label) for row in rows)
-    lines = [
-        Text(f"{row.label.ljust(label_width)}  ", no_wrap=True).append(axis.drawn(row), style=row.style)
-        for row in rows
-    ]
-    lines.append(Text(" " * (label_width + 2) + axis.ticks(relative=relative), style="dim", no_wrap=True))
-    known = "   ◆ the true effect" if any(row.truth is not None for row in rows) else ""
-    lines.append(Text(f"┃ no effect   ● estimate{known}   * significant", style="dim"))
-    return Lines(*lines)
+@dataclass(frozen=True, slots=True)
+class IntervalPlot:
+    """Intervals on one axis, as wide as there is room for up to ``width`` characters.
+
+    ``┃`` no effect, ``●`` the estimate, ``◆`` the known truth, ``◀▶`` cut off.
+    """
+
+    rows: Sequence[PlotRow]
+    relative: bool = True
+    width: int = PLOT_WIDTH
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self.rows:
+            yield Text("No intervals yet.")
+            return
+        labels = max(len(row.label) for row in self.rows) + 2
+        axis = _Axis.of(self.rows, max(min(self.width, options.max_width - labels), MIN_PLOT_WIDTH))
+        for row in self.rows:
+            yield Text(row.label.ljust(labels), no_wrap=True).append(axis.drawn(row), style=row.style)
+        yield Text(" " * labels + axis.ticks(relative=self.relative), style="dim", no_wrap=True)
+        known = "   ◆ the true effect" if any(row.truth is not None for row in self.rows) else ""
+        yield Text(f"┃ no effect   ● estimate{known}   * significant", style="dim")
 
 
 @dataclass(frozen=True, slots=True)
