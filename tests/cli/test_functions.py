@@ -116,8 +116,11 @@ def test_the_commands_of_the_document(place: Place) -> None:
 
 
 def test_functions_are_listed(place: Place) -> None:
-    place.create("http://127.0.0.1:1/", name="Quiet", enabled=False)
-    assert "Quiet" in place.run("list")
+    function = place.create("http://127.0.0.1:1/", name="Quiet", enabled=False)
+    # The environment of tests has the usual 80 columns: what commands take as an argument is not cut off.
+    shown = place.run("list")
+    assert "Quiet" in shown
+    assert function["id"] in shown
     assert [one["name"] for one in json.loads(place.run("list", "--json"))] == ["Quiet"]
 
 

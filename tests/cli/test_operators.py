@@ -195,8 +195,8 @@ def test_keys_made_and_revoked_beside_a_running_server(start_server: StartServer
     assert httpx.get(url, headers=headers).status_code == 200
     assert httpx.post(url, headers=headers, json={}).status_code == 403
 
-    listed = hoglab("keys", "list", *data, COLUMNS="200").stdout
-    (line,) = [line for line in listed.splitlines() if "ci" in line]
+    listed = hoglab("keys", "list", *data, COLUMNS="80").stdout
+    (line,) = [line for line in listed.splitlines() if line.endswith("ci")]
     assert key not in listed
     (key_id,) = re.findall(r"[0-9a-f-]{36}", line)
     assert hoglab("keys", "revoke", key_id, *data).returncode == 0

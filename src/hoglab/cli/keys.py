@@ -49,25 +49,19 @@ def create(
 @keys_app.command("list")
 def list_keys(data: DataOption = None) -> None:
     """List the keys, newest first. Their values are not kept and cannot be shown."""
-    from rich.console import Console
-    from rich.table import Table
-
     with opened_accounts(data) as accounts:
         keys = accounts.keys()
-    table = Table("Label", "Key", "Scopes", "Projects", "Created", "Last used", "Expires")
-    table.add_column("Id", no_wrap=True)
     for key in keys:
-        table.add_row(
-            key["label"],
+        projects = key["scoped_projects"]
+        facts = (
             key["mask_value"],
-            ", ".join(key["scopes"]),
-            "all" if key["scoped_projects"] is None else ", ".join(map(str, key["scoped_projects"])),
-            _day(key["created_at"]),
-            _day(key["last_used_at"]),
-            _day(key["expires_at"]),
-            key["id"],
+            f"scopes {', '.join(key['scopes'])}",
+            "all projects" if projects is None else f"projects {', '.join(map(str, projects))}",
+            f"created {_day(key['created_at'])}",
+            f"last used {_day(key['last_used_at'])}" if key["last_used_at"] else "never used",
+            f"expires {_day(key['expires_at'])}" if key["expires_at"] else "does not expire",
         )
-    Console().print(table)
+        typer.echo(f"{key['id']}  {key['label']}\n  {'; '.join(facts)}")
 
 
 @keys_app.command()
@@ -82,5 +76,5 @@ def revoke(
     typer.echo(f"revoked {key_id}")
 
 
-def _day(moment: datetime | None) -> str:
-    return "–" if moment is None else f"{moment:%Y-%m-%d}"
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"

@@ -33,15 +33,15 @@ def create(
 def list_projects(as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the projects with their tokens."""
     from rich.console import Console
-    from rich.table import Column, Table
+
+    from hoglab.reports.tables import light_table, whole
 
     with opened_accounts(data) as accounts:
         projects = accounts.projects()
     if as_json:
         typer.echo(json.dumps([{"id": p.id, "name": p.name, "api_token": p.api_token} for p in projects]))
         return
-    # Tokens are copied from here: where room is scarce, names are wrapped instead.
-    table = Table("Id", "Name", Column("Token", no_wrap=True), "Time zone")
+    table = light_table(None, "Id", "Name", whole("Token"), "Time zone")
     for project in projects:
         table.add_row(str(project.id), project.name, project.api_token, project.timezone)
     Console().print(table)

@@ -48,13 +48,14 @@ def list_functions(
 ) -> None:
     """List the functions of a project and how they fare."""
     from rich.console import Console
-    from rich.table import Table
+
+    from hoglab.reports.tables import light_table, whole
 
     found = list(api(host, key, project).pages("/hog_functions/"))
     if as_json:
         typer.echo(json.dumps(found))
         return
-    table = Table("Id", "Name", "Type", "Enabled", "State")
+    table = light_table(None, whole("Id"), "Name", whole("Type"), "Enabled", "State")
     for one in found:
         state = STATES.get(one["status"]["state"], str(one["status"]["state"]))
         table.add_row(one["id"], one["name"], one["type"], "yes" if one["enabled"] else "no", state)

@@ -38,20 +38,15 @@ def list_letters(
     project: ProjectOption = 1,
 ) -> None:
     """List them with the reason, those that failed last first."""
-    from rich.console import Console
-    from rich.table import Table
-
     client = api(host, key, project)
     wanted = _wanted(client, function, since, until)
     found = list(client.pages(PATH, **wanted))
     if as_json:
         typer.echo(json.dumps(found))
         return
-    table = Table("Failed", "Function", "Step", "Event", "Reason", "Id")
     for one in found:
-        owner = one["function_id"] or "(all)"
-        table.add_row(one["failed_at"], owner, one["step"], one["event"], one["reason"], one["id"])
-    Console().print(table)
+        owner = one["function_id"] or "(all functions)"
+        typer.echo(f"{one['failed_at']} {one['step']:<7} {owner} {one['event']}: {one['reason']}")
 
 
 @dead_letters_app.command()
