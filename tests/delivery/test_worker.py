@@ -20,7 +20,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.storage.database import tables
-from hoglab.storage.invocations.sqlite import MAX_RESETS
+from hoglab.storage.invocations.janitor import MAX_RESETS
 
 
 class Child:

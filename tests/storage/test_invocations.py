@@ -25,14 +25,10 @@ from hoglab.storage.invocations import (
     InvocationResult,
     LogEntry,
     NewInvocation,
+    janitor,
 )
-from hoglab.storage.invocations import sqlite as queue_module
-from hoglab.storage.invocations.sqlite import (
-    FINISHED_GRACE_S,
-    HEARTBEAT_LIMIT_S,
-    MAX_RESETS,
-    SqliteInvocationQueue,
-)
+from hoglab.storage.invocations.janitor import FINISHED_GRACE_S, HEARTBEAT_LIMIT_S, MAX_RESETS
+from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.invocations.traces import (
     LOG_RETENTION_DAYS,
     METRIC_RETENTION_DAYS,
@@ -421,7 +417,7 @@ class TestJanitor:
     def test_sweeping_goes_over_many_in_small_steps(
         self, queue: SqliteInvocationQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(queue_module, "SWEEP_ROWS", 3)
+        monkeypatch.setattr(janitor, "SWEEP_ROWS", 3)
         queue.enqueue([invocation() for _ in range(20)])
         claimed = queue.claim()
         queue.finish([outcome(each) for each in claimed[:10]])

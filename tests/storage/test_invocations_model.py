@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hoglab.storage.invocations import ClaimedInvocation, InvocationOutcome, NewInvocation
-from hoglab.storage.invocations.sqlite import (
-    FINISHED_GRACE_S,
-    HEARTBEAT_LIMIT_S,
-    MAX_RESETS,
-    SqliteInvocationQueue,
-)
+from hoglab.storage.invocations.janitor import FINISHED_GRACE_S, HEARTBEAT_LIMIT_S, MAX_RESETS
+from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 IDS = [f"i{number}" for number in range(8)]
 FUNCTIONS = ["f1", "f2"]

@@ -13,6 +13,9 @@ from collections import Counter
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hoglab.storage.database.types import from_micros
+from hoglab.storage.invocations import ClaimedInvocation
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterator
@@ -179,3 +182,35 @@ def _in_turn(
             hungry |= len(got) >= share
         if not hungry:
             return taken
+
+
+def claimed_of(
+    row: tuple[str, int, str, str | None, str, int, int, int, bytes, str, int],
+) -> ClaimedInvocation:
+    """A row of `CLAIMED`."""
+    (
+        id_,
+        project_id,
+        function_id,
+        parent_run_id,
+        queue,
+        priority,
+        scheduled_at,
+        resets,
+        state,
+        token,
+        created,
+    ) = row
+    return ClaimedInvocation(
+        id=id_,
+        project_id=project_id,
+        function_id=function_id,
+        parent_run_id=parent_run_id,
+        queue=queue,
+        priority=priority,
+        scheduled_at=from_micros(scheduled_at),
+        reset_count=resets,
+        state=state,
+        lock_token=token,
+        created_at=from_micros(created),
+    )

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -26,15 +26,14 @@ from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (
     BackfillOverError,
-    ClaimedInvocation,
     MaskingCount,
     QueueStats,
-    Sweep,
     dead_events,
 )
-from hoglab.storage.invocations.claims import CLAIMED, NEXT_PRIORITY, Claims, Shares, first_scheduled
+from hoglab.storage.invocations.claims import NEXT_PRIORITY, Claims, Shares, claimed_of, first_scheduled
 from hoglab.storage.invocations.gathering import gathering, is_ready, ready
-from hoglab.storage.invocations.traces import Traces, delete_expired
+from hoglab.storage.invocations.janitor import Janitor
+from hoglab.storage.invocations.traces import Traces
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,34 +43,14 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import (
         AppMetric,
         BackfillStep,
+        ClaimedInvocation,
         DeadEvent,
         InvocationOutcome,
         InvocationResult,
         LogEntry,
         NewInvocation,
+        Sweep,
     )
-
-# Spec: hog-runtime 4.9.
-HEARTBEAT_EVERY_S = 10.0
-"""How often a worker should renew its locks."""
-HEARTBEAT_LIMIT_S = 30.0
-"""Without a heartbeat for this long, the worker is taken for dead."""
-MAX_RESETS = 3
-"""An invocation that lost its worker more often is a poison pill. A finished turn starts the count anew."""
-RESET_BACKOFF_S = 60.0
-MAX_RESET_BACKOFF_S = 600.0
-"""A reset invocation waits a random time up to the first, doubled with each reset, never above the second."""
-FINISHED_GRACE_S = 10.0
-"""How long a finished invocation stays, at least. It stays until every consumer of the event log is past
-the record that caused it, too, so that a record that is read again does not start it again."""
-
-CLOCK_JUMP_S = 5.0
-"""A clock that goes wrong by more than this between two sweeps was set."""
-
-SWEEP_ROWS = 500
-"""Most rows of one kind that one transaction of the janitor touches."""
-RETENTION_EVERY = timedelta(minutes=1)
-"""How often logs, metrics and results past their retention are looked for."""
 
 _INSERT = (
     "INSERT INTO invocation (id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, "
@@ -104,7 +83,6 @@ _SETTLED = (
     "WHERE invocation_id = asked.value AND status != 'cancelled')"
 )
 _POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
-_LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
 _NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND queue > ?"
 _HELD = (
     "SELECT invocation.id, invocation.lock_token FROM json_each(?) AS asked JOIN invocation "
@@ -120,27 +98,6 @@ _SUSPEND = (
     "state = coalesce(?, state), reset_count = 0, lock_token = NULL, heartbeat_at = NULL WHERE id = ?"
 )
 _BEAT = "UPDATE invocation SET heartbeat_at = ? WHERE id = ?"
-_MOVE_HEARTBEATS = "UPDATE invocation SET heartbeat_at = heartbeat_at + ? WHERE status = 'running'"
-_MOVE_WAITS = (
-    "UPDATE invocation SET scheduled_at = scheduled_at + ? WHERE status = 'available' AND scheduled_at > ?"
-)
-_STALLED = (
-    "SELECT id, reset_count FROM invocation WHERE status = 'running' AND heartbeat_at < ? "
-    "AND reset_count < ? ORDER BY heartbeat_at LIMIT ?"
-)
-_RESET = (
-    "UPDATE invocation SET status = 'available', scheduled_at = ?, reset_count = ?, lock_token = NULL, "
-    "heartbeat_at = NULL WHERE id = ?"
-)
-_POISONED = (  # noqa: S608
-    "UPDATE invocation SET lock_token = ?, heartbeat_at = ? WHERE rowid IN (SELECT rowid FROM invocation "
-    "WHERE status = 'running' AND heartbeat_at < ? AND reset_count >= ? LIMIT ?) "
-) + CLAIMED
-_DELETE_FINISHED = (
-    "DELETE FROM invocation WHERE rowid IN (SELECT rowid FROM invocation "
-    "WHERE finished_at IS NOT NULL AND finished_at < ? AND coalesce(log_offset, 0) <= ? "
-    "ORDER BY finished_at LIMIT ?)"
-)
 _RELEASE = (
     "UPDATE invocation SET status = 'available', scheduled_at = ?, lock_token = NULL, heartbeat_at = NULL "
     "WHERE status = 'running'"
@@ -179,9 +136,6 @@ class SqliteInvocationQueue:
         Database.open(path, tables.queue_metadata).dispose()  # brings the schema up to date
         self._name = str(path)
         self._now = now or utc_clock
-        self._steady = time.monotonic if now is None and steady is None else steady
-        self._ahead_s = self._ahead()
-        self._jitter = jitter
         self._turns = write_lock(path)
         self._durable = connect(path, tables.queue_metadata)
         self._relaxed = connect(path, tables.queue_metadata, durable=False)
@@ -189,7 +143,8 @@ class SqliteInvocationQueue:
         self._reading = threading.Lock()
         self._traces = Traces()
         self._claims = Claims()
-        self._retention_at = datetime.min.replace(tzinfo=UTC)
+        steady = time.monotonic if now is None and steady is None else steady
+        self._janitor = Janitor(self._transaction, self._now, steady, jitter)
 
         self._changed = threading.Condition()  # guards the two counts
         self._arrivals = 0  # how often work may have become available
@@ -285,7 +240,7 @@ class SqliteInvocationQueue:
                     break
                 shares.begin(room if limit_each is None else limit_each)
                 rows = self._claims.claim(connection, (queue, priority), room, shares, token, now)
-                claimed += sorted(map(_claimed, rows), key=lambda each: each.scheduled_at)
+                claimed += sorted(map(claimed_of, rows), key=lambda each: each.scheduled_at)
         return claimed
 
     def gathering(self, queue: str) -> list[str]:
@@ -311,7 +266,7 @@ class SqliteInvocationQueue:
         with self._transaction() as connection:
             for function_id, size in due.items():
                 for rows in ready(connection, queue, function_id, size, now):
-                    merged, results = merge(list(map(_claimed, rows)))
+                    merged, results = merge(list(map(claimed_of, rows)))
                     if merged is not None:
                         made += connection.execute(_INSERT, _row(merged, now)).rowcount
                     self._traces.write(connection, (), (), results)
@@ -354,7 +309,7 @@ class SqliteInvocationQueue:
         return frozenset(held)
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
-        """Renew locks (id -> token), about every `HEARTBEAT_EVERY_S`; returns the ids that are still held."""
+        """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; returns the ids that are still held."""
         now = to_micros(self._now())
         with self._transaction() as connection:
             held = _held(connection, list(lock_tokens.items()))
@@ -363,76 +318,12 @@ class SqliteInvocationQueue:
 
     # -- the janitor --------------------------------------------------------------------------------
 
-    def _ahead(self) -> float:
-        """How far the clock is ahead of the steady one, in seconds."""
-        return 0.0 if self._steady is None else self._now().timestamp() - self._steady()
-
-    def _follow_clock(self) -> None:
-        """When the clock was set, move what was reckoned by it: waits stay as long as they were meant to be, and
-        no living worker is taken for dead."""
-        ahead_s = self._ahead()
-        jump_s = ahead_s - self._ahead_s
-        if abs(jump_s) < CLOCK_JUMP_S:
-            return
-        self._ahead_s = ahead_s
-        now = self._now()
-        jump, before = round(jump_s * 1e6), to_micros(now - timedelta(seconds=jump_s))
-        with self._transaction() as connection:
-            connection.execute(_MOVE_HEARTBEATS, (jump,))
-            connection.execute(_MOVE_WAITS, (jump, before))
-        self._note(arrivals=1)
-
     def sweep(self) -> Sweep:
         """Reset what lost its worker, hand out poison pills, delete what is over. Notices when the clock was set."""
-        self._follow_clock()
-        now = self._now()
-        reset = self._reset_stalled(now)
-        poisoned = self._claim_poisoned(now)
-        self._delete_finished(now)
-        if now - self._retention_at >= RETENTION_EVERY:
-            self._retention_at = now
-            while self._delete_expired(now):
-                pass
-        return Sweep(reset, poisoned)
-
-    def _reset_stalled(self, now: datetime) -> int:
-        limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
-        reset = 0
-        while True:
-            with self._transaction() as connection:
-                rows = connection.execute(_STALLED, (limit, MAX_RESETS, SWEEP_ROWS)).fetchall()
-                connection.executemany(
-                    _RESET,
-                    [(to_micros(now + self._backoff(count)), count + 1, each) for each, count in rows],
-                )
-            reset += len(rows)
-            if len(rows) < SWEEP_ROWS:
-                break
-        self._note(arrivals=reset)
-        return reset
-
-    def _backoff(self, resets: int) -> timedelta:
-        most_s: float = min(RESET_BACKOFF_S * 2.0**resets, MAX_RESET_BACKOFF_S)
-        return timedelta(seconds=most_s * self._jitter())
-
-    def _claim_poisoned(self, now: datetime) -> list[ClaimedInvocation]:
-        limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
-        parameters = (str(uuid4()), to_micros(now), limit, MAX_RESETS, SWEEP_ROWS)
-        with self._transaction() as connection:
-            return list(map(_claimed, connection.execute(_POISONED, parameters).fetchall()))
-
-    def _delete_finished(self, now: datetime) -> None:
-        before = to_micros(now - timedelta(seconds=FINISHED_GRACE_S))
-        deleted = SWEEP_ROWS
-        while deleted >= SWEEP_ROWS:
-            with self._transaction() as connection:
-                lowest = connection.execute(_LOWEST_POSITION).fetchone()[0]
-                passed = _FOREVER if lowest is None else lowest
-                deleted = connection.execute(_DELETE_FINISHED, (before, passed, SWEEP_ROWS)).rowcount
-
-    def _delete_expired(self, now: datetime) -> bool:
-        with self._transaction() as connection:
-            return delete_expired(connection, to_micros(now), SWEEP_ROWS) > 0
+        moved = self._janitor.follow_clock()
+        sweep = self._janitor.sweep()
+        self._note(arrivals=moved + sweep.reset)
+        return sweep
 
     def release_all(self) -> int:
         """Make every running invocation due."""
@@ -567,32 +458,3 @@ def _advance_backfill(connection: sqlite3.Connection, step: BackfillStep, new: i
 def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Which of these (id, token) are valid, as a dictionary: an id has one valid token at most."""
     return dict(connection.execute(_HELD, (json.dumps(locks),)).fetchall()) if locks else {}
-
-
-def _claimed(row: tuple[str, int, str, str | None, str, int, int, int, bytes, str, int]) -> ClaimedInvocation:
-    (
-        id_,
-        project_id,
-        function_id,
-        parent_run_id,
-        queue,
-        priority,
-        scheduled_at,
-        resets,
-        state,
-        token,
-        created,
-    ) = row
-    return ClaimedInvocation(
-        id=id_,
-        project_id=project_id,
-        function_id=function_id,
-        parent_run_id=parent_run_id,
-        queue=queue,
-        priority=priority,
-        scheduled_at=from_micros(scheduled_at),
-        reset_count=resets,
-        state=state,
-        lock_token=token,
-        created_at=from_micros(created),
-    )
