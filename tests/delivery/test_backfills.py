@@ -269,6 +269,23 @@ def test_the_service_works_in_the_background_and_waits_for_room(
     house.wait_idle()
 
 
+def test_it_does_not_wait_for_functions_that_hold_themselves_back(house: House, history: History) -> None:
+    history.keep_numbers(3)
+    house.create(
+        filters={"events": [{"id": "live", "type": "events"}]}, x_delivery={"rate_limit": {"per_s": 0.001}}
+    )
+    function = house.create(filters={"events": [{"id": "past", "type": "events"}]})
+    house.dispatch(*(stored("live") for _ in range(5)))
+    backfills = Backfills(house.delivery, history.store, max_backlog=4)
+    backfills.start()
+    try:
+        job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
+        wait_for(lambda: history.read(job)["status"] == "completed")
+    finally:
+        backfills.stop(10)
+    assert history.read(job)["queued"] == 3
+
+
 @pytest.mark.logs_exceptions
 def test_one_that_fails_holds_up_no_other(
     house: House, history: History, monkeypatch: pytest.MonkeyPatch

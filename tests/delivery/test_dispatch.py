@@ -15,8 +15,15 @@ from tests.contract.rules import rule
 from tests.delivery.conftest import House, stored, wait_for
 
 from hoglab.delivery.masking import Masked, allowed, decide
+from hoglab.delivery.reruns import RerunFilter, rerun
+from hoglab.functions.status import DEGRADED_STATE
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import MaskingCount
+
+
+def at_most(number: int) -> dict[str, Any]:
+    """A filter on the property ``n``."""
+    return {"key": "n", "type": "event", "operator": "lte", "value": number}
 
 
 def queued(house: House) -> list[dict[str, Any]]:
@@ -275,6 +282,69 @@ def test_there_is_no_room_when_the_worker_cannot_keep_up(house: House) -> None:
     house.delivery.start()
     wait_for(dispatcher.has_room)
     assert house.queue.backlog() == 2, "they sleep"
+
+
+@rule("H4.8")
+def test_functions_that_hold_themselves_back_hold_up_nobody(house: House) -> None:
+    limited = house.create(
+        filters={"events": [{"id": "a", "type": "events"}]}, x_delivery={"rate_limit": {"per_s": 0.001}}
+    )
+    slow = house.create(filters={"events": [{"id": "b", "type": "events"}]})
+    house.create(filters={"events": [{"id": "c", "type": "events"}]})
+    dispatcher = house.delivery.dispatcher
+    dispatcher._max_backlog = 3
+    dispatcher._now = lambda: datetime.now(UTC) + timedelta(seconds=10)
+    house.dispatch(*(stored("a") for _ in range(5)))
+    assert dispatcher.has_room(), "they wait for their own rate"
+    assert dispatcher.load() == 0
+    house.dispatch(*(stored("b") for _ in range(3)))
+    assert not dispatcher.has_room(), "the worker is late"
+    house.delivery.watcher.force(slow["id"], DEGRADED_STATE)
+    assert dispatcher.has_room(), "the function is slow"
+    house.dispatch(*(stored("c") for _ in range(2)))
+    assert dispatcher.has_room()
+    house.dispatch(stored("c"))
+    assert not dispatcher.has_room()
+    house.change(limited, x_delivery=None)
+    assert dispatcher.load() == 8
+
+
+def test_a_function_with_too_much_waiting_fails_further_runs_and_nobody_elses(house: House) -> None:
+    full = house.create(
+        name="Full",
+        masking={**TTL, "threshold": None},
+        filters={"properties": [at_most(9)]},
+        values={"a": "1"},
+    )
+    other = house.create(filters={"events": [{"id": "a", "type": "events"}]})
+    dispatcher = house.delivery.dispatcher
+    dispatcher._max_waiting = 2
+    events = [stored("a", {"n": n}, distinct_id=f"u{n}") for n in range(2)]
+    house.dispatch(*events)
+    house.dispatch(*events)
+    assert house.metrics(full) == {"triggered": 2, "masked": 2}
+    assert house.metrics(other) == {"triggered": 2}, "they wait already"
+    dispatcher._max_waiting = 3
+    more = [stored("b", {"n": n}, distinct_id=f"u{n}") for n in range(2, 5)]
+    house.dispatch(*more)
+    assert dispatcher.has_room()
+    assert not dispatcher.has_room_for(full["id"])
+    assert dispatcher.has_room_for(other["id"])
+    counts = house.metrics(full)
+    assert (counts["triggered"], counts["queue_full"]) == (3, 2)
+    [(level, text)] = house.logs(full)
+    assert (level, text) == ("error", "2 runs failed, for 3 wait already. They can be run again.")
+    kept = {result["event_uuid"]: result for result in house.results()}
+    assert set(kept) == {str(event.row.uuid) for event in more[1:]}
+    assert {(one["status"], one["error_kind"]) for one in kept.values()} == {("failed", "queue_full")}
+
+    house.delivery.start()
+    house.wait_idle()
+    again = rerun(house.delivery, house.project, full["id"], RerunFilter(error_kinds=("queue_full",)), {})
+    assert (again.queued, again.skipped) == (2, 0)
+    house.wait_idle()
+    assert {result["status"] for result in house.results()} == {"succeeded"}
+    assert house.metrics(full)["succeeded"] == 5
 
 
 # --- masking

@@ -387,13 +387,12 @@ def test_an_event_that_cannot_be_stored_is_asked_for_again(house: House, sender:
 
 
 @rule("H8.7")
-def test_work_is_refused_when_the_queue_is_full(
-    house: House, sender: Sender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_is_refused_when_too_much_waits(house: House, sender: Sender) -> None:
     function = webhook(house, "fetch('https://example.com')")
-    monkeypatch.setattr(house.queue, "backlog", lambda: 10**9)
+    dispatcher = house.delivery.dispatcher
+    most, dispatcher._max_waiting = dispatcher._max_waiting, 0
     assert sender.send(function).status_code == 503
-    monkeypatch.undo()
+    dispatcher._max_waiting = most
     assert sender.send(function).status_code == 201
 
 

@@ -373,7 +373,7 @@ class TestJanitor:
         assert queue.backlog() == 0
 
     def test_the_longest_back_off(self, queue: SqliteInvocationQueue) -> None:
-        assert queue._backoff(50) == timedelta(seconds=300)  # half of 600 s
+        assert queue._janitor.backoff(50) == timedelta(seconds=300)  # half of 600 s
 
     def test_progress_starts_the_count_anew(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
         queue.enqueue([invocation()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -232,11 +233,17 @@ class QueueMachine(RuleBasedStateMachine):
         available = [row for row in self.rows.values() if row.status == "available"]
         running = [row for row in self.rows.values() if row.status == "running"]
         assert self.queue.backlog() == len(available) + len(running)
+        unfinished = Counter(row.function_id for row in available + running)
+        assert self.queue.backlogs() == unfinished
+        assert all(self.queue.backlog_of(each) == unfinished[each] for each in FUNCTIONS)
         assert self.queue._value("SELECT count(*) FROM invocation") == len(self.rows)
         stats = self.queue.stats()
         assert (stats.available, stats.running) == (len(available), len(running))
         first = min((row.scheduled_at for row in available), default=None)
         assert self.queue.next_due() == first
+        for each in FUNCTIONS:
+            others = [row.scheduled_at for row in available if row.function_id != each]
+            assert self.queue.next_due(apart_from=[each]) == min(others, default=None)
         assert stats.oldest_due_at == (first if first is not None and first <= self.now else None)
 
 

@@ -42,7 +42,7 @@ WINDOW = 2_000
 PRIORITY = 5
 """Of the runs of backfills: what comes live, and its retries, go first."""
 MAX_BACKLOG = 5_000
-"""With more invocations unfinished, of whatever kind, backfills wait."""
+"""With more invocations of a function unfinished, or of all that do not hold themselves back, backfills wait."""
 ROOM_POLL_S = 0.2
 RETRY_S = 1.0
 QUERY_TIMEOUT_S = 60.0
@@ -187,16 +187,25 @@ class Backfills:
             if not jobs:
                 self._dispatchers.clear()
                 return None
+            waits = True
             for job in jobs:
                 if self._stopping:
                     break
-                if not job["dry_run"] and self._delivery.queue.backlog() >= self._max_backlog:
-                    return ROOM_POLL_S
-                self._try(job)
+                if job["dry_run"] or self._has_room_for(job["function_id"]):
+                    self._try(job)
+                    waits = False
+            if waits:
+                return ROOM_POLL_S
         except (DatabaseError, *_STORE_TROUBLE) as error:
             _logger.warning("backfill_waits", reason=str(error))
             return RETRY_S
         return 0.0
+
+    def _has_room_for(self, function_id: str) -> bool:
+        """Whether neither the function has much to do nor all others together, apart from those that hold
+        themselves back."""
+        mine = self._delivery.queue.backlog_of(function_id)
+        return mine < self._max_backlog and self._delivery.dispatcher.load() < self._max_backlog
 
     def _try(self, job: Job) -> None:
         """Do a step; a backfill that fails for a reason of its own is over, and holds up no other."""

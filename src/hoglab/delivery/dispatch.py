@@ -20,7 +20,7 @@ from hoglab.delivery.dead_events import EVENTS, put_aside, reason_of
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.masking import Masked, decide, mask_of
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, clipped
-from hoglab.delivery.results import INPUTS_FAILED, Versions, kept_globals
+from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.state import State, Timing, encode_state, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
@@ -44,9 +44,10 @@ CONSUMER = "dispatch"
 
 MAX_BACKLOG = 100_000
 """With more invocations unfinished, ingestion waits until the worker has caught up with those that are due;
-capture goes on until the event log is full."""
+capture goes on until the event log is full. Functions that hold themselves back, by a rate limit or because they
+are slow, do not count: nobody waits for them."""
 MAX_WAITING = 1_000_000
-"""With more unfinished, ingestion waits even if they only sleep."""
+"""With more invocations of one function unfinished, further ones become failed runs at once, to be run again."""
 CAUGHT_UP = timedelta(seconds=5)
 """The worker has caught up when nothing is due for longer."""
 
@@ -60,6 +61,7 @@ METRIC_KINDS = {
     "filtering_failed": "other",
     "masked": "other",
     "inputs_failed": "failure",
+    "queue_full": "failure",
     "disabled_permanently": "failure",
 }
 
@@ -183,6 +185,7 @@ class EventDispatcher:
         audience: Audience | None = None,
         once: bool = False,
         max_backlog: int = MAX_BACKLOG,
+        max_waiting: int = MAX_WAITING,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``once``: leave out runs that were begun before, not only those that are still in the queue."""
@@ -195,6 +198,7 @@ class EventDispatcher:
         self._versions = versions or Versions()
         self._once = once
         self._max_backlog = max_backlog
+        self._max_waiting = max_waiting
         self._now = now
 
     # --- what ingestion calls
@@ -205,11 +209,34 @@ class EventDispatcher:
 
     def has_room(self) -> bool:
         """Whether more may be enqueued now. Invocations that sleep or wait for their next attempt are no load."""
-        backlog = self._queue.backlog()
-        if backlog < self._max_backlog or backlog >= MAX_WAITING:
-            return backlog < self._max_backlog
-        due = self._queue.next_due()
+        if self._queue.backlog() < self._max_backlog:
+            return True
+        apart = self._held_back()
+        if self._load(apart) < self._max_backlog:
+            return True
+        due = self._queue.next_due(apart_from=apart)
         return due is None or due > self._now() - CAUGHT_UP
+
+    def has_room_for(self, function_id: str) -> bool:
+        """Whether more invocations of one function may be enqueued now."""
+        return self._queue.backlog_of(function_id) < self._max_waiting and self.has_room()
+
+    def load(self) -> int:
+        """How many invocations are not finished, apart from those of functions that hold themselves back."""
+        return self._load(self._held_back())
+
+    def _load(self, apart: frozenset[str]) -> int:
+        return sum(number for each, number in self._queue.backlogs().items() if each not in apart)
+
+    def _held_back(self) -> frozenset[str]:
+        """The functions with invocations that come late because of the function itself."""
+        return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
+
+    def _holds_itself_back(self, function_id: str) -> bool:
+        if self._watcher.is_degraded(function_id) or self._watcher.is_disabled(function_id):
+            return True
+        known = self._registry.find(function_id)
+        return known is not None and known[1].delivery.per_s is not None
 
     def dispatch(
         self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadEvent] = ()
@@ -423,25 +450,38 @@ class EventDispatcher:
         run_id = invocation_id(function.id, uuid, index)
         batch.count(function, "inputs_failed")
         batch.log_error(function, f"Error building inputs for event {uuid}: {message}")
-        batch.results.append(
-            InvocationResult(
-                invocation_id=run_id,
-                project_id=function.project_id,
-                function_id=function.id,
-                status="failed",
-                attempts=1,
-                version=self._versions.next(batch.now),
-                scheduled_at=batch.now,
-                first_scheduled_at=batch.now,
-                finished_at=batch.now,
-                duration_ms=0,
-                error_kind=INPUTS_FAILED,
-                error_message=clipped(message, MAX_ERROR_CHARS),
-                event_uuid=uuid,
-                distinct_id=event.row.distinct_id,
-                person_id=None if event.row.person_id is None else str(event.row.person_id),
-                invocation_globals=kept_globals(raw, index),
-            )
+        batch.results.append(self._failed(run_id, function, event, raw, index, INPUTS_FAILED, message, batch))
+
+    def _failed(
+        self,
+        run_id: str,
+        function: CompiledFunction,
+        event: IngestedEvent,
+        raw: msgspec.Raw,
+        mapping: int | None,
+        kind: str,
+        message: str,
+        batch: Plan,
+    ) -> InvocationResult:
+        """The result of a run that never began, with what it takes to run it."""
+        row = event.row
+        return InvocationResult(
+            invocation_id=run_id,
+            project_id=function.project_id,
+            function_id=function.id,
+            status="failed",
+            attempts=1,
+            version=self._versions.next(batch.now),
+            scheduled_at=batch.now,
+            first_scheduled_at=batch.now,
+            finished_at=batch.now,
+            duration_ms=0,
+            error_kind=kind,
+            error_message=clipped(message, MAX_ERROR_CHARS),
+            event_uuid=str(row.uuid),
+            distinct_id=row.distinct_id,
+            person_id=None if row.person_id is None else str(row.person_id),
+            invocation_globals=kept_globals(raw, mapping),
         )
 
     def _decide(self, batch: Plan) -> None:
@@ -454,10 +494,46 @@ class EventDispatcher:
         keys = list(dict.fromkeys(one.masked.key for one in candidates if one.masked is not None))
         known = {(one.function_id, one.hash): one for one in self._queue.masking_counts(keys)} if keys else {}
         passed, batch.masking = decide([one.masked for one in candidates], known, batch.now)
+        waiting: Counter[str] = Counter()
+        crowded: list[Candidate] = []
         for candidate, passes in zip(candidates, passed, strict=True):
-            batch.count(candidate.function, "triggered" if passes else "masked")
-            if passes:
+            function = candidate.function
+            if not passes:
+                batch.count(function, "masked")
+            elif self._queue.backlog_of(function.id) + waiting[function.id] < self._max_waiting:
+                waiting[function.id] += 1
+                batch.count(function, "triggered")
                 batch.invocations.append(self._invocation(candidate))
+            else:
+                crowded.append(candidate)
+        if crowded:
+            self._fail_crowded(crowded, batch)
+
+    def _fail_crowded(self, candidates: Sequence[Candidate], batch: Plan) -> None:
+        """End runs before they begin, for too many of their functions wait; not those that are among them."""
+        known = self._queue.settled([one.id for one in candidates])
+        candidates = [one for one in candidates if one.id not in known]
+        batch.results += [self._crowded_out(one, batch) for one in candidates]
+        functions = {one.function.id: one.function for one in candidates}
+        for function_id, number in Counter(one.function.id for one in candidates).items():
+            function = functions[function_id]
+            batch.count(function, "queue_full", number)
+            batch.log_error(
+                function,
+                f"{number} runs failed, for {self._max_waiting} wait already. They can be run again.",
+            )
+
+    def _crowded_out(self, candidate: Candidate, batch: Plan) -> InvocationResult:
+        return self._failed(
+            candidate.id,
+            candidate.function,
+            candidate.event,
+            candidate.globals,
+            None if candidate.mapping is None else candidate.mapping.index,
+            QUEUE_FULL,
+            f"{self._max_waiting} runs of the function waited already.",
+            batch,
+        )
 
     def _invocation(self, candidate: Candidate) -> NewInvocation:
         row, function = candidate.event.row, candidate.function

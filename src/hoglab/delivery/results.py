@@ -17,6 +17,8 @@ NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
 
 INPUTS_FAILED = "inputs_failed"
 POISON_PILL = "poison_pill"
+QUEUE_FULL = "queue_full"
+"""Too many runs of the function waited already."""
 
 _STATUS = re.compile(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
 

@@ -139,7 +139,7 @@ class Delivery:
             self.watcher,
             self.bodies,
             capture=capture,
-            has_room=self.dispatcher.has_room,
+            has_room=self.dispatcher.has_room_for,
             limits=webhook_limits,
         )
 

@@ -271,10 +271,10 @@ class Webhooks:
         bodies: BodyPool,
         *,
         capture: Capture | None = None,
-        has_room: Callable[[], bool] = lambda: True,
+        has_room: Callable[[str], bool] = lambda _function_id: True,
         limits: WebhookLimits | None = None,
     ) -> None:
-        """``has_room``: whether the queue may get more work."""
+        """``has_room``: whether the queue may get more work of a function."""
         self.limits = limits or WebhookLimits()
         self._queue = queue
         self._shop = shop
@@ -444,7 +444,7 @@ class Webhooks:
         traces: dict[str, Any] = {"logs": visit.logs, "metrics": visit.metrics, "results": visit.results}
         try:
             if visit.invocations:
-                if not self._has_room():
+                if not self._has_room(visit.function_id):
                     return NOT_STORED
                 self._queue.enqueue(visit.invocations, **traces)
             elif any(traces.values()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
 FinalStatus = Literal["completed", "failed", "cancelled"]
@@ -281,8 +281,9 @@ class InvocationQueue(Protocol):
 
     def write_metrics(self, metrics: Sequence[AppMetric]) -> None: ...
 
-    def next_due(self) -> datetime | None:
-        """When the next available invocation is due, None when there is none."""
+    def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
+        """When the next available invocation is due, ``apart_from`` those of some functions; None when there is
+        none."""
         ...
 
     def wait(self, timeout_s: float) -> bool:
@@ -291,6 +292,14 @@ class InvocationQueue(Protocol):
 
     def backlog(self) -> int:
         """How many invocations are not finished; costs nothing."""
+        ...
+
+    def backlog_of(self, function_id: str) -> int:
+        """How many of them are of one function; costs nothing, either."""
+        ...
+
+    def backlogs(self) -> dict[str, int]:
+        """How many of them each function has that has any."""
         ...
 
     def stats(self) -> QueueStats: ...

@@ -121,11 +121,16 @@ class Claims:
         return _in_turn(lambda: _circle(following, last, _BEFORE_ALL), take_project, room)
 
 
-def first_scheduled(connection: sqlite3.Connection, lane: tuple[str, int]) -> int | None:
-    """When the first invocation of a lane is due, in microseconds of Unix time."""
+def first_scheduled(
+    connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
+) -> int | None:
+    """When the first invocation of a lane is due, apart from those of some functions, in microseconds of Unix
+    time."""
     moments: list[int] = []
     for project in _circle(_reader(connection, _NEXT_PROJECT, *lane), _BEFORE_ALL, _BEFORE_ALL):
         for function_id in _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), "", ""):
+            if function_id in apart_from:
+                continue
             moment = connection.execute(_FIRST_SCHEDULED, (*lane, project, function_id)).fetchone()[0]
             if moment is not None:
                 moments.append(moment)

@@ -124,13 +124,14 @@ class Janitor:
                 rows = connection.execute(_STALLED, (limit, MAX_RESETS, SWEEP_ROWS)).fetchall()
                 connection.executemany(
                     _RESET,
-                    [(to_micros(now + self._backoff(count)), count + 1, each) for each, count in rows],
+                    [(to_micros(now + self.backoff(count)), count + 1, each) for each, count in rows],
                 )
             reset += len(rows)
             if len(rows) < SWEEP_ROWS:
                 return reset
 
-    def _backoff(self, resets: int) -> timedelta:
+    def backoff(self, resets: int) -> timedelta:
+        """How long an invocation waits that lost its worker again."""
         most_s: float = min(RESET_BACKOFF_S * 2.0**resets, MAX_RESET_BACKOFF_S)
         return timedelta(seconds=most_s * self._jitter())
 

@@ -12,6 +12,7 @@ import json
 import random
 import threading
 import time
+from collections import Counter as Counts
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ from hoglab.storage.invocations.traces import Traces
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hoglab.storage.invocations import (
@@ -85,7 +86,7 @@ _SETTLED = (
 _POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
 _NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND queue > ?"
 _HELD = (
-    "SELECT invocation.id, invocation.lock_token FROM json_each(?) AS asked JOIN invocation "
+    "SELECT invocation.id, invocation.lock_token, function_id FROM json_each(?) AS asked JOIN invocation "
     "ON invocation.id = json_extract(asked.value, '$[0]') "
     "AND invocation.lock_token = json_extract(asked.value, '$[1]') WHERE status = 'running'"
 )
@@ -109,6 +110,12 @@ _STEP = (
     "UPDATE backfill SET cursor = ?, seen = seen + ?, queued = queued + ?, settled = settled + ?, "
     "put_aside = put_aside + ? WHERE id = ? AND cursor = ? AND status = 'running'"
 )
+_COUNT_EACH = (
+    "SELECT function_id, count(*) FROM invocation WHERE status = 'available' GROUP BY function_id UNION ALL "
+    "SELECT function_id, count(*) FROM invocation WHERE status = 'running' GROUP BY function_id"
+)
+_LAST_ROW = "SELECT coalesce(max(rowid), 0) FROM invocation"
+_NEWER = "SELECT function_id FROM invocation WHERE rowid > ?"
 _COUNT_DEAD = "SELECT count(*) FROM dead_event"
 _FOREVER = 1 << 62
 
@@ -146,9 +153,12 @@ class SqliteInvocationQueue:
         steady = time.monotonic if now is None and steady is None else steady
         self._janitor = Janitor(self._transaction, self._now, steady, jitter)
 
-        self._changed = threading.Condition()  # guards the two counts
+        self._changed = threading.Condition()  # guards the counts
         self._arrivals = 0  # how often work may have become available
-        self._backlog = int(self._value(_COUNT_AVAILABLE) + self._value(_COUNT_RUNNING))
+        self._unfinished: Counts[str] = Counts()  # of each function that has any
+        for function_id, count in self._reader.execute(_COUNT_EACH):
+            self._unfinished[function_id] += count
+        self._backlog = self._unfinished.total()
         self._ordered = self._value(_ANY_ORDERED) is not None  # whether the end of one may let another begin
         self._local = threading.local()  # arrivals that this thread has looked for already
 
@@ -175,9 +185,7 @@ class SqliteInvocationQueue:
         rows = [_row(each, now) for each in invocations if not each.again]
         again = [_row(each, now) for each in invocations if each.again]
         with self._transaction(durable=consumer is None) as connection:
-            new = 0
-            for statement, some in ((_INSERT, rows), (_INSERT_AGAIN, again)):
-                new += connection.executemany(statement, some).rowcount if some else 0
+            new = _insert(connection, rows, again)
             if consumer is not None:
                 connection.execute(_ADVANCE, (consumer, log_offset, now))
             connection.executemany(
@@ -189,12 +197,12 @@ class SqliteInvocationQueue:
                 dead_events.forget(connection, revived)
             crowded_out = dead_events.save(connection, dead) if dead else 0
             if step is not None:
-                _advance_backfill(connection, step, new)
+                _advance_backfill(connection, step, new.total())
         if crowded_out:
             _CROWDED_OUT.inc(crowded_out)
         self._ordered = self._ordered or any(each.order_key is not None for each in invocations)
-        self._note(arrivals=new, backlog=new)
-        return new
+        self._note(arrivals=new.total(), added=new)
+        return new.total()
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
         """The counts of (function id, hash) pairs whose windows are open."""
@@ -262,17 +270,18 @@ class SqliteInvocationQueue:
             }
         if not due:
             return 0
-        taken = made = 0
+        taken: Counts[str] = Counts()
+        made: Counts[str] = Counts()
         with self._transaction() as connection:
             for function_id, size in due.items():
                 for rows in ready(connection, queue, function_id, size, now):
                     merged, results = merge(list(map(claimed_of, rows)))
                     if merged is not None:
-                        made += connection.execute(_INSERT, _row(merged, now)).rowcount
+                        made += _insert(connection, [_row(merged, now)], [])
                     self._traces.write(connection, (), (), results)
-                    taken += len(rows)
-        self._note(arrivals=made, backlog=made - taken)
-        return made
+                    taken[function_id] += len(rows)
+        self._note(arrivals=made.total(), added=made, over=taken)
+        return made.total()
 
     def finish(
         self,
@@ -286,7 +295,7 @@ class SqliteInvocationQueue:
         now = to_micros(self._now())
         with self._transaction() as connection:
             held = _held(connection, [(each.id, each.lock_token) for each in outcomes])
-            valid = {each.id: each for each in outcomes if held.get(each.id) == each.lock_token}
+            valid = {each.id: each for each in outcomes if held.get(each.id, ("",))[0] == each.lock_token}
             applied = valid.values()
             suspended = [each for each in applied if each.status == "available"]
             final = [each for each in applied if each.status != "available"]
@@ -305,7 +314,7 @@ class SqliteInvocationQueue:
             )
             self._traces.write(connection, logs, metrics, results)
         arrivals = len(suspended) + (len(final) if self._ordered else 0)
-        self._note(arrivals=arrivals, backlog=-len(final))
+        self._note(arrivals=arrivals, over=Counts(held[each.id][1] for each in final))
         return frozenset(held)
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
@@ -346,9 +355,9 @@ class SqliteInvocationQueue:
 
     # -- watching -----------------------------------------------------------------------------------
 
-    def next_due(self) -> datetime | None:
+    def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
         """When the next available invocation is due, None when there is none."""
-        first = self._first_scheduled()
+        first = self._first_scheduled(apart_from)
         return None if first is None else from_micros(first)
 
     def wait(self, timeout_s: float) -> bool:
@@ -363,6 +372,15 @@ class SqliteInvocationQueue:
         """How many invocations are not finished; costs nothing."""
         return self._backlog
 
+    def backlog_of(self, function_id: str) -> int:
+        """How many of them are of one function; costs nothing, either."""
+        return self._unfinished[function_id]
+
+    def backlogs(self) -> dict[str, int]:
+        """How many of them each function has that has any."""
+        with self._changed:
+            return dict(self._unfinished)
+
     def stats(self) -> QueueStats:
         """Counts, and since when the oldest due invocation waits."""
         first = self.next_due()
@@ -370,10 +388,10 @@ class SqliteInvocationQueue:
         available, running = self._value(_COUNT_AVAILABLE), self._value(_COUNT_RUNNING)
         return QueueStats(available, running, first if due else None, self._value(_COUNT_DEAD))
 
-    def _first_scheduled(self) -> int | None:
+    def _first_scheduled(self, apart_from: Collection[str]) -> int | None:
         lanes = [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
         with explained(self._name), self._reading:
-            moments = [first_scheduled(self._reader, lane) for lane in lanes]
+            moments = [first_scheduled(self._reader, lane, apart_from) for lane in lanes]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _queues(self) -> list[str]:
@@ -419,10 +437,19 @@ class SqliteInvocationQueue:
             row = self._reader.execute(query, parameters).fetchone()
         return None if row is None else row[0]
 
-    def _note(self, *, arrivals: int, backlog: int = 0) -> None:
+    def _note(
+        self, *, arrivals: int, added: Mapping[str, int] | None = None, over: Mapping[str, int] | None = None
+    ) -> None:
         """After a commit: count, and wake the workers when there is something for them."""
         with self._changed:
-            self._backlog += backlog
+            for function_id, number in (added or {}).items():
+                self._unfinished[function_id] += number
+                self._backlog += number
+            for function_id, number in (over or {}).items():
+                self._unfinished[function_id] -= number
+                self._backlog -= number
+                if not self._unfinished[function_id]:
+                    del self._unfinished[function_id]
             if arrivals:
                 self._arrivals += 1
                 self._changed.notify_all()
@@ -431,6 +458,22 @@ class SqliteInvocationQueue:
 def utc_clock() -> datetime:
     """The system's clock."""
     return datetime.now(UTC)
+
+
+def _insert(
+    connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], again: Sequence[tuple[Any, ...]]
+) -> Counts[str]:
+    """Add invocations, and (``again``) some that may be over and remembered; how many of each function are new."""
+    new: Counts[str] = Counts()
+    if rows:
+        last = connection.execute(_LAST_ROW).fetchone()[0]
+        if connection.executemany(_INSERT, rows).rowcount == len(rows):
+            new.update(row[2] for row in rows)
+        else:  # some were known
+            new.update(function_id for (function_id,) in connection.execute(_NEWER, (last,)))
+    for row in again:
+        new[row[2]] += connection.execute(_INSERT_AGAIN, row).rowcount
+    return +new
 
 
 def _row(each: NewInvocation, now: int) -> tuple[Any, ...]:
@@ -455,6 +498,7 @@ def _advance_backfill(connection: sqlite3.Connection, step: BackfillStep, new: i
         raise BackfillOverError(step.id)
 
 
-def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Which of these (id, token) are valid, as a dictionary: an id has one valid token at most."""
-    return dict(connection.execute(_HELD, (json.dumps(locks),)).fetchall()) if locks else {}
+def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Which of these (id, token) are valid: token and function by id, which has one valid token at most."""
+    rows = connection.execute(_HELD, (json.dumps(locks),)) if locks else ()
+    return {id_: (token, function_id) for id_, token, function_id in rows}
