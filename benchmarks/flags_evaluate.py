@@ -2,8 +2,9 @@
 
 Starts the application on the real server (Granian) in a process of its own and drives it from this one over
 keep-alive connections: ``POST /flags/?v=2`` for ten flags, of which four have variants and three have
-conditions on a person property. The property is sent along (as client SDKs do), or must be read from the
-stored person, or the request logs an anonymous visitor in to flags with experience continuity. The reference is
+conditions on a person property. The property is sent along (as client SDKs do), or is that of the stored person:
+one who was asked for lately, or one who must be read from the database. Or the request logs an anonymous visitor in
+to flags with experience continuity. The reference is
 a Starlette application that answers a constant, on the same server in a process of its own, driven by the same
 requests. A project of 500 flags shows that the work follows the flags asked for, not those that there are.
 """
@@ -67,7 +68,9 @@ def _ten_flags() -> Iterator[dict[str, Any]]:
 # --- the server processes
 
 
-async def serve_flags(folder: Path, *, count: int, continuity: bool) -> None:
+async def serve_flags(
+    folder: Path, *, count: int = 10, continuity: bool = False, forgetful: bool = False
+) -> None:
     from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.service import AccountService
     from hoglab.flags.evaluation import FlagEvaluator
@@ -86,8 +89,10 @@ async def serve_flags(folder: Path, *, count: int, continuity: bool) -> None:
     service = FlagService(database)
     for flag in flags(count):
         service.create(project, None, {**flag, "ensure_experience_continuity": continuity})
-    PersonService(database).apply([Seen(number) for number in range(PERSONS)], log_offset=1)
-    evaluator = FlagEvaluator(database, FlagRegistry(database), accounts.project_by_token)
+    people = PersonService(database)
+    people.apply([Seen(number) for number in range(PERSONS)], log_offset=1)
+    known = None if forgetful else people.known
+    evaluator = FlagEvaluator(database, FlagRegistry(database), accounts.project_by_token, known)
     await serve(build_app([], hot_routes(evaluator, accounts), accounts))
 
 
@@ -176,17 +181,20 @@ def measure(seconds: float) -> None:
     login = bodies(**{"$anon_distinct_id": lambda number: f"anonymous-{number}"})
     with (
         tempfile.TemporaryDirectory() as plain,
+        tempfile.TemporaryDirectory() as unknown,
         tempfile.TemporaryDirectory() as sticky,
         tempfile.TemporaryDirectory() as many,
         server("--bare") as bare,
         server("--serve", plain) as flags_server,
+        server("--serve", unknown, "--forgetful") as forgetful_server,
         server("--serve", sticky, "--continuity") as sticky_server,
         server("--serve", many, "--flags", str(MANY)) as many_server,
     ):
         cases = (
             ("bare Starlette answer", bare, sent),
             ("properties sent", flags_server, sent),
-            ("properties stored", flags_server, stored),
+            ("properties stored, known", flags_server, stored),
+            ("properties stored, read", forgetful_server, stored),
             ("login with continuity", sticky_server, login),
             (f"{MANY} flags, all", many_server, sent),
             (f"{MANY} flags, 50 asked for", many_server, asked(50)),
@@ -219,6 +227,7 @@ def main() -> None:
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--flags", type=int, default=10, help=argparse.SUPPRESS)
     parser.add_argument("--continuity", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--forgetful", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bare or options.serve is not None:
@@ -230,7 +239,12 @@ def main() -> None:
         serving = (
             serve_bare()
             if options.bare
-            else serve_flags(options.serve, count=options.flags, continuity=options.continuity)
+            else serve_flags(
+                options.serve,
+                count=options.flags,
+                continuity=options.continuity,
+                forgetful=options.forgetful,
+            )
         )
         uvloop.run(serving)
     else:

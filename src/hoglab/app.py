@@ -228,7 +228,10 @@ class Hoglab:
         flags = FlagService(database, experiments=linked_experiments, cipher=storage.secrets)
         evaluator = self._opened(
             FlagEvaluator(
-                database, FlagRegistry(database, experiments=linked_experiments), accounts.project_by_token
+                database,
+                FlagRegistry(database, experiments=linked_experiments),
+                accounts.project_by_token,
+                people.known,
             ),
             FlagEvaluator.close,
         )

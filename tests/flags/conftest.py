@@ -182,7 +182,9 @@ class Server:
         self.cipher = Cipher()
         self.service = FlagService(self.database, experiments=self._experiments, cipher=self.cipher)
         self.registry = FlagRegistry(self.database, experiments=self._experiments)
-        self.evaluator = FlagEvaluator(self.database, self.registry, self.accounts.project_by_token)
+        self.evaluator = FlagEvaluator(
+            self.database, self.registry, self.accounts.project_by_token, self.people.known
+        )
         self.cohorts = CohortService(self.database, users=flags_naming_cohort)
         self.calculator = CohortCalculator(self.database)
         self.app = build_app(

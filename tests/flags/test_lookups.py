@@ -13,11 +13,11 @@ from hoglab.flags.lookups import DatabaseFacts, PointRead, PointReader
 from hoglab.storage.database.tables import person_distinct_id
 
 
-@pytest.fixture
-def reader(server):
+@pytest.fixture(params=[False, True], ids=["read each time", "remembered"])
+def reader(server, request):
     for number in range(3):
         server.event("$set", f"user-{number}", **{"$set": {"number": number}})
-    reader = PointReader(server.database)
+    reader = PointReader(server.database, server.people.known if request.param else None)
     yield reader
     reader.close()
 
@@ -75,6 +75,72 @@ def test_what_asks_after_a_commit_sees_it(server, reader):
         return seen
 
     assert asyncio.run(ask()) == [1, 100]
+
+
+def test_a_read_that_shares_an_old_snapshot_is_not_remembered(server, reader):
+    async def ask():
+        number_of(reader, "user-0")  # begins what the turn reads from
+        server.event("$set", "user-1", **{"$set": {"number": 100}})
+        same_turn = number_of(reader)
+        await asyncio.sleep(0)
+        return same_turn, number_of(reader)
+
+    assert asyncio.run(ask()) == (1, 100)
+
+
+def test_a_person_changes_under_another_of_its_names(server, reader):
+    async def ask():
+        before = number_of(reader)
+        server.event("$create_alias", "user-1", alias="alias-1")
+        await asyncio.sleep(0)
+        alias = number_of(reader, "alias-1")
+        server.event("$set", "user-1", **{"$set": {"number": 100}})
+        await asyncio.sleep(0)
+        return before, alias, number_of(reader, "alias-1"), number_of(reader)
+
+    assert asyncio.run(ask()) == (1, 1, 100, 100)
+
+
+def test_merged_persons_are_one_under_all_names(server, reader):
+    async def ask():
+        names = ("user-0", "user-1", "alias-1")
+        server.event("$create_alias", "user-1", alias="alias-1")
+        before = [number_of(reader, name) for name in names]
+        await asyncio.sleep(0)
+        server.event("$merge_dangerously", "user-0", alias="user-1")
+        await asyncio.sleep(0)
+        after = [number_of(reader, name) for name in names]
+        server.event("$set", "alias-1", **{"$set": {"number": 100}})
+        await asyncio.sleep(0)
+        return before, after, [number_of(reader, name) for name in names]
+
+    assert asyncio.run(ask()) == ([0, 1, 1], [0, 0, 0], [100, 100, 100])
+
+
+def test_no_reader_lags_behind_a_writer(server, reader):
+    """While another thread writes, a read never gives less than what was written before it was asked for."""
+    written = [1]
+
+    def write() -> None:
+        for number in range(2, 60):
+            server.event("$set", "user-1", **{"$set": {"number": number}})
+            written[0] = number
+
+    async def watch() -> list[int]:
+        writer = asyncio.create_task(asyncio.to_thread(write))
+        lags = []
+        while not writer.done():
+            least = written[0]
+            found = number_of(reader)
+            assert found is not None
+            lags.append(least - found)
+            await asyncio.sleep(0)
+        await writer
+        return [*lags, written[0] - (number_of(reader) or 0)]
+
+    lags = asyncio.run(watch())
+    assert len(lags) > 1
+    assert max(lags) <= 0
 
 
 def test_no_transaction_stays_open(server, reader, tmp_path):

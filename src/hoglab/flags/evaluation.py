@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from hoglab.flags.registry import FlagRegistry, LoadedProject
     from hoglab.http.identity import Project
+    from hoglab.people.known import KnownPersons
     from hoglab.storage.database import Database
 
 WRITE_TIMEOUT_S = 2.0
@@ -63,11 +64,18 @@ def invalid_token() -> ApiError:
 class FlagEvaluator:
     """Evaluates requests from memory, completed by point reads when the request leaves something open."""
 
-    def __init__(self, database: Database, registry: FlagRegistry, projects: ProjectByToken) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: FlagRegistry,
+        projects: ProjectByToken,
+        known_persons: KnownPersons | None = None,
+    ) -> None:
+        """``known_persons``: those of the one service that writes persons; without them, each is read."""
         self.registry = registry
         self._database = database
         self._projects = projects
-        self._reader = PointReader(database)
+        self._reader = PointReader(database, known_persons)
         self._facts: dict[int, DatabaseFacts] = {}
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
 

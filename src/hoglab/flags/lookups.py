@@ -12,7 +12,7 @@ import orjson
 import sqlalchemy as sa
 
 from hoglab.flags.outcome import FlagFailure, Reason
-from hoglab.flags.subject import StoredPerson
+from hoglab.people.known import KnownPersons, StoredPerson
 from hoglab.storage.database.tables import (
     cohort_person,
     flag_hash_key_override,
@@ -61,10 +61,14 @@ class PointReader:
     from the pool and going through a thread would each cost more. What is read during one turn of the loop is
     read in one transaction, for beginning one costs as much as the read: everybody who reads in a turn asked
     before it began, so every read sees what was committed before it was asked for.
+
+    Persons are remembered in ``known``, which must be told by everybody who changes them; without one, each is read.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, known: KnownPersons | None = None) -> None:
         self._database = database
+        self._known = known or KnownPersons(max_names=0)
+        self._version = 0  # of what is known, when the transaction began
         self._stack = ExitStack()
         self._connection: Any = None
         self._driver: Any = None
@@ -80,11 +84,23 @@ class PointReader:
             raise
         return rows
 
+    def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
+        """The person behind a distinct id; None for a stranger."""
+        person = self._known.get(project_id, distinct_id)
+        if person is None:
+            rows = self(_READ_PERSON, project_id, distinct_id)
+            if rows:
+                row_id, properties, created_at_us = rows[0]
+                person = StoredPerson(row_id, orjson.loads(properties), created_at_us)
+                self._known.keep(project_id, distinct_id, person, len(properties), self._version)
+        return person
+
     def _begin(self) -> None:
         asyncio.get_running_loop().call_soon(self._end)  # before the snapshot: who comes later sees the next
         if self._connection is None:
             self._connection = self._stack.enter_context(self._database.read())
             self._driver = self._connection.connection.driver_connection
+        self._version = self._known.version
         self._driver.execute("BEGIN")
         self._is_reading = True
 
@@ -189,28 +205,26 @@ class DatabaseFacts:
     """
 
     def __init__(
-        self, run: Run, project_id: int, *, hash_keys: Mapping[str, str] | Reason | None = None
+        self, reader: PointReader, project_id: int, *, hash_keys: Mapping[str, str] | Reason | None = None
     ) -> None:
-        self._run = run
+        self._reader = reader
         self._project_id = project_id
         self._hash_keys = hash_keys
 
     def person(self, distinct_id: str) -> StoredPerson | None:
-        for row_id, properties, created_at in self._run(_READ_PERSON, self._project_id, distinct_id):
-            return StoredPerson(row_id, orjson.loads(properties), created_at)
-        return None
+        return self._reader.person(self._project_id, distinct_id)
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
-        rows = self._run(_READ_GROUP, self._project_id, group_type_index, group_key)
+        rows = self._reader(_READ_GROUP, self._project_id, group_type_index, group_key)
         properties: dict[str, Any] | None = orjson.loads(rows[0][0]) if rows else None
         return properties
 
     def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
-        return bool(self._run(_READ_MEMBERSHIP, cohort_id, person_id))
+        return bool(self._reader(_READ_MEMBERSHIP, cohort_id, person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
         if isinstance(self._hash_keys, Reason):
             raise FlagFailure(self._hash_keys)
         if self._hash_keys is None:
-            return merge_hash_keys(hash_keys_of(self._run, self._project_id, distinct_ids))
+            return merge_hash_keys(hash_keys_of(self._reader, self._project_id, distinct_ids))
         return self._hash_keys

@@ -6,7 +6,6 @@ Spec: sdk-wire 3.3, 3.5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,20 +13,7 @@ import msgspec
 from hoglab.filters.evaluate import MISSING
 from hoglab.flags.outcome import FlagFailure, Reason
 from hoglab.people.cohorts.matching import INITIAL_SOURCES
-from hoglab.storage.database.types import from_micros
-
-
-class StoredPerson(msgspec.Struct, frozen=True):
-    """What storage knows about the person behind a distinct id."""
-
-    id: int
-    properties: dict[str, Any]
-    created_at_us: int
-    """Microseconds since the Unix epoch."""
-
-    @property
-    def created_at(self) -> datetime:
-        return from_micros(self.created_at_us)
+from hoglab.people.known import StoredPerson
 
 
 class StoredFacts(Protocol):

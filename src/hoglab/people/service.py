@@ -16,6 +16,7 @@ from hoglab.people import store
 from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonEvent, Resolution
 from hoglab.people.groups import GroupBatch
 from hoglab.people.identity import clean_distinct_id
+from hoglab.people.known import KnownPersons
 from hoglab.people.reading import PersonView, group_properties, person_for
 from hoglab.people.sqlite import load_persons
 from hoglab.storage.event_store import PersonOverride
@@ -49,6 +50,8 @@ class PersonService:
     def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
         self._database = database
         self._now = now
+        self.known = KnownPersons()
+        """For readers of persons: every change that is made here is told to it."""
         self._group_types: dict[int, tuple[int, dict[str, int]]] = {}
         self._lock = threading.Lock()
 
@@ -74,12 +77,16 @@ class PersonService:
             by_project.setdefault(event.project_id, []).append(position)
         attributions: list[Attribution | None] = [None] * len(events)
         overrides: list[PersonOverride] = []
-        with self._database.write(durable=True) as tx:
+        with self.known.changing() as touch, self._database.write(durable=True) as tx:
             raised = list(warnings)
             applied = store.load_position(tx.connection)
             for project_id, positions in by_project.items():
                 ours = [events[position] for position in positions]
-                results, moved = self._apply_project(tx, project_id, ours, (applied, log_offset), raised)
+                loaded = load_persons(tx.connection, project_id, _names(ours))
+                touch(state.row_id for state in loaded.values() if state.row_id is not None)
+                results, moved = self._apply_project(
+                    tx, PeopleBatch(project_id, loaded), ours, (applied, log_offset), raised
+                )
                 overrides += moved
                 for position, result in zip(positions, results, strict=True):
                     attributions[position] = result
@@ -92,14 +99,14 @@ class PersonService:
     def _apply_project(
         self,
         tx: Transaction,
-        project_id: int,
+        people: PeopleBatch,
         events: Sequence[PersonEvent],
         offsets: tuple[int, int],  # applied before, and of this batch
         warnings: list[IngestionWarning],
     ) -> tuple[list[Attribution | None], list[PersonOverride]]:
         connection = tx.connection
         applied, log_offset = offsets
-        people = PeopleBatch(project_id, load_persons(connection, project_id, _names(events)))
+        project_id = people.project_id
         groups = GroupBatch(self.group_types(project_id))
         results: list[Attribution | None] = []
         for event in events:
