@@ -208,6 +208,7 @@ class Hoglab:
             bodies=BodyLimits(
                 processes=settings.function_processes, memory_bytes=settings.function_memory_bytes
             ),
+            geoip_database=settings.geoip_database,
         )
         ingestion = Ingestion(
             storage.log,
@@ -218,6 +219,7 @@ class Hoglab:
             dispatcher=delivery.dispatcher,
             transformer=Transformations(
                 functions,
+                delivery.transforming,
                 record=delivery.record,
                 is_stopped=delivery.watcher.is_disabled,
                 watch=delivery.observe_transformation,

@@ -22,6 +22,7 @@ from hoglab.delivery.retries import RetryPolicy
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 LOAD = 80
+RETRIES = int(os.environ.get("HOGLAB_TEST_RETRIES", "2000"))
 
 HOSTILE = {
     "loops": "while (true) {}",
@@ -48,7 +49,7 @@ def keys_by_body(receiver: Receiver) -> dict[str, set[str]]:
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(240 + 6 * KILLS)
 def test_killed_processes_lose_nothing(house: House, receiver: Receiver) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(SEED)
@@ -140,15 +141,14 @@ def test_ten_thousand_retries_that_are_due_at_once(house: House, receiver: Recei
         return web.Response(status=503 if down else 200)
 
     receiver.answer = answer
-    count = int(os.environ.get("HOGLAB_TEST_RETRIES", "2000"))
     house.close()
     house.options["retries"] = RetryPolicy(step_s=3600.0, jitter_s=0.0, max_backoff_s=3600.0)
     house.open()
     house.create("fetch(inputs.url, {'body': event.uuid})", values={"url": receiver.url})
     house.delivery.start()
-    for _ in range(count // 500):
+    for _ in range(RETRIES // 500):
         house.dispatch(*(stored() for _ in range(500)))
-    wait_for(lambda: house.queue.stats().running == 0 and len(house.results()) == count, 240)
+    wait_for(lambda: house.queue.stats().running == 0 and len(house.results()) == RETRIES, 240)
     assert {result["status"] for result in house.results()} == {"running"}
     assert house.delivery.stop(10)  # and a restart while all of them wait
     down = False
@@ -158,8 +158,8 @@ def test_ten_thousand_retries_that_are_due_at_once(house: House, receiver: Recei
     first = len(receiver.hits)
     house.delivery.start()
     wait_for(lambda: house.queue.backlog() == 0, 240)
-    assert Counter(finals(house).values()) == {"succeeded": count}
-    assert len(receiver.hits) - first == count
+    assert Counter(finals(house).values()) == {"succeeded": RETRIES}
+    assert len(receiver.hits) - first == RETRIES
     keys = keys_by_body(receiver)
-    assert len(keys) == count
+    assert len(keys) == RETRIES
     assert all(len(names) == 1 for names in keys.values())

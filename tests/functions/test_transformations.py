@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
+from hoglab.delivery.bodies.transforming import TransformationProcess
 from hoglab.functions.environments import clean_null_values, is_known_bot_ip, is_known_bot_user_agent
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
@@ -38,7 +39,7 @@ class Event:
 class Pipeline:
     """Transformations of the project, and what they leave behind."""
 
-    def __init__(self, api: Api, database: Database, box: SecretBox) -> None:
+    def __init__(self, api: Api, database: Database, box: SecretBox, process: TransformationProcess) -> None:
         self.api = api
         self.metrics: list[AppMetric] = []
         self.logs: list[LogEntry] = []
@@ -46,6 +47,7 @@ class Pipeline:
         self.stopped: set[str] = set()
         self.runner = Transformations(
             FunctionRegistry(database, box),
+            process,
             record=self._record,
             is_stopped=self.stopped.__contains__,
             watch=lambda function_id, _ms: self.watched.append(function_id),
@@ -68,9 +70,16 @@ class Pipeline:
         return {(one.metric_name, one.metric_kind): one.count for one in self.metrics}
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator[TransformationProcess]:
+    process = TransformationProcess()
+    yield process
+    process.close()
+
+
 @pytest.fixture
-def pipeline(api: Api, database: Database, box: SecretBox) -> Pipeline:
-    return Pipeline(api, database, box)
+def pipeline(api: Api, database: Database, box: SecretBox, process: TransformationProcess) -> Pipeline:
+    return Pipeline(api, database, box, process)
 
 
 def test_the_example_of_the_spec(pipeline: Pipeline) -> None:
@@ -232,6 +241,14 @@ def test_filters_that_fail_skip_the_function(pipeline: Pipeline) -> None:
     assert event.properties["$transformations_skipped"] == [label]
     assert pipeline.counts() == {("filtering_failed", "other"): 1}
     assert pipeline.logs[0].message == f"Error filtering event {UUID_1}: Hog arrays start from index 1"
+
+
+def test_results_have_a_largest_size(pipeline: Pipeline) -> None:
+    text = "let s := 'x' while (length(s) < 4194304) { s := concat(s, s) } "
+    label = pipeline.add(text + "return {'properties': {'s': s}}")
+    (event,) = pipeline.run(Event(properties={"p": 1}))
+    assert event.properties == {"p": 1, "$transformations_failed": [label]}
+    assert pipeline.logs[0].message.endswith("The transformed event has 4194327 bytes; 4194304 are allowed")
 
 
 @rule("H7.4")

@@ -34,6 +34,7 @@ import structlog
 
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.bodies.transforming import TransformationProcess
 from hoglab.delivery.dead_events import INTERNAL
 from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
@@ -51,6 +52,8 @@ from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hoglab.delivery.addresses import AddressGuard
     from hoglab.delivery.fetch import FetchLimits
     from hoglab.delivery.globals import People
@@ -84,13 +87,15 @@ class Delivery:
         retries: RetryPolicy | None = None,
         worker_limits: WorkerLimits | None = None,
         bodies: BodyPool | BodyLimits | None = None,
+        geoip_database: Path | None = None,
         fetch_limits: FetchLimits | None = None,
         webhook_limits: WebhookLimits | None = None,
         auto_disable: bool = True,
         on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``bodies``: a pool that outlives this object, or the limits of a pool of its own."""
+        """``bodies``: a pool that outlives this object, or the limits of a pool of its own. ``geoip_database``: what
+        transformations look addresses up in."""
         self.queue = queue
         self.queue_database = queue_database
         self.registry = registry
@@ -100,6 +105,10 @@ class Delivery:
         self.fetch_limits = fetch_limits
         self._owns_bodies = not isinstance(bodies, BodyPool)
         self.bodies = bodies if isinstance(bodies, BodyPool) else BodyPool(bodies)
+        self.transforming = TransformationProcess(self.bodies.limits, geoip=geoip_database)
+        """For ingestion."""
+        self.trying_transformations = TransformationProcess(self.bodies.limits, geoip=geoip_database)
+        """For test runs, which are not to hold up ingestion."""
         self.now = now
         self.watcher = Watcher(
             queue_database,
@@ -194,6 +203,8 @@ class Delivery:
         """Finish or put back what is being worked on; whether that was done in time."""
         self.webhooks.close()
         stopped = self.worker.stop(timeout_s)
+        self.transforming.close()
+        self.trying_transformations.close()
         if self._owns_bodies:
             self.bodies.close(CLOSE_BODIES_S)
         return stopped

@@ -227,7 +227,11 @@ class TestRuns:
 
         registry = cast("FunctionRegistry", _Only(project, function))
         transformations = Transformations(
-            registry, record=record, site_url=self._delivery.site.url, now=self._delivery.now
+            registry,
+            self._delivery.trying_transformations,
+            record=record,
+            site_url=self._delivery.site.url,
+            now=self._delivery.now,
         )
         event = _TestEvent.of(globals_["event"])
         kept = transformations.transform(project.id, [event])

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
+import orjson
+
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.globals import filter_globals
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogSourceError, HogThrow
-from hoglab.hog.rt.printing import is_truthy
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
-from hoglab.hog.run import Execution, Finished
 from hoglab.http.dates import utc_now
 from hoglab.storage.invocations import AppMetric, LogEntry
 
 if TYPE_CHECKING:
+    from hoglab.functions.body_run import BodyRun
     from hoglab.functions.compile import CompiledFunction
     from hoglab.functions.redaction import Redact
-    from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
+    from hoglab.functions.registry import FunctionRegistry
 
 SUCCEEDED = "$transformations_succeeded"
 FAILED = "$transformations_failed"
 SKIPPED = "$transformations_skipped"
 
+_INPUT_ERRORS = (HogRuntimeError, HogLimit, HogThrow)
 _MILLISECOND = timedelta(milliseconds=1)
 
 KINDS = {
@@ -64,6 +67,17 @@ Watch = Callable[[str, float], None]
 """Told of every run: function id and computing time in milliseconds."""
 
 
+class BodyRunner(Protocol):
+    """Runs the programs of transformations where they can do no harm."""
+
+    def run(
+        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes]
+    ) -> Generator[BodyRun, None, None]:
+        """One answer for each event, in order. ``events`` are JSON objects with the globals of each run, ``shared``
+        is one with what all have in common."""
+        ...
+
+
 @dataclass(slots=True)
 class _Notes:
     """What the runs of one batch leave behind."""
@@ -71,7 +85,7 @@ class _Notes:
     project_id: int
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
-    fixed: dict[CompiledFunction, tuple[dict[str, Any], Redact]] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
 
     def count(self, function: CompiledFunction, name: str) -> None:
         self.counts[function.id, name] += 1
@@ -83,23 +97,26 @@ class _Notes:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """How one function fared on one event. ``value`` is what it returned, when nothing went wrong."""
+@dataclass(slots=True, eq=False)
+class _Passage:
+    """An event on its way through the functions. ``shown``: what they see of it, made when it is first needed."""
 
-    value: Any = None
-    error: str | None = None
-    metric: str = "failed"
-    printed: Sequence[str] = ()
-    redact: Redact = str
+    event: Any
+    outcomes: dict[str, list[str]]
+    shown: dict[str, Any] | None = None
+    is_dropped: bool = False
 
 
 class Transformations:
-    """Runs the transformations of projects on batches of events, in this process, within the language's limits."""
+    """Runs the transformations of projects on batches of events.
+
+    Filters and inputs are computed here, within the language's limits; programs are left to ``bodies``.
+    """
 
     def __init__(
         self,
         registry: FunctionRegistry,
+        bodies: BodyRunner,
         *,
         record: Record = lambda _metrics, _logs: None,
         is_stopped: Callable[[str], bool] = lambda _function_id: False,
@@ -109,6 +126,7 @@ class Transformations:
     ) -> None:
         """``is_stopped``: whether the watcher has stopped a function, so that it is passed over."""
         self._registry = registry
+        self._bodies = bodies
         self._record = record
         self._is_stopped = is_stopped
         self._watch = watch
@@ -121,34 +139,26 @@ class Transformations:
         if functions is None or not functions.transformations:
             return events
         notes = _Notes(project_id)
-        kept = [event for event in events if self._transform(event, functions, notes)]
+        passages = []
+        for event in events:
+            for name in (SUCCEEDED, FAILED, SKIPPED):
+                event.properties.pop(name, None)
+            passages.append(_Passage(event, {SUCCEEDED: [], FAILED: [], SKIPPED: []}))
+        left = passages
+        for function in functions.transformations.functions:
+            self._apply(function, left, notes)
+            left = [passage for passage in left if not passage.is_dropped]
+        for passage in left:
+            passage.event.properties.update({name: all_ for name, all_ in passage.outcomes.items() if all_})
         if notes.counts or notes.logs:
             self._record(notes.metrics(self._now()), notes.logs)
-        return kept
+        return [passage.event for passage in left]
 
-    def _transform(self, event: TransformableEvent, functions: ProjectFunctions, notes: _Notes) -> bool:
-        """Run every function on one event; False when one of them drops it."""
-        for name in (SUCCEEDED, FAILED, SKIPPED):
-            event.properties.pop(name, None)
-        outcomes: dict[str, list[str]] = {SUCCEEDED: [], FAILED: [], SKIPPED: []}
-        shown = self._globals(event, functions)
-        for function in functions.transformations.functions:
-            outcome = self._apply(function, event, shown, notes)
-            if outcome is None:
-                return False
-            outcomes[outcome].append(f"{function.label} ({function.id})")
-            if outcome == SUCCEEDED:
-                shown = self._globals(event, functions)
-        for name, labels in outcomes.items():
-            if labels:
-                event.properties[name] = labels
-        return True
-
-    def _globals(self, event: TransformableEvent, functions: ProjectFunctions) -> dict[str, Any]:
+    def _globals(self, event: TransformableEvent, project_id: int) -> dict[str, Any]:
         properties = event.properties
         stamp = event.timestamp.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {
-            "project": {"id": functions.project.id, "name": "", "url": self._site_url},
+            "project": {"id": project_id, "name": "", "url": self._site_url},
             "event": {
                 "uuid": str(event.uuid),
                 "event": event.event,
@@ -160,31 +170,60 @@ class Transformations:
             },
         }
 
-    def _apply(
-        self, function: CompiledFunction, event: TransformableEvent, shown: dict[str, Any], notes: _Notes
-    ) -> str | None:
-        """Run one function and take over its result. Which list it goes into, None for a dropped event."""
+    def _apply(self, function: CompiledFunction, passages: Sequence[_Passage], notes: _Notes) -> None:
+        """Run one function on events, and take over what it makes of them."""
+        label = f"{function.label} ({function.id})"
+        asked: deque[tuple[_Passage, Redact]] = deque()
+
+        def wanted() -> Iterator[bytes]:
+            for passage in passages:
+                outcome = self._prepare(function, passage, notes)
+                if isinstance(outcome, str):
+                    passage.outcomes[outcome].append(label)
+                else:
+                    text, redact = outcome
+                    asked.append((passage, redact))
+                    yield text
+
+        shared: dict[str, Any] = {"project": {"id": notes.project_id, "name": "", "url": self._site_url}}
+        if function.has_fixed_inputs:
+            with suppress(*_INPUT_ERRORS):  # said of each event
+                shared["inputs"] = to_json(function.fixed_inputs[0])
+        with closing(self._bodies.run(function.id, function.hog, orjson.dumps(shared), wanted())) as runs:
+            for run in runs:
+                passage, redact = asked.popleft()
+                outcome = self._settle(function, passage, run, redact, notes)
+                if outcome is None:
+                    passage.is_dropped = True
+                else:
+                    passage.outcomes[outcome].append(label)
+
+    def _prepare(
+        self, function: CompiledFunction, passage: _Passage, notes: _Notes
+    ) -> str | tuple[bytes, Redact]:
+        """The globals of a run, as JSON, and what hides the secrets among them; or the list that the event goes into
+        without one."""
         if self._is_stopped(function.id):
             notes.count(function, "disabled_permanently")
             return SKIPPED
+        if passage.shown is None:
+            passage.shown = self._globals(passage.event, notes.project_id)
+        shown = passage.shown
         if not self._matches(function, shown, notes):
             return SKIPPED
-        run = self._run(function, shown, notes)
-        result, error = run.value, run.error
-        if error is None and is_truthy(result):
-            error = _wrong_result(result)
-        self._log(function, event, run, error, notes)
-        if error is not None:
-            notes.count(function, run.metric)
+        try:
+            if function.has_fixed_inputs:
+                return orjson.dumps({"event": shown["event"]}), function.fixed_inputs[1]
+            event = {**shown["event"], "properties": from_json(shown["event"]["properties"])}
+            inputs = function.build_inputs({"project": shown["project"], "event": event})
+            return orjson.dumps({"event": shown["event"], "inputs": to_json(inputs)}), function.redactor(
+                inputs
+            )
+        except _INPUT_ERRORS as error:
+            notes.count(function, "inputs_failed")
+            text = f"Error building inputs: {function.input_failure(error)}"
+            self._log(function, passage.event, [], text, str, notes)
             return FAILED
-        notes.count(function, "succeeded")
-        if not is_truthy(result):
-            notes.count(function, "dropped")
-            return None
-        event.properties = result["properties"]
-        event.event = result.get("event", event.event)
-        event.distinct_id = result.get("distinct_id", event.distinct_id)
-        return SUCCEEDED
 
     def _matches(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> bool:
         expression = function.filter.expression
@@ -201,60 +240,44 @@ class Transformations:
         notes.count(function, "filtered")
         return False
 
-    def _run(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> _Run:
-        """Build the inputs and run the program to its end."""
-        try:
-            variables: dict[str, Any] = {
-                "project": shown["project"],
-                "event": {**shown["event"], "properties": from_json(shown["event"]["properties"])},
-            }
-        except HogRuntimeError as error:
-            return _Run(error=error.message)
-        try:
-            inputs, redact = self._inputs(function, variables, notes)
-        except (HogRuntimeError, HogLimit, HogThrow) as error:
-            text = f"Error building inputs: {function.input_failure(error)}"
-            return _Run(error=text, metric="inputs_failed")
-        seed = f"{function.id}{variables['event']['uuid']}"
-        try:
-            execution = Execution(function.program, {**variables, "inputs": inputs}, seed=seed)
-        except HogSourceError as error:
-            return _Run(error=error.message, redact=redact)
-        outcome = execution.start()
-        if not isinstance(outcome, Finished):
-            outcome = execution.fail(f"Unknown async function '{outcome.name}'")
-        result = outcome.result
-        self._watch(function.id, result.duration_us / 1_000)
-        error_text = None if result.error is None else result.error.message
-        value = None
-        if error_text is None:
-            try:
-                value = to_json(result.value)
-            except HogRuntimeError as error:
-                error_text = error.message
-        return _Run(value, error_text, "failed", result.printed, redact)
-
-    def _inputs(
-        self, function: CompiledFunction, variables: Mapping[str, Any], notes: _Notes
-    ) -> tuple[dict[str, Any], Redact]:
-        """The inputs of a run and what hides their secrets; if no event changes them, computed once a batch."""
-        found = notes.fixed.get(function)
-        if found is None:
-            inputs = function.build_inputs(variables)
-            found = inputs, function.redactor(inputs)
-            if function.has_fixed_inputs:
-                notes.fixed[function] = found
-        return found
+    def _settle(
+        self, function: CompiledFunction, passage: _Passage, run: BodyRun, redact: Redact, notes: _Notes
+    ) -> str | None:
+        """Take over what came of a run. Which list the event goes into, None for one that is dropped."""
+        event = passage.event
+        result = None if run.value is None else orjson.loads(run.value)
+        error = run.error
+        if error is None and result is not None:
+            error = _wrong_result(result)
+        if not run.given_up:
+            self._watch(function.id, run.used_s * 1_000)
+        if not run.given_up or function.id not in notes.given_up:  # said once: it may be thousands of events
+            self._log(function, event, run.lines, error, redact, notes)
+        if run.given_up:
+            notes.given_up.add(function.id)
+        if error is not None:
+            notes.count(function, "failed")
+            return FAILED
+        notes.count(function, "succeeded")
+        if result is None:
+            notes.count(function, "dropped")
+            return None
+        event.properties = result["properties"]
+        event.event = result.get("event", event.event)
+        event.distinct_id = result.get("distinct_id", event.distinct_id)
+        passage.shown = None
+        return SUCCEEDED
 
     def _log(
         self,
         function: CompiledFunction,
         event: TransformableEvent,
-        run: _Run,
+        printed: Sequence[str],
         error: str | None,
+        redact: Redact,
         notes: _Notes,
     ) -> None:
-        lines = [("info", line) for line in run.printed]
+        lines = [("info", line) for line in printed]
         if error is not None:
             lines.append(("error", f"Error executing function on event {event.uuid}: {error}"))
         if not lines:
@@ -262,7 +285,7 @@ class Transformations:
         instance, now = str(uuid4()), self._now()
         for number, (level, text) in enumerate(lines):
             moment = now + number * _MILLISECOND
-            notes.logs.append(self._entry(notes, function, instance, level, run.redact(text), moment))
+            notes.logs.append(self._entry(notes, function, instance, level, redact(text), moment))
 
     def _entry(
         self,

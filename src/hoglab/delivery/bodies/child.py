@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter
+
 import hoglab
-from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, send
+from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, Transform, send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hoglab.delivery.bodies.protocol import Outcome
+    from hoglab.delivery.bodies.protocol import Outcome, Transformed
 
 _KEPT = (
     "PATH",
@@ -32,6 +34,8 @@ _KEPT = (
     "LD_LIBRARY_PATH",
 )
 """What of the environment a process gets: none of the server's settings, some of which are secret."""
+
+DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a function's body.", ["reason"])
 
 END_S = 0.5
 """How long a process whose socket is closed may take to end before it is killed."""
@@ -87,8 +91,8 @@ class Work:
 class Child:
     """A process and the socket to it. Used by one thread at a time."""
 
-    def __init__(self, limits: BodyLimits) -> None:
-        """Start it; what is sent before it is ready waits in the socket."""
+    def __init__(self, limits: BodyLimits, geoip: Path | None = None) -> None:
+        """Start it; what is sent before it is ready waits in the socket. ``geoip``: what `geoipLookup` looks into."""
         self._limits = limits
         self._programs: OrderedDict[str, int] = OrderedDict()
         self._numbers = 0
@@ -99,6 +103,7 @@ class Child:
             # -P: the directory that the server was started in is no place to import from.
             command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process", str(theirs.fileno())]
             command += [str(limits.memory_bytes), str(limits.grace_s)]
+            command += [] if geoip is None else [str(geoip.absolute())]
             environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
             paths = [str(Path(hoglab.__file__).parents[1]), environment.get("PYTHONPATH", "")]
             environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
@@ -131,10 +136,23 @@ class Child:
 
     def outcome(self) -> Outcome:
         """The next answer. Raises `EOFError` or `OSError` when there will be none."""
+        self._await_ready()
+        return self._frames.outcome()
+
+    def begin_transforming(self, source: str, seed: str, shared: bytes, events: list[bytes]) -> None:
+        """Hand over some events; `transformed` has what comes of them. Raises `OSError` when the process is gone."""
+        program, text = self._known(source)
+        send(self._channel, [Transform(program, text, seed, shared, events)])
+
+    def transformed(self) -> Transformed:
+        """The next answer. Raises `EOFError` or `OSError` when there will be none."""
+        self._await_ready()
+        return self._frames.transformed()
+
+    def _await_ready(self) -> None:
         if not self.ready:
             self._frames.outcome()  # says no more than that the process is there
             self.ready = True
-        return self._frames.outcome()
 
     def end(self) -> int:
         """End the process, if it has not ended by itself; its status, negative for a signal."""
@@ -153,16 +171,12 @@ class Child:
         if held is not None and held.child is self and work.answer is not None:
             return Resume(held.number, work.answer, work.now)
         self._numbers += 1
-        number = self._programs.get(work.source)
-        known = number is not None
-        if number is None:
-            number = self._programs[work.source] = self._numbers
-            if len(self._programs) > PROGRAMS:
-                self._programs.popitem(last=False)
+        run = self._numbers
+        program, text = self._known(work.source)
         return Begin(
-            self._numbers,
-            number,
-            None if known else work.source,
+            run,
+            program,
+            text,
             work.run_id,
             work.globals,
             work.more,
@@ -170,3 +184,14 @@ class Child:
             work.journal,
             work.answer,
         )
+
+    def _known(self, source: str) -> tuple[int, str | None]:
+        """The number of a program, and its source if the process has to be told."""
+        number = self._programs.get(source)
+        if number is not None:
+            return number, None
+        self._numbers += 1
+        self._programs[source] = self._numbers
+        if len(self._programs) > PROGRAMS:
+            self._programs.popitem(last=False)
+        return self._numbers, source

@@ -21,9 +21,9 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import structlog
-from prometheus_client import Counter, Gauge
+from prometheus_client import Gauge
 
-from hoglab.delivery.bodies.child import BodyLimits, Child, Held, Work
+from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
 from hoglab.delivery.bodies.hosted import RUNNING
 from hoglab.delivery.bodies.protocol import Outcome
 from hoglab.hog.rt.numbers import format_number
@@ -40,7 +40,6 @@ RESTART_S = 1.0
 STUCK_S = 0.02
 """A process that has been busy this long may be left by the runs that wait for it: another goes on with them."""
 
-_DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a function's body.", ["reason"])
 _PROCESSES = Gauge("hoglab_delivery_body_processes", "Processes that run bodies.")
 
 _logger = structlog.get_logger(__name__)
@@ -378,7 +377,7 @@ class BodyPool:
             self._pause()
             return
         reason = "time" if stuck or status == -signal.SIGPROF else "crash"
-        _DEATHS.labels(reason).inc()
+        DEATHS.labels(reason).inc()
         work = None if culprit is None else _compute_of(culprit).work
         _logger.warning(
             "body_process_died",

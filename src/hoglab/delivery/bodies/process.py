@@ -1,4 +1,4 @@
-"""The program that runs bodies: ``python -m hoglab.delivery.bodies.process FD MEMORY_BYTES GRACE_S``.
+"""The program that runs bodies: ``python -m hoglab.delivery.bodies.process FD MEMORY_BYTES GRACE_S [GEOIP]``.
 
 Started by `pool`, never by hand. Between the language's own limits and the server stand three walls of the system:
 the address space, a clock of computing time that ends the process (even inside one long operation of the runtime),
@@ -20,6 +20,7 @@ import resource  # noqa: E402
 import socket  # noqa: E402
 import time  # noqa: E402
 from collections import OrderedDict  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import orjson  # noqa: E402
@@ -33,14 +34,20 @@ from hoglab.delivery.bodies.protocol import (  # noqa: E402
     Outcome,
     Request,
     Resume,
+    Transform,
+    Transformed,
     json_of,
     send,
 )
+from hoglab.functions.body_run import BodyRun  # noqa: E402
+from hoglab.functions.environments import GeoIpLookup, transforming  # noqa: E402
+from hoglab.hog.env import Environment  # noqa: E402
 from hoglab.hog.errors import HogRuntimeError, HogSourceError  # noqa: E402
 from hoglab.hog.program import Program, compile_program  # noqa: E402
 from hoglab.hog.rt.context import memory_text  # noqa: E402
+from hoglab.hog.rt.printing import is_truthy  # noqa: E402
 from hoglab.hog.rt.values import from_json, to_json  # noqa: E402
-from hoglab.hog.run import REPEAT_FACTOR, Finished, Suspended  # noqa: E402
+from hoglab.hog.run import REPEAT_FACTOR, Execution, Finished, Suspended  # noqa: E402
 from hoglab.hog.stack import ensure_stack  # noqa: E402
 
 HELD_RUNS = 1_000
@@ -50,6 +57,12 @@ HELD_BYTES = 128 << 20
 RETIRE_BYTES = 384 << 20
 """A process that has grown to this makes room for a fresh one."""
 OPEN_FILES = 64
+MAX_EVENT_BYTES = 4 << 20
+"""Largest JSON text of an event that a transformation may return."""
+TURN_S = 0.5
+"""After this much computing for one request, what is done of it is answered."""
+TURN_BYTES = 8 << 20
+"""The same for the size of the answer."""
 
 
 class _Clock:
@@ -70,15 +83,18 @@ class _Clock:
 class Bench:
     """The runs of one process."""
 
-    def __init__(self, grace_s: float) -> None:
+    def __init__(self, grace_s: float, look_up: GeoIpLookup | None = None) -> None:
         self.spent = False
         self._grace_s = grace_s
+        self._transforming = transforming(look_up)
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
         self._held_bytes = 0
 
-    def answer(self, request: Request) -> Outcome | None:
+    def answer(self, request: Request) -> Outcome | Transformed | None:
         """Do what is asked for. Ends the process when that takes far longer than it may."""
+        if isinstance(request, Transform):
+            return self._transform(request)
         if isinstance(request, Forget):
             for number in request.numbers:
                 self._drop(number)
@@ -126,12 +142,44 @@ class Bench:
         step = _go_on(execution, request.answer)
         return self._outcome(request.number, execution, clock, step, shown)
 
-    def _program(self, request: Begin) -> Program:
+    def _program(self, request: Begin | Transform, environment: Environment = RUNNING) -> Program:
         if request.source is not None:
             self._programs[request.program] = request.source
             if len(self._programs) > PROGRAMS:
                 self._programs.popitem(last=False)
-        return compile_program(self._programs[request.program], RUNNING)
+        return compile_program(self._programs[request.program], environment)
+
+    def _transform(self, request: Transform) -> Transformed:
+        try:
+            program = self._program(request, self._transforming)
+        except HogSourceError as error:
+            return Transformed([BodyRun(error=error.message)] * len(request.globals))
+        shared = from_json(orjson.loads(request.shared))
+        runs: list[BodyRun] = []
+        used_s, size = 0.0, 0
+        most_s = self._transforming.limits.time_s + self._grace_s
+        for text in request.globals:
+            signal.setitimer(signal.ITIMER_PROF, most_s)
+            started = time.thread_time()
+            try:
+                run = _transformed(program, request.seed, shared, text)
+            except MemoryError:
+                self.spent = True
+                limit = self._transforming.limits.memory_bytes
+                run = BodyRun(error=memory_text(limit, limit))
+            except HogRuntimeError as error:
+                run = BodyRun(error=_clean(error.message))
+            except Exception as error:
+                run = BodyRun(error=f"Internal error: {type(error).__name__}: {error}"[:500])
+            # What is done around the program counts: making a huge result ready is work that it causes.
+            run.used_s = max(run.used_s, time.thread_time() - started)
+            runs.append(run)
+            used_s += run.used_s
+            size += len(run.value or b"")
+            if self.spent or used_s > TURN_S or size > TURN_BYTES:
+                break
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return Transformed(runs)
 
     def _outcome(
         self,
@@ -182,6 +230,29 @@ class Bench:
         return held[0], held[1]
 
 
+def _transformed(program: Program, seed: str, shared: dict[str, Any], text: bytes) -> BodyRun:
+    """Run a transformation on one event. Raises `HogRuntimeError` for what cannot be taken in or given back."""
+    variables = shared | from_json(orjson.loads(text))
+    execution = Execution(program, variables, seed=f"{seed}{variables['event']['uuid']}")
+    step = execution.start()
+    if isinstance(step, Suspended):
+        step = execution.fail(f"Unknown async function '{step.name}'")
+    result = step.result
+    run = BodyRun(lines=[_clean(line) for line in result.printed], used_s=result.duration_us / 1e6)
+    if result.error is not None:
+        run.error = _clean(result.error.message)
+        return run
+    try:
+        value = to_json(result.value)
+        run.value = json_of(value) if is_truthy(value) else None
+    except HogRuntimeError as error:
+        run.error = _clean(error.message)
+    if run.value is not None and len(run.value) > MAX_EVENT_BYTES:
+        run.error = f"The transformed event has {len(run.value)} bytes; {MAX_EVENT_BYTES} are allowed"
+        run.value = None
+    return run
+
+
 def _go_on(execution: HostedExecution, answer: bytes) -> Finished | Suspended:
     try:
         return execution.resume(orjson.loads(answer))
@@ -221,11 +292,21 @@ class _Size:
         return resident
 
 
-def main(fd: int, memory_bytes: int, grace_s: float) -> None:
+def _city_lookup(path: str) -> GeoIpLookup | None:
+    """What transformations ask where an address is; None when the database has become unreadable."""
+    from hoglab.functions.geoip import GeoIp, GeoIpError
+
+    try:
+        return GeoIp(Path(path)).city
+    except GeoIpError:
+        return None
+
+
+def main(fd: int, memory_bytes: int, grace_s: float, geoip: str | None = None) -> None:
     """Serve until the server closes its end, or until this process has become too large."""
     channel = socket.socket(fileno=fd)
     frames = Frames(channel)
-    bench, size = Bench(grace_s), _Size()
+    bench, size = Bench(grace_s, None if geoip is None else _city_lookup(geoip)), _Size()
     ensure_stack()
     gc.collect()
     gc.freeze()
@@ -243,7 +324,7 @@ def main(fd: int, memory_bytes: int, grace_s: float) -> None:
 if __name__ == "__main__":
     arguments: list[Any] = sys.argv[1:]
     try:
-        main(int(arguments[0]), int(arguments[1]), float(arguments[2]))
+        main(int(arguments[0]), int(arguments[1]), float(arguments[2]), *arguments[3:])
     except (EOFError, ConnectionError):
         status = 0
     except MemoryError:

@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 import orjson
 
+from hoglab.functions.body_run import BodyRun
+
 PROGRAMS = 1_000
 """Programs that a process keeps. Both sides forget the oldest one when there are more."""
 
@@ -56,7 +58,21 @@ class Forget(msgspec.Struct, tag=2, array_like=True):
     numbers: list[int]
 
 
-Request = Begin | Resume | Forget
+class Transform(msgspec.Struct, tag=3, array_like=True):
+    """Run a transformation on some events, one after the other. Answered with `Transformed`.
+
+    ``globals`` is a JSON object for each event, ``shared`` one that all have in common; ``seed`` begins the seed of
+    each run, to which the event's uuid is added.
+    """
+
+    program: int
+    source: str | None
+    seed: str
+    shared: bytes
+    globals: list[bytes]
+
+
+Request = Begin | Resume | Forget | Transform
 
 
 class Outcome(msgspec.Struct, array_like=True):
@@ -87,9 +103,16 @@ class Outcome(msgspec.Struct, array_like=True):
     crashed: bool = False
 
 
+class Transformed(msgspec.Struct, array_like=True):
+    """How a transformation fared on the first of the events that it was asked for, on one at least."""
+
+    runs: list[BodyRun]
+
+
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(list[Request])
 _outcome = msgspec.msgpack.Decoder(Outcome)
+_transformed = msgspec.msgpack.Decoder(Transformed)
 
 
 def send(channel: socket.socket, message: Any) -> None:
@@ -110,6 +133,9 @@ class Frames:
 
     def outcome(self) -> Outcome:
         return _outcome.decode(self._next())
+
+    def transformed(self) -> Transformed:
+        return _transformed.decode(self._next())
 
     def _next(self) -> bytes:
         self._fill(_LENGTH.size)

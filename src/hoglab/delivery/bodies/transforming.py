@@ -1,0 +1,212 @@
+"""The process that runs the bodies of transformations.
+
+Ingestion waits for it, so it serves nobody else, and it is asked for many events at a time: while it works on some,
+the server reads what came of those before and writes those that follow. What bounds a single run bounds it here, too.
+Beyond that, a function whose runs are slow again and again is given up for the rest of a batch, so that it holds up
+ingestion for seconds and not until the watcher stops it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
+from hoglab.functions.body_run import BodyRun
+from hoglab.hog.rt.context import DESTINATION_LIMITS
+from hoglab.hog.rt.numbers import format_number
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP_EVENTS = 256
+GROUP_BYTES = 1 << 20
+"""Most events, and most of their JSON, in one request (a single event may be larger)."""
+SLOW_RUN_S = 0.05
+"""What a run computes beyond this is counted."""
+BATCH_SLOW_S = 3.0
+"""Given up is a function whose runs in one batch come to more than this, so counted."""
+BATCH_BYTES = 256 << 20
+"""Given up is a function whose results in one batch are larger than this."""
+RESTART_S = 1.0
+"""How long to wait before another process is started when one could not be."""
+GIVEN_UP = "The function took too long, or made too much, of this batch of events and was given up."
+
+_logger = structlog.get_logger(__name__)
+
+
+class TransformationProcess:
+    """One process, started when it is first needed, and again when it died. May be used by any thread.
+
+    `close` it when it is not needed any more.
+    """
+
+    def __init__(self, limits: BodyLimits | None = None, *, geoip: Path | None = None) -> None:
+        """``geoip``: the database that `geoipLookup` looks into."""
+        self.limits = limits or BodyLimits()
+        self._geoip = geoip
+        self._child: Child | None = None
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    def run(
+        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes]
+    ) -> Generator[BodyRun, None, None]:
+        """Run a program on events: one answer for each, in order.
+
+        ``events`` are JSON objects with the globals of each run, ``shared`` one with what all have in common. They
+        are taken as they are needed, some of them before the first answer. Raises `RuntimeError` when it is closed.
+        Close the iterator if not all of it is taken.
+        """
+        batch = _Batch(iter(events))
+        with self._lock:
+            answered: list[BodyRun] = []
+            asked: list[bytes] = []
+            try:
+                while asked := batch.take():
+                    child = self._begin(source, function_id, shared, asked)
+                    yield from answered
+                    batch.fill()
+                    answered = self._answers(child, function_id, asked, batch)
+                    batch.note(asked, answered)
+                    asked = []
+            finally:
+                if asked:
+                    self._drop()  # who asked went away, and the answers that are to come are nobody's
+        yield from answered
+        yield from batch.given_up()
+
+    def process(self) -> int | None:
+        """The id of the process, None while there is none."""
+        child = self._child
+        return None if child is None else child.process.pid
+
+    def close(self) -> None:
+        """End the process; whoever waits for it gets a `RuntimeError`."""
+        self._closing.set()
+        child = self._child
+        if child is not None:
+            child.kill()
+        with self._lock:
+            self._drop()
+
+    # --- the process
+
+    def _begin(self, source: str, seed: str, shared: bytes, events: list[bytes]) -> Child:
+        """The process, which works on the events from now on."""
+        child = self._child = self._child or self._started()
+        with contextlib.suppress(OSError):  # why it died is found out where its answer is missed
+            child.begin_transforming(source, seed, shared, events)
+        return child
+
+    def _started(self) -> Child:
+        while not self._closing.is_set():
+            try:
+                return Child(self.limits, self._geoip)
+            except OSError as error:  # the system has no room for a process now
+                _logger.error("body_process_not_started", error=str(error))  # noqa: TRY400
+                self._closing.wait(RESTART_S)
+        raise RuntimeError("transformations are over")
+
+    def _answers(self, child: Child, function_id: str, asked: list[bytes], batch: _Batch) -> list[BodyRun]:
+        """What came of the first events that were asked for; nothing when they are to be asked for again."""
+        try:
+            return child.transformed().runs
+        except (OSError, EOFError) as error:
+            reason = self._bury(child, function_id, stuck=isinstance(error, TimeoutError))
+        if reason is None:
+            return []
+        limit_s = DESTINATION_LIMITS.time_s
+        if len(asked) > 1:
+            batch.alone = len(asked)  # to find the one that the process died of
+            return []
+        batch.crashes += 1
+        if reason == "time":
+            text = f"Execution timed out after {format_number(limit_s)} seconds."
+        elif batch.crashes > self.limits.crashes:
+            text = f"The process that ran the function ended unexpectedly, {batch.crashes} times in a row."
+        else:
+            return []
+        return [BodyRun(error=text, used_s=limit_s + self.limits.grace_s)]
+
+    def _bury(self, child: Child, function_id: str, *, stuck: bool) -> str | None:
+        """After the process died: ``time`` or ``crash``, None when what it did is not to blame."""
+        self._child = None
+        if stuck:
+            child.kill()
+        status = child.end()
+        if self._closing.is_set():
+            raise RuntimeError("transformations are over")
+        if status == 0 and not stuck:
+            return None  # it made room for a fresh one
+        if not child.ready:
+            _logger.error("body_process_did_not_start", status=status)
+            self._closing.wait(RESTART_S)
+            return None
+        reason = "time" if stuck or status == -signal.SIGPROF else "crash"
+        DEATHS.labels(reason).inc()
+        _logger.warning("body_process_died", reason=reason, status=status, function_id=function_id)
+        return reason
+
+    def _drop(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.end()
+
+
+class _Batch:
+    """The events that a function is still to be run on. ``alone``: so many are asked for one by one.
+
+    ``crashes``: how often the process died of the first one.
+    """
+
+    def __init__(self, events: Iterator[bytes]) -> None:
+        self.alone = 0
+        self.crashes = 0
+        self._events = events
+        self._waiting: deque[bytes] = deque()
+        self._slow_s = 0.0
+        self._size = 0
+
+    @property
+    def _is_over(self) -> bool:
+        return self._slow_s > BATCH_SLOW_S or self._size > BATCH_BYTES
+
+    def fill(self) -> None:
+        """Have the next events at hand."""
+        self._waiting.extend(islice(self._events, max(0, GROUP_EVENTS - len(self._waiting))))
+
+    def take(self) -> list[bytes]:
+        """The next events to ask for, none when all were or the function is given up."""
+        self.fill()
+        taken: list[bytes] = []
+        size = 0
+        while self._waiting and not self._is_over and len(taken) < (1 if self.alone else GROUP_EVENTS):
+            size += len(self._waiting[0])
+            if taken and size > GROUP_BYTES:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def note(self, asked: list[bytes], answered: list[BodyRun]) -> None:
+        """Take stock; what was asked for and not answered comes next."""
+        self._waiting.extendleft(reversed(asked[len(answered) :]))
+        if answered:
+            self.alone = max(0, self.alone - len(answered))
+            self.crashes = 0
+        for run in answered:
+            self._slow_s += max(0.0, run.used_s - SLOW_RUN_S)
+            self._size += len(run.value or b"")
+
+    def given_up(self) -> Iterator[BodyRun]:
+        """An answer for each event that is left."""
+        for _event in chain(self._waiting, self._events):
+            yield BodyRun(error=GIVEN_UP, given_up=True)

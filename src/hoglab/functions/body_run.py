@@ -1,0 +1,19 @@
+"""What comes of running a transformation's program on one event."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class BodyRun(msgspec.Struct, array_like=True):
+    """``value`` is what the program returned, as JSON; None when it is falsy, or when there was an ``error``.
+
+    ``lines`` were printed; ``used_s`` is its computing time in seconds. ``given_up``: it was not run, because the
+    function did badly on other events of the same batch.
+    """
+
+    value: bytes | None = None
+    error: str | None = None
+    lines: list[str] = []
+    used_s: float = 0.0
+    given_up: bool = False
