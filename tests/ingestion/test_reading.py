@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import httpx
@@ -96,6 +98,10 @@ def names(client: ApiClient, query: str) -> list[str]:
     return [each["event"] for each in answer.json()["results"]]
 
 
+def filters(*leaves: dict[str, Any]) -> str:
+    return "?properties=" + quote(json.dumps(leaves))
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -108,6 +114,19 @@ def names(client: ApiClient, query: str) -> list[str]:
         ("?after=2026-11-22", []),
         ("?event=", ["look", "$groupidentify", "buy", "$identify", "$pageview"]),
         ("?event=' OR 1=1 --", []),
+        (f"?person_id={derived_person_id(1, 'anon')}", ["buy", "$identify", "$pageview"]),
+        (f"?person_id={derived_person_id(1, 'ann')}", []),  # no such person was ever made
+        (f"?person_id={UUID(int=99)}", []),
+        ("?person_id=", ["look", "$groupidentify", "buy", "$identify", "$pageview"]),
+        (filters({"key": "price", "value": "2.5"}), ["buy"]),
+        (filters({"key": "price", "value": 2, "operator": "gt"}) + "&event=buy", ["buy"]),
+        (filters({"key": "price", "operator": "is_not_set"}) + "&distinct_id=ann", ["$identify"]),
+        (
+            filters({"key": "email", "value": "ann", "operator": "icontains", "type": "person"}),
+            ["buy", "$identify"],
+        ),
+        (filters({"key": "price", "value": "' OR 1=1 --"}), []),
+        ("?properties=[]", ["look", "$groupidentify", "buy", "$identify", "$pageview"]),
         ("?limit=2", ["look", "$groupidentify"]),
         ("?limit=2&offset=2", ["buy", "$identify"]),
         ("?limit=nonsense&offset=-1", ["look", "$groupidentify", "buy", "$identify", "$pageview"]),
@@ -159,8 +178,20 @@ def test_pages_of_events_are_linked(client: ApiClient) -> None:
     assert "limit=2" in last["previous"]
 
 
-@pytest.mark.parametrize("query", ["after=soon", "before=2026-13-01", "after=%00"])
-def test_times_that_mean_nothing(client: ApiClient, query: str) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        "after=soon",
+        "before=2026-13-01",
+        "after=%00",
+        "person_id=ann",
+        "properties=nonsense",
+        "properties=7",
+        'properties=[{"key": "price", "operator": "near", "value": 1}]',
+        'properties=[{"key": "id", "type": "cohort", "value": 1}]',
+    ],
+)
+def test_filters_that_mean_nothing(client: ApiClient, query: str) -> None:
     answer = client.get(f"/api/projects/1/events/?{query}")
     assert (answer.status_code, answer.json()["attr"]) == (400, query.partition("=")[0])
 
@@ -197,6 +228,9 @@ def test_a_store_that_cannot_be_read(client: ApiClient, house: Any) -> None:
         ("", [["bob"], ["ann", "anon"]]),
         ("?distinct_id=anon", [["ann", "anon"]]),
         ("?distinct_id=an", []),
+        ("?email=ann_1@EXAMPLE.com", [["ann", "anon"]]),
+        ("?email=example.com", []),
+        ("?email=ann_1@example.com&distinct_id=bob", []),
         ("?search=NN", [["ann", "anon"]]),
         ("?search=ann_1@EXAMPLE", [["ann", "anon"]]),
         ("?search=ann%251", []),  # a percent sign is itself

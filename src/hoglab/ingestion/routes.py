@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from hoglab.analysis.days import zone_of
+from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.filters.model import FilterError, parse_filters
+from hoglab.filters.sql import FilterScope, group_condition
 from hoglab.http import errors
 from hoglab.http.dates import format_moment, parse_moment
-from hoglab.http.fields import WireModel
+from hoglab.http.fields import WireModel, parse_uuid
 from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import Page
 from hoglab.http.routing import ResourceRouter
@@ -44,20 +48,34 @@ _NOTES: Notes = {
     "before": "Only events before this moment.",
     "name": Note("What to call the person.", "ada@example.com"),
     "distinct_ids": Note("Every id that SDKs know the person by.", ["user-17"]),
-    "elements": Note("The elements clicked, the innermost first.", []),
-    "elements_chain": Note("The same as text.", ""),
+    "elements": Note("Always empty: `elements_chain` has them.", []),
+    "elements_chain": Note("The elements clicked, the innermost first, as text.", ""),
+}
+
+_FILTER_NOTES: Notes = {
+    **_NOTES,
+    "person_id": Note(
+        "Only events of this person, whatever the distinct id.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"
+    ),
+    "properties": Note(
+        "Only events that these filters let through: JSON, a list of filters on properties of the event (`type` "
+        "`event`) or of its person (`person`).",
+        '[{"key": "plan", "value": ["pro"], "operator": "exact", "type": "person"}]',
+    ),
 }
 
 
 class EventQuery(WireModel):
     """Filters of the list of events. ``after`` and ``before`` are exclusive."""
 
-    notes = _NOTES
+    notes = _FILTER_NOTES
 
     event: str | None = None
     distinct_id: str | None = None
     after: str | None = None
     before: str | None = None
+    person_id: str | None = None
+    properties: str | None = None
     limit: int | None = None
     offset: int | None = None
 
@@ -141,7 +159,45 @@ def _filters(call: Call) -> tuple[str, dict[str, Any]]:
         if value:
             clauses.append(f"timestamp {comparison} ${name}")
             parameters[name] = _moment(value, name)
+    person_id = call.query("person_id")
+    if person_id:
+        clauses.append(_OF_PERSON)
+        parameters["person_id"] = _uuid(person_id, "person_id")
+    properties = call.query("properties")
+    if properties:
+        condition, values = _condition(call, properties)
+        clauses.append(condition)
+        parameters |= values
     return "WHERE " + " AND ".join(clauses), parameters
+
+
+# Like the view of resolved events, but so that only rows of the person are looked at.
+_OF_PERSON = (
+    "(person_id = $person_id::UUID AND NOT EXISTS (SELECT 1 FROM person_override AS gone "
+    "WHERE gone.project_id = $project_id AND gone.old_person_id = $person_id::UUID) "
+    "OR person_id IN (SELECT old_person_id FROM person_override "
+    "WHERE project_id = $project_id AND person_id = $person_id::UUID))"
+)
+
+
+def _condition(call: Call, text: str) -> tuple[str, dict[str, Any]]:
+    """The filters of a query as SQL with its parameters. Raises 400."""
+    dialect = DuckDb()
+    scope = FilterScope(dialect, dialect.parameters(), call.now, zone_of(call.project.timezone))
+    try:
+        condition = group_condition(parse_filters(orjson.loads(text)), scope)
+    except orjson.JSONDecodeError:
+        raise errors.validation_error("Enter a JSON list of filters.", "properties") from None
+    except FilterError as error:
+        raise errors.validation_error(str(error), "properties") from None
+    return condition, scope.parameters.used_in(condition)
+
+
+def _uuid(text: str, name: str) -> str:
+    known = parse_uuid(text)
+    if known is None:
+        raise errors.validation_error("Enter a valid UUID.", name)
+    return known
 
 
 def _moment(text: str, name: str) -> datetime:

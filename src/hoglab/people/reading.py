@@ -127,6 +127,7 @@ def list_persons(
     project_id: int,
     *,
     distinct_id: str | None = None,
+    email: str | None = None,
     search: str | None = None,
     among: sa.Select[tuple[int]] | None = None,
     limit: int,
@@ -134,8 +135,8 @@ def list_persons(
 ) -> tuple[list[PersonView], int]:
     """Persons, youngest first, and how many there are on all pages.
 
-    ``search`` looks for a part of the email, the name or a distinct id, whatever the case; ``among`` selects the
-    row ids to choose from.
+    ``email`` is the whole of that property and ``search`` a part of the email, the name or a distinct id, both
+    whatever the case; ``among`` selects the row ids to choose from.
     """
     matching = sa.select(*_COLUMNS).where(person.c.project_id == project_id)
     if among is not None:
@@ -149,8 +150,10 @@ def list_persons(
                 )
             )
         )
+    properties = sa.type_coerce(person.c.properties, sa.JSON)
+    if email:
+        matching = matching.where(sa.func.lower(properties["email"].as_string()) == email.lower())
     if search:
-        properties = sa.type_coerce(person.c.properties, sa.JSON)
         matching = matching.where(
             sa.or_(
                 properties["email"].as_string().icontains(search, autoescape=True),

@@ -34,13 +34,20 @@ _NOTES: Notes = {
     "name_plural": "What to call several.",
 }
 
+_FILTER_NOTES: Notes = {
+    **_NOTES,
+    "email": Note("The whole of the property `email`, whatever the case.", "ada@example.com"),
+    "search": "A part of the email, the name or a distinct id.",
+}
+
 
 class PersonQuery(WireModel):
     """Filters of the list of persons."""
 
-    notes = _NOTES
+    notes = _FILTER_NOTES
 
     distinct_id: str | None = None
+    email: str | None = None
     search: str | None = None
     limit: int | None = None
     offset: int | None = None
@@ -130,6 +137,7 @@ def persons_router(database: Database) -> ResourceRouter:
                 connection,
                 call.project.id,
                 distinct_id=call.query("distinct_id"),
+                email=call.query("email"),
                 search=call.query("search"),
                 limit=page.limit,
                 offset=page.offset,
