@@ -83,7 +83,10 @@ from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+from hoglab.storage.table_files import TableDirectory
 from hoglab.transfer.running import ExportService
+from hoglab.warehouse.routes import warehouse_router
+from hoglab.warehouse.service import WarehouseService
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +116,7 @@ class Storage:
     log: SqliteEventLog
     store: DuckDbEventStore
     invocations: SqliteInvocationQueue
+    tables: TableDirectory
     secrets: SecretBox
     socket_path: Path
 
@@ -148,6 +152,7 @@ class Hoglab:
 
     def _open_storage(self, directory: DataDirectory) -> Storage:
         settings = self._settings
+        tables_directory = TableDirectory(settings.warehouse_directory)
         return Storage(
             database=self._opened(Database.open(directory.metadata_path), Database.dispose),
             queue_database=self._opened(
@@ -167,12 +172,14 @@ class Hoglab:
                     memory=settings.event_store_memory,
                     query_timeout_s=settings.query_timeout_s,
                     min_free_disk_bytes=settings.min_free_disk_bytes,
+                    tables=tables_directory,
                 ),
                 DuckDbEventStore.close,
             ),
             invocations=self._opened(
                 SqliteInvocationQueue(directory.queue_path), SqliteInvocationQueue.close
             ),
+            tables=tables_directory,
             secrets=SecretBox.open(directory, settings.secret_keys),
             socket_path=directory.socket_path,
         )
@@ -246,6 +253,7 @@ class Hoglab:
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
             refresh_s=settings.results_refresh_s,
+            tables=storage.tables,
         )
         function_service = FunctionService(
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
@@ -273,6 +281,7 @@ class Hoglab:
                     *_experiment_routers(experiments, accounts, store, flags, evaluator),
                     *results_routes.routers(results, store),
                     actions_router(ActionService(database)),
+                    warehouse_router(WarehouseService(database, storage.tables)),
                     flag_routes.router(database, flags, evaluator),
                     template_routes.router(database),
                     function_routes.router(function_service),

@@ -57,6 +57,11 @@ class Settings(BaseSettings):
     function_memory_bytes: int = Field(
         1024 * MIB, ge=128 * MIB, description="Address space of each of these processes."
     )
+    warehouse: Path | None = Field(
+        None,
+        description="Directory of the files that may be tables beside the events; default: `warehouse` in the data "
+        "directory.",
+    )
     sdk_files: Path | None = Field(
         None,
         description="Folder with the dist of posthog-js, served under /static/ for the snippet of web pages.",
@@ -83,6 +88,11 @@ class Settings(BaseSettings):
     results_refresh_s: float = Field(
         60.0, ge=0, description="A running experiment's newest point is computed anew when older than this."
     )
+
+    @property
+    def warehouse_directory(self) -> Path:
+        """Where the files of tables beside the events are."""
+        return self.warehouse if self.warehouse is not None else self.data / "warehouse"
 
     @property
     def public_url(self) -> str:

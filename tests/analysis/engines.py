@@ -16,6 +16,7 @@ from hoglab.analysis.compute import Computer
 from hoglab.analysis.query.clickhouse import ClickHouse
 from hoglab.storage.event_store import QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.table_files import TableDirectory
 
 TABLES = """
 CREATE TABLE events (
@@ -50,6 +51,8 @@ class Engine(Protocol):
     computer: Computer
     examples: int
     """How many generated examples a test may try."""
+    tables: TableDirectory
+    """Where the files of tables beside the events are."""
 
     def add(
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()
@@ -62,8 +65,9 @@ class DuckDbEngine:
     """The store of the product."""
 
     def __init__(self, path: Path) -> None:
-        self.store = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2)
-        self.computer = Computer(self.store, timeout_s=60)
+        self.tables = _tables(path)
+        self.store = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
+        self.computer = Computer(self.store, timeout_s=60, tables=self.tables)
         self.examples = 60
 
     def add(
@@ -86,7 +90,8 @@ class ClickHouseEngine:
         for statement in TABLES.split(";"):
             self._session.query(statement)
         self._count = 0
-        self.computer = Computer(self, timeout_s=60, dialect=ClickHouse())  # type: ignore[arg-type]
+        self.tables = _tables(path)
+        self.computer = Computer(self, timeout_s=60, dialect=ClickHouse(), tables=self.tables)  # type: ignore[arg-type]
         self.examples = 8  # a series takes it about a second, however few events there are
 
     def add(
@@ -137,6 +142,11 @@ class ClickHouseEngine:
 
     def close(self) -> None:
         self._session.close()
+
+
+def _tables(path: Path) -> TableDirectory:
+    (path / "tables").mkdir()
+    return TableDirectory(path / "tables")
 
 
 def _columns(stored: Any) -> dict[str, Any]:

@@ -29,6 +29,9 @@ from hoglab.http.app import HttpSettings, build_app
 from hoglab.people.cohorts import CohortService
 from hoglab.storage.database import Database
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.table_files import TableDirectory
+from hoglab.warehouse.routes import warehouse_router
+from hoglab.warehouse.service import WarehouseService
 
 KEY = "phx_" + "k" * 43
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
@@ -55,7 +58,8 @@ class Lab:
         self.database = Database.open(path / "hoglab.db")
         self.accounts = AccountService(self.database)
         bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
-        self.events = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2)
+        self.tables = TableDirectory(path / "tables")
+        self.events = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
         experiments = ExperimentService(
             self.database,
             FlagService(self.database),
@@ -69,6 +73,7 @@ class Lab:
             projects=self.accounts.project,
             refresh_s=refresh_s,
             query_timeout_s=30,
+            tables=self.tables,
             now=lambda: self.now,
         )
         self.runner = ResultsRunner(self.service)
@@ -76,6 +81,7 @@ class Lab:
         self._app = build_app(
             [
                 *routers(self.service, self.events),
+                warehouse_router(WarehouseService(self.database, self.tables)),
                 experiments_router(
                     experiments,
                     ExperimentReads(self.database),

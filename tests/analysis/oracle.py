@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from tests.analysis.events import Event
@@ -50,6 +51,7 @@ class Setting:
     breakdowns: tuple[str, ...] = ()  # properties of the first exposure
     only: tuple[str, ...] | None = None  # the one cell of the breakdowns that is looked at
     lookback: timedelta | None = None  # of the CUPED covariate
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # rows beside the events
 
     def entity(self, event: Event) -> str | None:
         if self.group is not None:
@@ -157,18 +159,68 @@ def is_from(node: Mapping[str, Any], event: Event) -> bool:
 
 
 def rows(
-    setting: Setting, events: Sequence[Event], node: Mapping[str, Any], until: timedelta, *, inclusive: bool
+    setting: Setting,
+    events: Sequence[Event],
+    node: Mapping[str, Any],
+    until: timedelta,
+    *,
+    inclusive: bool,
+    key: str | None = None,
 ) -> dict[str, list[Event]]:
-    """Events of a node by entity, in order of time, up to ``until`` after the end."""
+    """Events (or rows) of a node by entity, in order of time, up to ``until`` after the end.
+
+    Those of tables belong to everybody with their key, and with a ``key`` events do so too.
+    """
     before = (
         setting.end + MICRO if setting.capped else setting.end + until + (MICRO if inclusive else 0 * MICRO)
     )
     found: dict[str, list[Event]] = {}
-    for event in sorted(events, key=lambda event: (event.timestamp, uuid_of(event))):
-        entity = setting.entity(event)
-        if entity is not None and setting.start <= event.timestamp < before and is_from(node, event):
-            found.setdefault(entity, []).append(event)
+    owners = owners_of(setting, events, node, key)
+    for event in sorted(happened(setting, events, node), key=lambda event: (event.timestamp, uuid_of(event))):
+        if setting.start <= event.timestamp < before and is_from(node, event):
+            for entity in owners(event):
+                found.setdefault(entity, []).append(event)
     return found
+
+
+def happened(setting: Setting, events: Sequence[Event], node: Mapping[str, Any]) -> Sequence[Event]:
+    """The events, or the rows of the node's table as if they were some."""
+    if "table_name" not in node:
+        return events
+    return [
+        Event(
+            as_text(row[node["data_warehouse_join_key"]]) or "",
+            row[node["timestamp_field"]],
+            "",
+            row,
+            UUID(int=place),
+        )
+        for place, row in enumerate(setting.tables[node["table_name"]], 1 << 100)
+        if row[node["timestamp_field"]] is not None
+    ]
+
+
+def owners_of(
+    setting: Setting, events: Sequence[Event], node: Mapping[str, Any], key: str | None = None
+) -> Callable[[Event], Sequence[str]]:
+    """To whom an event or a row belongs."""
+    key = node.get("events_join_key", key)
+    if key is None:
+        return lambda event: [entity] if (entity := setting.entity(event)) is not None else []
+    holders: dict[str, list[str]] = {}
+    for entity, unit in units(setting, events).items():
+        if text := key_text(key, unit.exposures[0]):
+            holders.setdefault(text, []).append(entity)
+    own = node.get("data_warehouse_join_key")
+    if own is None:
+        return lambda event: holders.get(key_text(key, event) or "", [])
+    return lambda row: holders.get(as_text(row.properties[own]) or "", [])
+
+
+def key_text(key: str, event: Event) -> str | None:
+    if key == "distinct_id":
+        return event.person
+    return as_text(event.properties.get(key.removeprefix("properties.")))
 
 
 def formula(text: str) -> tuple[str, Callable[[Event], Any]]:
@@ -185,6 +237,12 @@ def formula(text: str) -> tuple[str, Callable[[Event], Any]]:
         "count(distinct properties.size)": ("distinct", lambda event: as_text(event.properties.get("size"))),
         "count(properties['amount'])": ("sum", lambda event: int(event.properties.get("amount") is not None)),
         "count()": ("sum", lambda _event: 1),
+        "sum(toFloat(amount) * 2)": ("sum", lambda row: 2 * number(row.properties["amount"])),
+        "max(if(kind = 'big', amount, 1))": (
+            "max",
+            lambda row: row.properties["amount"] if row.properties["kind"] == "big" else 1,
+        ),
+        "count(distinct kind)": ("distinct", lambda row: row.properties["kind"]),
         "properties.amount": ("sum", lambda event: event.properties.get("amount")),
     }[text]
 
@@ -403,10 +461,11 @@ def before(
     """One entity's events of a node in the time before its exposure; None without CUPED."""
     if setting.lookback is None:
         return None
+    owners = owners_of(setting, events, node)
     found = [
         event
-        for event in events
-        if setting.entity(event) == entity
+        for event in happened(setting, events, node)
+        if entity in owners(event)
         and is_from(node, event)
         and first - setting.lookback <= event.timestamp < first
     ]
@@ -446,7 +505,9 @@ def funnel(
     limit = length or timedelta(seconds=94_608_000)
     steps = metric["series"]
     last = len(steps)
-    found = [rows(setting, events, node, length, inclusive=True) for node in steps]
+    keys = [node["events_join_key"] for node in steps if "table_name" in node]
+    key = keys[0] if keys else None
+    found = [rows(setting, events, node, length, inclusive=True, key=key) for node in steps]
     result = {}
     for entity, unit in everybody.items():
         if length and not mature(setting, unit.first + length):
@@ -466,7 +527,8 @@ def funnel(
         else:
             reached = furthest_ordered(mine, last, limit, strict=order == "strict")
         counts = [int(reached >= step) for step in range(1, last + 1)]
-        last_before = before(setting, events, steps[-1], entity, unit.first) if order != "unordered" else None
+        has_covariate = order != "unordered" and not keys
+        last_before = before(setting, events, steps[-1], entity, unit.first) if has_covariate else None
         result[entity] = {
             "sum": counts[-1],
             **{f"step_{step}": count for step, count in enumerate(counts, 1)},

@@ -17,7 +17,7 @@ from tests.analysis.events import Event
 from tests.analysis.oracle import Setting
 
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.definition import Reader, Tables, no_tables
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, Groups, at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
@@ -244,7 +244,9 @@ class Bench:
         self.computer = engine.computer
         self.project = 100
 
-    def ask(self, setting: Setting, events: list[Event], metric: dict[str, Any]) -> Question:
+    def ask(
+        self, setting: Setting, events: list[Event], metric: dict[str, Any], tables: Tables = no_tables
+    ) -> Question:
         self.project += 1
         merges = list((setting.merged or {}).items())
         self.engine.add(events, project_id=self.project, merges=merges)
@@ -270,7 +272,7 @@ class Bench:
             exposure_criteria=criteria,
             test_account_filters=[staff],
         )
-        reader = Reader(lambda _identifier: None)
+        reader = Reader(lambda _identifier: None, tables)
         lookback = setting.lookback
         cuped = CupedConfig(enabled=lookback is not None, lookback_days=lookback.days if lookback else 14)
         return Question(
@@ -349,12 +351,17 @@ def in_window(window: tuple[int | None, str | None]) -> dict[str, Any]:
 
 
 def check_every_day(
-    bench: Bench, metric: dict[str, Any], events: list[Event], setting: Setting, day: int
+    bench: Bench,
+    metric: dict[str, Any],
+    events: list[Event],
+    setting: Setting,
+    day: int,
+    tables: Tables = no_tables,
 ) -> None:
     """The whole span, one earlier day asked alone, and every day of the series."""
     names = [{"property": name} for name in setting.breakdowns]
     metric = {**metric, "breakdownFilter": {"breakdowns": names}}
-    question = bench.ask(setting, events, metric)
+    question = bench.ask(setting, events, metric, tables)
     compare_answers(bench.computer.result(question), setting, events, metric, "whole span")
     grid = question.span.days
     assert grid is not None

@@ -153,7 +153,7 @@ def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -
         ({"metric_type": "funnel", "series": []}, "A funnel needs at least one step."),
         (
             {"metric_type": "mean", "source": {"kind": "ExperimentDataWarehouseNode"}},
-            "Data warehouse sources are not supported",
+            "source: the project has no data warehouse table ''.",
         ),
         (
             {**REVENUE, "breakdownFilter": {"breakdowns": [{"property": f"p{n}"} for n in range(4)]}},

@@ -283,3 +283,30 @@ def test_version_and_help() -> None:
     helped = hoglab("--help").stdout
     for command in ("serve", "demo", "keys", "projects", "hog"):
         assert command in helped
+
+
+def test_tables_beside_the_events(tmp_path: Path) -> None:
+    """Registered on the machine itself, from the directory of the operator's choice."""
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "orders.csv").write_text("customer,at,amount\nc1,2026-01-01 10:00:00,2.5\n")
+    environment = {"HOGLAB_DATA": str(tmp_path / "data"), "HOGLAB_WAREHOUSE": str(tables)}
+    added = hoglab("warehouse", "add", "orders", "orders.csv", **environment)
+    assert added.stdout.splitlines() == ["customer\tstring", "at\tdatetime", "amount\tfloat"], added.stderr
+    (listed,) = json.loads(hoglab("warehouse", "list", "--json", **environment).stdout)
+    assert (listed["name"], listed["format"], listed["url_pattern"]) == (
+        "orders",
+        "CSVWithNames",
+        "orders.csv",
+    )
+    assert "orders.csv" in hoglab("warehouse", "list", **environment).stdout
+    for arguments, part in (
+        (("add", "orders", "orders.csv"), "already exists"),
+        (("add", "more", "../hoglab.db", "--format", "Parquet"), "inside"),
+        (("add", "more", "orders.csv", "--format", "Delta"), "neither"),
+        (("add", "more", "orders.csv", "--project", "7"), "no project 7"),
+        (("remove", "more"), "no table more"),
+    ):
+        assert_one_clear_line(hoglab("warehouse", *arguments, **environment), part)
+    assert hoglab("warehouse", "remove", "orders", **environment).returncode == 0
+    assert json.loads(hoglab("warehouse", "list", "--json", **environment).stdout) == []

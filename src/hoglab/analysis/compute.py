@@ -13,7 +13,7 @@ from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.model import MeanMetric, QuantileMetric, Question
+from hoglab.analysis.query.model import MeanMetric, Metric, QuantileMetric, Question, tables_of
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
 from hoglab.analysis.query.statements import (
@@ -31,10 +31,12 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.table_files import TableFileError
 
 if TYPE_CHECKING:
     from hoglab.statistics import SufficientStatistics
     from hoglab.storage.event_store import Reader
+    from hoglab.storage.table_files import TableDirectory
 
 MULTIPLE_VARIANT = "$multiple"
 MAX_CELLS = 500
@@ -52,8 +54,17 @@ class Readable(Protocol):
 class Computer:
     """Runs statements, each with a time limit. All methods raise `DefinitionError` and `ComputationError`."""
 
-    def __init__(self, store: Readable, *, timeout_s: float, dialect: Dialect | None = None) -> None:
+    def __init__(
+        self,
+        store: Readable,
+        *,
+        timeout_s: float,
+        dialect: Dialect | None = None,
+        tables: TableDirectory | None = None,
+    ) -> None:
+        """``tables`` is where the files of tables beside the events are; the store must be able to read them."""
         self._store = store
+        self._tables = tables
         self._timeout_s = timeout_s
         self._dialect: Dialect = dialect or DuckDb()
 
@@ -61,7 +72,7 @@ class Computer:
         """Statistics by variant over the whole span."""
         question = self._settled(replace(question, span=replace(question.span, days=None)))
         query = self._compiled(question)
-        answer = _bounded(query.answer(self._run(query.statement)))
+        answer = _bounded(query.answer(self._run(query.statement, question)))
         if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
             # Quantiles of cells do not add up: everybody is a question of its own.
             everybody = replace(question, exposures=replace(question.exposures, breakdowns=()))
@@ -79,7 +90,7 @@ class Computer:
             raise DefinitionError("Quantiles of entities do not add up.")
         whole = self._settled(replace(question, span=replace(question.span, days=None)))
         query = self._compiled(whole, entities=limit)
-        return self._run(query.statement), query.statistics
+        return self._run(query.statement, whole), query.statistics
 
     @contextmanager
     def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
@@ -129,7 +140,7 @@ class Computer:
         question = self._settled(question)
         if can_telescope(question.metric):
             query = self._compiled(question)
-            return dict(enumerate(map(_bounded, query.points(self._run(query.statement)))))
+            return dict(enumerate(map(_bounded, query.points(self._run(query.statement, question)))))
         numbers = range(grid.count) if wanted is None else wanted
         return {number: self.result(at_end_of_day(question, number)) for number in numbers}
 
@@ -142,7 +153,7 @@ class Computer:
         variants = question.exposures.variants
         statement = self._built(exposures_per_day, question)
         counts = {key: [0] * grid.count for key in variants}
-        for day, variant, entities in self._run(statement):
+        for day, variant, entities in self._run(statement, question):
             key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
             counts.setdefault(key, [0] * grid.count)[day] = entities
         return counts
@@ -155,24 +166,51 @@ class Computer:
         variants = question.exposures.variants
         totals = {key: [0.0] * grid.count for key in variants}
         for variant, day, total in self._run(
-            self._built(lambda scope: events_per_day(scope, metric.value), question)
+            self._built(lambda scope: events_per_day(scope, metric.value), question), question
         ):
             totals[variants[variant]][day] = total
         return totals
 
     def tagged_people(self, question: Question) -> Mapping[str, int]:
         """Entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
-        rows = self._run(self._built(people, question))
+        rows = self._run(self._built(people, question), question)
         return {question.exposures.variants[variant]: count for variant, count in rows}
 
     def _settled(self, question: Question) -> Question:
-        """The question with what counts as exposure in its project (spec experiment-results 2.2)."""
+        """The question with what counts as exposure in its project (spec experiment-results 2.2), and with the
+        files that its tables have now."""
+        question = replace(question, files=self._files(question.metric))
         exposures = question.exposures
         if exposures.substitute is None:
             return question
-        missing = not self._run(self._built(any_event, question))
+        missing = not self._run(self._built(any_event, question), question)
         source = exposures.substitute if missing else exposures.source
         return replace(question, exposures=replace(exposures, source=source, substitute=None))
+
+    @contextmanager
+    def _blaming_tables(self, question: Question) -> Iterator[None]:
+        """What goes wrong with a question about tables is said to be about them."""
+        try:
+            yield
+        except (QueryError, EventStoreUnavailableError) as error:
+            if not question.files or self._tables is None:
+                raise
+            names = ", ".join(question.files)
+            raise ComputationError(
+                f"The data warehouse table {names} could not be read: {self._tables.explained(error)}",
+                retry=False,
+            ) from error
+
+    def _files(self, metric: Metric) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for table in (source.table for source in tables_of(metric)):
+            if self._tables is None:
+                raise DefinitionError("This server has no directory of data warehouse tables.")
+            try:
+                found[table.name] = self._tables.files_of(table)
+            except TableFileError as error:
+                raise DefinitionError(f"The data warehouse table {table.name}: {error}") from error
+        return found
 
     def _built(self, build: Callable[[Scope], Statement], question: Question) -> Statement:
         try:
@@ -186,10 +224,10 @@ class Computer:
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 
-    def _run(self, statement: Statement) -> list[tuple[Any, ...]]:
+    def _run(self, statement: Statement, question: Question) -> list[tuple[Any, ...]]:
         with explained_failures(self._timeout_s), self._store.reader() as reader:
             cancellation = cancelling.current() or cancelling.Cancellation()
-            with cancellation.reaching(reader.interrupt) as cancelled:
+            with cancellation.reaching(reader.interrupt) as cancelled, self._blaming_tables(question):
                 if cancelled:
                     raise QueryCancelledError
                 return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)

@@ -6,7 +6,7 @@ Unknown keys are ignored; what cannot be computed raises `DefinitionError`. Sour
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -22,6 +22,7 @@ from hoglab.analysis.query.model import (
     Exposures,
     FunnelMetric,
     FunnelOrder,
+    JoinKey,
     Math,
     MeanMetric,
     Metric,
@@ -29,11 +30,16 @@ from hoglab.analysis.query.model import (
     RatioMetric,
     RetentionMetric,
     RetentionUnit,
+    Source,
+    TableSource,
     Value,
+    tables_of,
 )
 from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT, Calculation
 from hoglab.filters import FilterError, PropertyGroup, parse_filters
+from hoglab.hog.nodes import Expr, Field
 from hoglab.statistics import CupedConfig
+from hoglab.storage.table_files import FileTable
 
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000}
 MAX_WINDOW_S = 100 * 366 * 86_400
@@ -62,11 +68,20 @@ _CALLS_WITH_A_VARIANT = EventMatch(
 _PROPERTY_MATH = frozenset({Math.SUM, Math.AVG, Math.MIN, Math.MAX})
 
 
+Tables = Callable[[str], FileTable | None]
+"""A table by its name; None when there is none."""
+
+
+def no_tables(_name: str) -> None:
+    """A project without tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads definitions of one project; ``actions`` looks up the steps of its actions."""
+    """Reads definitions of one project; ``actions`` looks up the steps of its actions, ``tables`` its tables."""
 
     actions: Actions
+    tables: Tables = no_tables
 
     def exposures(
         self, project_id: int, calculation: Calculation, metric: Mapping[str, Any] | None = None
@@ -167,6 +182,9 @@ class Reader:
         except ValueError:
             kind = Math.TOTAL  # an unknown math counts events
         prop = node.get("math_property") if kind in _PROPERTY_MATH else None
+        if isinstance(source, TableSource):
+            over = None if prop is None else _over_row(source.table, prop, f"{path}.math_property")
+            return Value(source, kind, bounds=bounds, expression=over)
         if prop is not None and (
             prop == "$session_duration" or node.get("math_property_type") == "session_properties"
         ):
@@ -186,6 +204,8 @@ class Reader:
         if order not in list(FunnelOrder):
             raise DefinitionError(f"Funnels of order {order!r} are not supported.")
         steps = tuple(self.source(node, f"series[{index}]") for index, node in enumerate(series))
+        if len({step.events_join_key for step in steps if isinstance(step, TableSource)}) > 1:
+            raise DefinitionError("All data warehouse steps of a funnel must have the same events_join_key.")
         return FunnelMetric(steps, FunnelOrder(order), window_us)
 
     def _retention(self, metric: Mapping[str, Any], window_us: int) -> RetentionMetric:
@@ -196,8 +216,8 @@ class Reader:
         if max(abs(first), abs(last)) * UNIT_S[unit] > MAX_WINDOW_S:
             raise DefinitionError("The retention window is too long.")
         return RetentionMetric(
-            start=self.source(metric.get("start_event"), "start_event"),
-            completion=self.source(metric.get("completion_event"), "completion_event"),
+            start=self.events(metric.get("start_event"), "start_event"),
+            completion=self.events(metric.get("completion_event"), "completion_event"),
             first=first,
             last=last,
             unit=RetentionUnit(unit),
@@ -205,8 +225,15 @@ class Reader:
             window_us=window_us,
         )
 
-    def source(self, node: object, path: str) -> EventSource:
+    def events(self, node: object, path: str) -> EventSource:
         """An event or action node. Raises `DefinitionError`."""
+        source = self.source(node, path)
+        if isinstance(source, TableSource):
+            raise DefinitionError(f"{path}: data warehouse tables cannot be used here.")
+        return source
+
+    def source(self, node: object, path: str) -> Source:
+        """An event, action or table node. Raises `DefinitionError`."""
         if not isinstance(node, Mapping):
             raise DefinitionError(f"{path} must be an object.")
         parts = [_filters(node.get(name), f"{path}.{name}") for name in ("properties", "fixedProperties")]
@@ -215,10 +242,26 @@ class Reader:
             case "ActionsNode":
                 return EventSource(self._action(node.get("id")), filters)
             case "ExperimentDataWarehouseNode":
-                raise DefinitionError("Data warehouse sources are not supported")
+                return self._table(node, path, filters)
             case _:
                 event = node.get("event")
                 return EventSource((EventMatch(None if event is None else str(event)),), filters)
+
+    def _table(self, node: Mapping[str, Any], path: str, filters: PropertyGroup) -> TableSource:
+        name, timestamp, own, theirs = (
+            str(node.get(field) or "")
+            for field in ("table_name", "timestamp_field", "data_warehouse_join_key", "events_join_key")
+        )
+        table = self.tables(name)
+        if table is None:
+            raise DefinitionError(f"{path}: the project has no data warehouse table {name!r}.")
+        return TableSource(
+            table,
+            timestamp if table.type_of(timestamp) is not None else timestamp.removeprefix(f"{name}."),
+            JoinKey(own, _over_row(table, own, f"{path}.data_warehouse_join_key")),
+            JoinKey(theirs, parsed(theirs, f"{path}.events_join_key")),
+            filters,
+        )
 
     def _action(self, identifier: object) -> tuple[EventMatch, ...]:
         """The events of an action; of an unknown one there are none."""
@@ -226,6 +269,12 @@ class Reader:
             return ()
         steps = self.actions(identifier)
         return () if steps is None else action_matches(steps)
+
+
+def _over_row(table: FileTable, text: object, path: str) -> Expr:
+    """An expression over a row; the name of a column is one, whatever characters it has."""
+    name = str(text)
+    return Field(0, len(name), (name,)) if table.type_of(name) is not None else parsed(name, path)
 
 
 def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
@@ -247,14 +296,14 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
 
 
 def _with_covariate(metric: Metric, lookback_days: int) -> Metric:
-    """Means without a threshold and funnels whose steps follow in order have one (spec experiment-results 3.8)."""
+    """Means without a threshold and funnels of events that follow in order have one (spec experiment-results 3.8)."""
     lookback_us = lookback_days * UNIT_S["day"] * SECOND_US
     match metric:
         case MeanMetric() if metric.value.session_property is None and (
             metric.value.threshold is None or metric.value.bounds is not None
         ):
             return replace(metric, covariate_us=lookback_us)
-        case FunnelMetric() if metric.order is not FunnelOrder.UNORDERED:
+        case FunnelMetric() if metric.order is not FunnelOrder.UNORDERED and not tables_of(metric):
             return replace(metric, covariate_us=lookback_us)
     return metric
 

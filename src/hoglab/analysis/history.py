@@ -151,7 +151,7 @@ def _met_by(found: Plan, query: Mapping[str, Any]) -> EventSource:
         config = criteria.get("exposure_config")
         custom = found.reader.exposures(found.project.id, found.calculation).flag_key is None
         exposure = config if custom else {"kind": "EventsNode", "event": None}
-    return found.reader.source(exposure, "exposure")
+    return found.reader.events(exposure, "exposure")
 
 
 def _maturity_us(question: Question) -> int:

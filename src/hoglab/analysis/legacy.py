@@ -123,7 +123,7 @@ def _funnels(found: Plan, span: Span, query: Mapping[str, Any], computer: Comput
         "conversion_window": settings.get("funnelWindowInterval") or length,
         "conversion_window_unit": settings.get("funnelWindowIntervalUnit") or unit,
     }
-    steps = tuple(found.reader.source(node, f"series[{place}]") for place, node in enumerate(series[1:], 1))
+    steps = tuple(found.reader.events(node, f"series[{place}]") for place, node in enumerate(series[1:], 1))
     metric = FunnelMetric(steps or (EventSource(()),), FunnelOrder(order), window_us(window))
     asked = replace(_question(found, span, asking, series[0]), metric=metric)
     groups = computer.result(replace(asked, span=replace(span, capped=True))).groups
@@ -191,7 +191,7 @@ def _question(found: Plan, span: Span, query: Mapping[str, Any], node: Mapping[s
     defaults = found.reader.exposures(found.project.id, replace(calculation, exposure_criteria=None))
     exposures = replace(
         defaults,
-        source=found.reader.source(node, "series[0]"),
+        source=found.reader.events(node, "series[0]"),
         flag_key=None,
         variant_property=f"$feature/{calculation.feature_flag_key}",
         variants=_variants(found),

@@ -21,7 +21,7 @@ from hoglab.analysis.presentation import result_object
 from hoglab.analysis.queries import FRESH_FOR, Kept, Prepared, Refresh, Status
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
 from hoglab.analysis.query.statements import Answer
-from hoglab.experiments import flag_config
+from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.experiments.presentation import live_key
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 MAX_EXPOSURE_ROWS = 5000
 """How many (day, variant) pairs an exposure response may have; of more days only the last ones are given."""
 
-MATURING_FRESH_FOR = timedelta(minutes=1)
-"""How long an answer that leaves out immature users is fresh: users mature without any new event."""
+SILENT_FRESH_FOR = timedelta(minutes=1)
+"""How long an answer is fresh that changes without any new event: users mature, and files are written."""
 
 
 class LiveResults:
@@ -190,13 +190,13 @@ class LiveResults:
                 found, metric, result, self._service.newest_of_family(found, metric)
             )
 
-        matures = found.row.only_count_matured_users
+        silent = found.row.only_count_matured_users or metrics.table_names([metric])
         return self._prepare(
             project,
             ("result", found.identity, json.dumps(metric, sort_keys=True)),
             compute,
             finish=finish,
-            fresh_for=MATURING_FRESH_FOR if matures else FRESH_FOR,
+            fresh_for=SILENT_FRESH_FOR if silent else FRESH_FOR,
         )
 
     def _legacy(self, project: Project, query: Mapping[str, Any]) -> Prepared:

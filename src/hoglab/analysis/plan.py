@@ -19,6 +19,7 @@ from hoglab.experiments import metrics
 from hoglab.experiments import store as experiments
 from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
 from hoglab.experiments.presentation import calculation
+from hoglab.warehouse import store as warehouse
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hoglab.experiments.store import ExperimentRow
     from hoglab.flags.store import FlagRow
     from hoglab.http.identity import Project
+    from hoglab.storage.table_files import FileTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +43,26 @@ class Plan:
     primary: frozenset[str]
     """The uuids of those that the experiment is decided by."""
     actions: Mapping[int, list[dict[str, Any]]]
+    tables: Mapping[str, FileTable]
     cohorts: Mapping[int, Cohort]
 
     @property
     def identity(self) -> object:
         """Everything that decides the numbers of a metric, apart from the metric itself, events and time."""
         row = self.row
-        return (self.calculation, row.id, row.end_date, row.holdout_id, self.actions, self.cohorts)
+        return (
+            self.calculation,
+            row.id,
+            row.end_date,
+            row.holdout_id,
+            self.actions,
+            self.tables,
+            self.cohorts,
+        )
 
     @property
     def reader(self) -> Reader:
-        return Reader(self.actions.get)
+        return Reader(self.actions.get, self.tables.get)
 
     def key(self, metric: Mapping[str, Any]) -> SeriesKey:
         """Under what the points of a metric are stored now."""
@@ -136,6 +147,7 @@ def plan(
         metrics=own,
         primary=frozenset(metric["uuid"] for metric, primary in stored if primary and _is_computed(metric)),
         actions=steps,
+        tables=warehouse.named(connection, project.id, metrics.table_names([*own, *further])),
         cohorts=named_cohorts(connection, project.id, named),
     )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore
+    from hoglab.storage.table_files import TableDirectory
 
 QUERY_TIMEOUT_S = 60.0
 """Longest time of one statement."""
@@ -63,10 +64,11 @@ class ResultsService:
         projects: Callable[[int], Project | None],
         query_timeout_s: float = QUERY_TIMEOUT_S,
         refresh_s: float = REFRESH_S,
+        tables: TableDirectory | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
-        self.computer = Computer(event_store, timeout_s=query_timeout_s)
+        self.computer = Computer(event_store, timeout_s=query_timeout_s, tables=tables)
         self.now = now
         self.queries = Queries(now=now, position=event_store.position)
         self._experiments = experiments

@@ -23,6 +23,7 @@ from hoglab.cli.projects import projects_app
 from hoglab.cli.secrets import secrets_app
 from hoglab.cli.serve import serve
 from hoglab.cli.transfer import export_app, import_app
+from hoglab.cli.warehouse import warehouse_app
 
 app = typer.Typer(
     name="hoglab",
@@ -40,6 +41,7 @@ app.add_typer(projects_app, name="projects")
 app.add_typer(functions_app, name="functions")
 app.add_typer(hog_app, name="hog")
 app.add_typer(secrets_app, name="secrets")
+app.add_typer(warehouse_app, name="warehouse")
 app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")
 

@@ -12,11 +12,19 @@ from hoglab.cli.options import load_settings
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
+    from hoglab.storage.database import Database
 
 
 @contextmanager
 def opened_accounts(data: Path | None) -> Iterator[AccountService]:
-    """The accounts of a directory. An empty directory gets its first project, as at a server's first start.
+    """The accounts of a directory, as `opened_database` opens it."""
+    with opened_database(data) as (_, accounts):
+        yield accounts
+
+
+@contextmanager
+def opened_database(data: Path | None) -> Iterator[tuple[Database, AccountService]]:
+    """The metadata of a directory. An empty directory gets its first project, as at a server's first start.
 
     Needs no lock: ``hoglab.db`` may be shared, and a running server notices changes. Raises `OperatorError`.
     """
@@ -38,7 +46,7 @@ def opened_accounts(data: Path | None) -> Iterator[AccountService]:
                     api_key=settings.bootstrap_api_key,
                     project_token=settings.bootstrap_project_token,
                 )
-                yield accounts
+                yield database, accounts
             finally:
                 database.dispose()
     except (DirectoryError, DatabaseError, AccountError) as error:

@@ -236,6 +236,17 @@ def action_ids(metrics: Iterable[Any]) -> set[int]:
     }
 
 
+def table_names(metrics: Iterable[Any]) -> set[str]:
+    """The tables beside the events that metrics refer to."""
+    return {
+        node["table_name"]
+        for metric in metrics
+        if isinstance(metric, dict)
+        for node in sources(metric)
+        if node.get("kind") == "ExperimentDataWarehouseNode" and isinstance(node.get("table_name"), str)
+    }
+
+
 def event_names(metric: Mapping[str, Any]) -> set[str]:
     """The events that a metric names itself."""
     return {

@@ -92,6 +92,15 @@ class PropertyDialect(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FilterField:
+    """The left side of a condition, in SQL: as text, as text that is read as a number, and as a JSON number."""
+
+    text: str
+    number: str
+    json_number: str
+
+
+@dataclass(frozen=True, slots=True)
 class FilterScope:
     """Where filters are evaluated. ``now`` and ``zone`` give relative and zoneless dates their meaning."""
 
@@ -109,6 +118,8 @@ class FilterScope:
     """JSON column by type of filter."""
     cohort: Callable[[PropertyFilter], str] | None = None
     """The condition of a cohort filter, where cohorts can be looked up."""
+    field_of: Callable[[PropertyFilter], FilterField] | None = None
+    """What filters are about, where that is no event. Raises `FilterError`."""
 
 
 def group_condition(group: PropertyGroup, scope: FilterScope) -> str:
@@ -151,35 +162,28 @@ def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
     rule = _RULES.get(condition.operator)
     if rule is None:
         raise FilterError(f"the operator {condition.operator} is not supported in metrics", condition.key)
-    found = _over_values(condition, rule, _Field.of(condition, scope), scope)
+    found = _over_values(condition, rule, _field(condition, scope), scope)
     return f"(NOT {found})" if condition.negation else found
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """The left side of a condition."""
-
-    text: str
-    number: str
-    json_number: str
-
-    @classmethod
-    def of(cls, condition: PropertyFilter, scope: FilterScope) -> _Field:
-        dialect = scope.dialect
-        kind, key = condition.type, condition.key
-        if kind == "event_metadata" or (kind == "person" and key == "distinct_id"):
-            column = METADATA_COLUMNS.get(key)
-            if column is None:
-                raise FilterError(f"{key} is no column of events", key)
-            return cls(column, dialect.number(column), "NULL")
-        column = scope.columns.get(kind)
+def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
+    if scope.field_of is not None:
+        return scope.field_of(condition)
+    dialect = scope.dialect
+    kind, key = condition.type, condition.key
+    if kind == "event_metadata" or (kind == "person" and key == "distinct_id"):
+        column = METADATA_COLUMNS.get(key)
         if column is None:
-            raise FilterError(f"filters of type {kind} are not supported in metrics", key)
-        text = dialect.property_text(column, key, scope.parameters)
-        return cls(text, dialect.number(text), dialect.json_number(column, key, scope.parameters))
+            raise FilterError(f"{key} is no column of events", key)
+        return FilterField(column, dialect.number(column), "NULL")
+    column = scope.columns.get(kind)
+    if column is None:
+        raise FilterError(f"filters of type {kind} are not supported in metrics", key)
+    text = dialect.property_text(column, key, scope.parameters)
+    return FilterField(text, dialect.number(text), dialect.json_number(column, key, scope.parameters))
 
 
-_Test = Callable[[_Field, Any, FilterScope], str]
+_Test = Callable[[FilterField, Any, FilterScope], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,7 @@ class _Rule:
     valueless: bool = False
 
 
-def _over_values(condition: PropertyFilter, rule: _Rule, field_: _Field, scope: FilterScope) -> str:
+def _over_values(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:
     """A list of values is any of them, for negative operators none of them; an empty list says nothing."""
     values = (
         condition.value if isinstance(condition.value, list) and not rule.takes_list else [condition.value]
@@ -207,7 +211,7 @@ def _over_values(condition: PropertyFilter, rule: _Rule, field_: _Field, scope: 
     return combined("AND" if rule.when_missing else "OR", tests) if tests else TRUE
 
 
-def _equals(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _equals(field_: FilterField, value: Any, scope: FilterScope) -> str:
     if value is None:
         return f"{field_.text} IS NULL"
     same = f"{field_.text} = {scope.parameters.bind(text_of(value))}"
@@ -217,29 +221,29 @@ def _equals(field_: _Field, value: Any, scope: FilterScope) -> str:
     return f"({same} OR coalesce({field_.json_number} = {scope.parameters.bind(number)}, FALSE))"
 
 
-def _differs(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _differs(field_: FilterField, value: Any, scope: FilterScope) -> str:
     if value is None:
         return f"{field_.text} IS NOT NULL"
     return f"NOT {_equals(field_, value, scope)}"
 
 
-def _contains(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _contains(field_: FilterField, value: Any, scope: FilterScope) -> str:
     return scope.dialect.contains(field_.text, scope.parameters.bind(f"%{text_of(value)}%"))
 
 
-def _starts(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _starts(field_: FilterField, value: Any, scope: FilterScope) -> str:
     return scope.dialect.contains(field_.text, scope.parameters.bind(f"{text_of(value)}%"))
 
 
-def _ends(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _ends(field_: FilterField, value: Any, scope: FilterScope) -> str:
     return scope.dialect.contains(field_.text, scope.parameters.bind(f"%{text_of(value)}"))
 
 
-def _like(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _like(field_: FilterField, value: Any, scope: FilterScope) -> str:
     return scope.dialect.like(field_.text, scope.parameters.bind(text_of(value)))
 
 
-def _matches(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _matches(field_: FilterField, value: Any, scope: FilterScope) -> str:
     pattern = text_of(value)
     if compile_regex(pattern) is None:
         raise FilterError(f"{pattern!r} is not a valid regular expression", "")
@@ -251,7 +255,7 @@ def _negated(test: _Test) -> _Test:
 
 
 def _compared(operator: str) -> _Test:
-    def test(field_: _Field, value: Any, scope: FilterScope) -> str:
+    def test(field_: FilterField, value: Any, scope: FilterScope) -> str:
         number = number_of(value)
         if number is not None and number == number:
             return f"{field_.number} {operator} {scope.parameters.bind(number)}"
@@ -262,12 +266,12 @@ def _compared(operator: str) -> _Test:
     return test
 
 
-def _between(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _between(field_: FilterField, value: Any, scope: FilterScope) -> str:
     low, high = _bounds(value, scope)
     return f"{field_.number} BETWEEN {low} AND {high}"
 
 
-def _not_between(field_: _Field, value: Any, scope: FilterScope) -> str:
+def _not_between(field_: FilterField, value: Any, scope: FilterScope) -> str:
     low, high = _bounds(value, scope)
     return f"({field_.number} < {low} OR {field_.number} > {high})"
 
@@ -280,7 +284,7 @@ def _bounds(value: Any, scope: FilterScope) -> tuple[str, str]:
 
 
 def _dated(operator: str) -> _Test:
-    def test(field_: _Field, value: Any, scope: FilterScope) -> str:
+    def test(field_: FilterField, value: Any, scope: FilterScope) -> str:
         moment = dates.parse_filter_date(text_of(value), scope.now, scope.zone)
         if moment is None:
             return FALSE

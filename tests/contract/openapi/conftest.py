@@ -77,6 +77,9 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
     )
     cohort = api.ok("POST", "/cohorts/", {"name": "Some", "is_static": True}, status=201)
     action = api.ok("POST", "/actions/", {"name": "Buy", "steps": [{"event": "purchase"}]}, status=201)
+    (api.data / "warehouse").mkdir()
+    (api.data / "warehouse" / "orders.csv").write_text("customer,at,amount\nc1,2026-01-01 10:00:00,2.5\n")
+    table = api.ok("POST", "/warehouse_tables/", {"name": "orders", "url_pattern": "orders.csv"}, status=201)
     function = api.ok(
         "POST",
         "/hog_functions/",
@@ -108,6 +111,7 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "cohort_id": [cohort["id"]],
         "recalculation_id": ["018f6c1e-7b0a-7000-8000-3f0c9a5b1d22", "nothing"],
         "action_id": [action["id"]],
+        "table_id": [table["id"]],
         "function_id": [function["id"]],
         "backfill_id": [backfill["id"], "00000000-0000-4000-8000-000000000001"],
         "webhook_id": [webhook["id"], f"{webhook['id']}.gif"],

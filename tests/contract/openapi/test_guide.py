@@ -25,18 +25,21 @@ PATIENCE_S = 30.0
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
-def test_guide(start_server: StartServer, guide: Path) -> None:
+def test_guide(start_server: StartServer, guide: Path, tmp_path: Path) -> None:
     text = guide.read_text()
     examples = list(EXAMPLE.finditer(text))
     assert len(examples) == text.count("```sh\n") == text.count("```json\n")
     assert len(examples) > 10
-    server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
+    warehouse = tmp_path / "warehouse"
+    warehouse.mkdir()
+    server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8", HOGLAB_WAREHOUSE=str(warehouse))
     with Destination() as destination:
         environment = {
             "HOGLAB": server.url,
             "KEY": server.api_key,
             "TOKEN": server.project_token,
             "HOOK": destination.url,
+            "WAREHOUSE": str(warehouse),
         }
         for example in examples:
             command, wanted = example["command"], json.loads(example["answer"])

@@ -10,12 +10,13 @@ The engine writes numbers anew when it gives the text of a property: ``1.0`` bec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from hoglab.analysis.query.duckdb import NUMBER, PROMOTED
 from hoglab.filters.sql import Bindable, Parameters
+from hoglab.storage.table_files import ColumnType, FileTable
 
 SETTINGS: Final = (
     "join_use_nulls = 1",  # a missing side of a join is NULL, not the type's default
@@ -23,12 +24,21 @@ SETTINGS: Final = (
     "cast_keep_nullable = 1",
     "enable_materialized_cte = 1",  # else a subquery is computed anew wherever it is named
     "group_by_use_nulls = 0",
+    "date_time_input_format = 'best_effort'",  # of CSV
 )
 _NUMBER: Final = f"^({NUMBER})$".replace("\\", "\\\\")
 _MOMENT: Final = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
     "([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
+_TYPES: Final[Mapping[ColumnType, str]] = {
+    ColumnType.INTEGER: "Nullable(Int64)",
+    ColumnType.FLOAT: "Nullable(Float64)",
+    ColumnType.STRING: "Nullable(String)",
+    ColumnType.BOOLEAN: "Nullable(Bool)",
+    ColumnType.DATETIME: "Nullable(DateTime64(6, 'UTC'))",
+    ColumnType.DATE: "Nullable(Date32)",
+}
 
 
 class ClickHouse:
@@ -89,8 +99,28 @@ class ClickHouse:
     def micros(self, column: str) -> str:
         return f"toUnixTimestamp64Micro({column})"
 
+    def moment_of_column(self, column: str) -> str:
+        return f"toUnixTimestamp64Micro(CAST({column} AS Nullable(DateTime64(6, 'UTC'))))"
+
     def one_of_people(self, column: str, people: str) -> str:
         return f"has({people}, toString({column}))"
+
+    def quoted(self, name: str) -> str:
+        return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+    def table(
+        self, files: Sequence[str], table: FileTable, columns: Sequence[str], parameters: Parameters
+    ) -> str:
+        kinds = {column: _TYPES[kind] for column in columns if (kind := table.type_of(column)) is not None}
+        structure = parameters.bind(
+            ", ".join(f"{self.quoted(column)} {kind}" for column, kind in kinds.items())
+        )
+        shown = ", ".join(map(self.quoted, kinds)) or "1 AS nothing"
+        parts = [
+            f"SELECT {shown} FROM file({parameters.bind(file)}, '{table.format}', {structure})"  # noqa: S608 - names are quoted
+            for file in files
+        ]
+        return f"({' UNION ALL '.join(parts)})"
 
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         key = keys[0] if len(keys) == 1 else f"tuple({', '.join(keys)})"

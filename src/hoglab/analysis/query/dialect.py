@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hoglab.filters.sql import Parameters, PropertyDialect
+from hoglab.storage.table_files import FileTable
 
 
 class Dialect(PropertyDialect, Protocol):
@@ -39,8 +40,22 @@ class Dialect(PropertyDialect, Protocol):
         """A timestamp column as microseconds since the epoch."""
         ...
 
+    def moment_of_column(self, column: str) -> str:
+        """A column of moments or of days in a table as microseconds since the epoch."""
+        ...
+
     def one_of_people(self, column: str, people: str) -> str:
         """Whether a column of person ids holds one of a bound list of ids (text)."""
+        ...
+
+    def quoted(self, name: str) -> str:
+        """A name of a column, whatever characters it has."""
+        ...
+
+    def table(
+        self, files: Sequence[str], table: FileTable, columns: Sequence[str], parameters: Parameters
+    ) -> str:
+        """The rows of files as a relation with these columns, each of its registered type."""
         ...
 
     def first_by(self, value: str, keys: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hoglab.filters.sql import Parameters
+from hoglab.storage.table_files import READERS, ColumnType, FileTable
 
 NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """Text that counts as a number. The engine's own cast also takes blanks, underscores and infinities."""
@@ -16,6 +17,15 @@ PROMOTED: Final[Mapping[str, str]] = {
     "$session_id": "session_id",
 }
 """Event properties that are stored a second time, as columns."""
+
+_TYPES: Final[Mapping[ColumnType, str]] = {
+    ColumnType.INTEGER: "BIGINT",
+    ColumnType.FLOAT: "DOUBLE",
+    ColumnType.STRING: "VARCHAR",
+    ColumnType.BOOLEAN: "BOOLEAN",
+    ColumnType.DATETIME: "TIMESTAMPTZ",
+    ColumnType.DATE: "DATE",
+}
 
 
 class DuckDb:
@@ -71,8 +81,28 @@ class DuckDb:
     def micros(self, column: str) -> str:
         return f"epoch_us({column})"
 
+    def moment_of_column(self, column: str) -> str:
+        return f"epoch_us(CAST({column} AS TIMESTAMPTZ))"
+
     def one_of_people(self, column: str, people: str) -> str:
         return f"{column} IN (SELECT CAST(unnest(CAST({people} AS VARCHAR[])) AS UUID))"
+
+    def quoted(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def table(
+        self, files: Sequence[str], table: FileTable, columns: Sequence[str], parameters: Parameters
+    ) -> str:
+        kinds = {column: _TYPES[kind] for column in columns if (kind := table.type_of(column)) is not None}
+        given = ", ".join(f"{_literal(column)}: '{kind}'" for column, kind in kinds.items())
+        reader = READERS[table.format].format(
+            files=parameters.bind(tuple(files)), types=f", types = {{{given}}}" if given else ""
+        )
+        shown = ", ".join(
+            f"CAST({self.quoted(column)} AS {kind}) AS {self.quoted(column)}"
+            for column, kind in kinds.items()
+        )
+        return f"(SELECT {shown or '1 AS nothing'} FROM {reader})"  # noqa: S608 - names are quoted
 
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         key = keys[0] if len(keys) == 1 else f"ROW({', '.join(keys)})"
@@ -96,6 +126,10 @@ class DuckDb:
 
     def month_later(self, micros: str, months: int) -> str:
         return f"epoch_us(make_timestamp({micros}) + INTERVAL {int(months)} MONTH)"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def pointer(key: str) -> str:

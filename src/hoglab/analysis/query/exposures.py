@@ -64,7 +64,7 @@ def _define_flag_exposures(scope: Scope) -> str:
     return scope.define(
         "exposure" if exposures.activation is None else "flag_exposure",
         f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, "
-        f"uuid{_cell_values(scope)} FROM {scope.dialect.events} "
+        f"uuid{_carried_values(scope)} FROM {scope.dialect.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
         f"AND {exposure_condition(scope)}",
     )
@@ -87,7 +87,7 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
         )
         scope.define(
             "flagged",
-            f"SELECT entity, {variant} AS variant, min(ts) AS t0{_first_cell(scope)} FROM {rows} GROUP BY entity",
+            f"SELECT entity, {variant} AS variant, min(ts) AS t0{_first_carried(scope)} FROM {rows} GROUP BY entity",
         )
         relation, multiple_day = "flagged", "NULL"
     else:
@@ -100,7 +100,7 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
         relation += " INNER JOIN activated ON activated.entity = flagged.entity"
         exposed = "activated"
     t0 = f"{exposed}.t0"
-    columns = f"flagged.entity AS entity, flagged.variant AS variant, {t0} AS t0{scope.cell_of(exposed)}"
+    columns = f"flagged.entity AS entity, flagged.variant AS variant, {t0} AS t0{scope.carried_of(exposed)}"
     if scope.days is not None:
         enter = scope.day(f"({t0} + {maturity_us})" if maturity_us else t0)
         columns += f", {enter} AS enter_day, CAST({multiple_day} AS BIGINT) AS multiple_day"
@@ -110,16 +110,16 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
 
 def _define_switches(scope: Scope, rows: str) -> None:
     """The first variant of every entity, and when it saw a second one."""
-    first_uuid = f", {scope.dialect.first_by('uuid', ['ts', 'uuid'])} AS uuid" if scope.cell else ""
+    first_uuid = f", {scope.dialect.first_by('uuid', ['ts', 'uuid'])} AS uuid" if scope.carried else ""
     scope.define(
         "seen",
-        f"SELECT entity, variant, min(ts) AS ts{_first_cell(scope)}{first_uuid} "
+        f"SELECT entity, variant, min(ts) AS ts{_first_carried(scope)}{first_uuid} "
         f"FROM {rows} GROUP BY entity, variant",
     )
     scope.define(
         "flagged",
         f"SELECT entity, {scope.dialect.first_by('variant', ['ts'])} AS variant, min(ts) AS t0, "
-        f"count(*) AS variants{_first_cell(scope)} FROM seen GROUP BY entity",
+        f"count(*) AS variants{_first_carried(scope)} FROM seen GROUP BY entity",
     )
     scope.define(
         "switched",
@@ -135,13 +135,13 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
     ts = scope.ts()
     scope.define(
         "exposure",
-        f"SELECT flagged.entity AS entity, {ts} AS ts, uuid{_cell_values(scope)} "
+        f"SELECT flagged.entity AS entity, {ts} AS ts, uuid{_carried_values(scope)} "
         f"FROM {scope.dialect.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} "
         f"AND {_activation_condition(scope, activation)} AND {ts} >= flagged.t0",
     )
     scope.define(
-        "activated", f"SELECT entity, min(ts) AS t0{_first_cell(scope)} FROM exposure GROUP BY entity"
+        "activated", f"SELECT entity, min(ts) AS t0{_first_carried(scope)} FROM exposure GROUP BY entity"
     )
 
 
@@ -157,8 +157,8 @@ def exposures_per_day(scope: Scope) -> Statement:
     )
 
 
-def _cell_values(scope: Scope) -> str:
-    """The values of breakdowns on a row of events, as further items of a list."""
+def _carried_values(scope: Scope) -> str:
+    """The values of breakdowns and the keys of tables on a row of events, as further items of a list."""
     found = []
     for name, breakdown in zip(scope.cell, scope.question.exposures.breakdowns, strict=True):
         column = _BREAKDOWN_COLUMNS.get(breakdown.type)
@@ -169,12 +169,14 @@ def _cell_values(scope: Scope) -> str:
         else:
             raise FilterError(f"breakdowns by {breakdown.type} are not supported", breakdown.property)
         found.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
+    for name, key in zip(scope.carried[len(found) :], scope.question.join_keys, strict=True):
+        found.append(f", coalesce({text_of(key.expression, scope)}, '') AS {name}")
     return "".join(found)
 
 
-def _first_cell(scope: Scope) -> str:
-    """The values of breakdowns of the row that comes first, as further items of a list."""
-    return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.cell)
+def _first_carried(scope: Scope) -> str:
+    """The values of breakdowns and keys of the row that comes first, as further items of a list."""
+    return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.carried)
 
 
 def _variant_text(scope: Scope, name: str) -> str:

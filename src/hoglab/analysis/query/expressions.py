@@ -7,7 +7,7 @@ parameter. A property is text until arithmetic asks for a number, as in filters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -19,19 +19,29 @@ MAX_NODES = 200
 """How many parts one expression may have."""
 
 
-class _Kind(Enum):
+class Kind(Enum):
+    """What an expression is, before anything is made of it."""
+
     TEXT = auto()
     NUMBER = auto()
     TRUTH = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class _Sql:
+class Sql:
+    """An expression of the engine."""
+
     text: str
-    kind: _Kind
+    kind: Kind
 
 
-_COLUMNS = {"event": "event", "distinct_id": "distinct_id", "person_id": "person_id"}
+Columns = Callable[[Sequence[str | int]], Sql]
+"""What names mean over a row that is no event. Raises `FilterError`."""
+
+_COLUMNS = {
+    **{name: name for name in ("event", "distinct_id", "person_id")},
+    **{f"$group_{index}": f"group_{index}" for index in range(5)},
+}
 _JSON = {("properties",): "properties", ("person", "properties"): "person_properties"}
 _ARITHMETIC = frozenset("+-*/")
 _COMPARISONS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -41,16 +51,19 @@ _TO_NUMBER = frozenset(
 )
 
 
-def number_of(expression: nodes.Expr, scope: Scope) -> str:
-    """The expression on a row of events as float64, NULL where it has no number. Raises `FilterError`."""
+def number_of(expression: nodes.Expr, scope: Scope, columns: Columns | None = None) -> str:
+    """The expression on a row of events, or of what has ``columns``, as float64, NULL where it has no number.
+
+    Raises `FilterError`.
+    """
     _require_small(expression)
-    return _Translation(scope).number(expression)
+    return _Translation(scope, columns).number(expression)
 
 
-def text_of(expression: nodes.Expr, scope: Scope) -> str:
-    """The expression on a row of events as text, for telling values apart. Raises `FilterError`."""
+def text_of(expression: nodes.Expr, scope: Scope, columns: Columns | None = None) -> str:
+    """The expression on such a row as text, for telling values apart. Raises `FilterError`."""
     _require_small(expression)
-    return _Translation(scope).text(expression)
+    return _Translation(scope, columns).text(expression)
 
 
 def _require_small(expression: nodes.Expr) -> None:
@@ -61,34 +74,35 @@ def _require_small(expression: nodes.Expr) -> None:
 @dataclass(frozen=True, slots=True)
 class _Translation:
     scope: Scope
+    columns: Columns | None
 
     def number(self, node: nodes.Expr) -> str:
         found = self.translated(node)
         match found.kind:
-            case _Kind.NUMBER:
+            case Kind.NUMBER:
                 return found.text
-            case _Kind.TRUTH:
+            case Kind.TRUTH:
                 return f"CASE WHEN {found.text} THEN 1.0 WHEN NOT {found.text} THEN 0.0 END"
         return self.scope.dialect.number(found.text)
 
     def text(self, node: nodes.Expr) -> str:
         found = self.translated(node)
         match found.kind:
-            case _Kind.NUMBER:
+            case Kind.NUMBER:
                 return self.scope.dialect.text_of_number(found.text)
-            case _Kind.TRUTH:
+            case Kind.TRUTH:
                 return f"CASE WHEN {found.text} THEN 'true' WHEN NOT {found.text} THEN 'false' END"
         return found.text
 
     def truth(self, node: nodes.Expr) -> str:
         found = self.translated(node)
-        if found.kind is _Kind.TRUTH:
+        if found.kind is Kind.TRUTH:
             return found.text
-        if found.kind is _Kind.NUMBER:
+        if found.kind is Kind.NUMBER:
             return f"{found.text} <> 0"
         return f"{found.text} = 'true'"
 
-    def translated(self, node: nodes.Expr) -> _Sql:
+    def translated(self, node: nodes.Expr) -> Sql:
         match node:
             case nodes.Constant():
                 return self._constant(node.value)
@@ -99,104 +113,106 @@ class _Translation:
             case nodes.ArithmeticOperation(op=op) if op in _ARITHMETIC:
                 left, right = self.number(node.left), self.number(node.right)
                 if op == "/":
-                    return _Sql(f"({left} / nullif({right}, 0))", _Kind.NUMBER)
-                return _Sql(f"({left} {op} {right})", _Kind.NUMBER)
+                    return Sql(f"({left} / nullif({right}, 0))", Kind.NUMBER)
+                return Sql(f"({left} {op} {right})", Kind.NUMBER)
             case nodes.CompareOperation():
                 return self._comparison(node)
             case nodes.BetweenExpr():
                 between = (
                     f"{self.number(node.expr)} BETWEEN {self.number(node.low)} AND {self.number(node.high)}"
                 )
-                return _Sql(f"({'NOT ' if node.negated else ''}({between}))", _Kind.TRUTH)
+                return Sql(f"({'NOT ' if node.negated else ''}({between}))", Kind.TRUTH)
             case nodes.And():
-                return _Sql("(" + " AND ".join(map(self.truth, node.exprs)) + ")", _Kind.TRUTH)
+                return Sql("(" + " AND ".join(map(self.truth, node.exprs)) + ")", Kind.TRUTH)
             case nodes.Or():
-                return _Sql("(" + " OR ".join(map(self.truth, node.exprs)) + ")", _Kind.TRUTH)
+                return Sql("(" + " OR ".join(map(self.truth, node.exprs)) + ")", Kind.TRUTH)
             case nodes.Not():
-                return _Sql(f"(NOT {self.truth(node.expr)})", _Kind.TRUTH)
+                return Sql(f"(NOT {self.truth(node.expr)})", Kind.TRUTH)
             case nodes.Call():
                 return self._call(node)
         raise FilterError(f"{type(node).__name__} cannot be used in metrics", "math_hogql")
 
-    def _constant(self, value: object) -> _Sql:
+    def _constant(self, value: object) -> Sql:
         if value is None:
-            return _Sql("NULL", _Kind.NUMBER)
+            return Sql("NULL", Kind.NUMBER)
         if isinstance(value, bool):
-            return _Sql("TRUE" if value else "FALSE", _Kind.TRUTH)
+            return Sql("TRUE" if value else "FALSE", Kind.TRUTH)
         if isinstance(value, str):
-            return _Sql(self.scope.bind(value), _Kind.TEXT)
+            return Sql(self.scope.bind(value), Kind.TEXT)
         assert isinstance(value, int | float)  # noqa: S101 - the parser makes nothing else
         number = float(value) if abs(value) <= 2**1000 else math.inf
         if not math.isfinite(number):
             raise FilterError("a number is too large", "math_hogql")
-        return _Sql(self.scope.bind(number), _Kind.NUMBER)
+        return Sql(self.scope.bind(number), Kind.NUMBER)
 
-    def _field(self, chain: tuple[str, ...]) -> _Sql:
+    def _field(self, chain: tuple[str, ...]) -> Sql:
+        if self.columns is not None:
+            return self.columns(chain)
         if len(chain) == 1 and chain[0] in _COLUMNS:
-            return _Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", _Kind.TEXT)
+            return Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", Kind.TEXT)
         column = _JSON.get(tuple(map(str, chain[:-1])))
         if column is None:
             raise FilterError(f"{'.'.join(map(str, chain))} cannot be used in metrics", "math_hogql")
         text = self.scope.dialect.property_text(column, str(chain[-1]), self.scope.parameters)
-        return _Sql(text, _Kind.TEXT)
+        return Sql(text, Kind.TEXT)
 
-    def _comparison(self, node: nodes.CompareOperation) -> _Sql:
+    def _comparison(self, node: nodes.CompareOperation) -> Sql:
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, nodes.Constant) and side.value is None and node.op in ("==", "!="):
-                return _Sql(f"({self.text(other)} IS {'NOT ' if node.op == '!=' else ''}NULL)", _Kind.TRUTH)
+                return Sql(f"({self.text(other)} IS {'NOT ' if node.op == '!=' else ''}NULL)", Kind.TRUTH)
         operator = _COMPARISONS.get(node.op)
         if operator is None:
             raise FilterError(f"the operator {node.op} cannot be used in metrics", "math_hogql")
         kinds = {self.translated(side).kind for side in (node.left, node.right)}
-        as_ = self.number if _Kind.NUMBER in kinds else self.text
-        return _Sql(f"({as_(node.left)} {operator} {as_(node.right)})", _Kind.TRUTH)
+        as_ = self.number if Kind.NUMBER in kinds else self.text
+        return Sql(f"({as_(node.left)} {operator} {as_(node.right)})", Kind.TRUTH)
 
-    def _call(self, node: nodes.Call) -> _Sql:
+    def _call(self, node: nodes.Call) -> Sql:
         name, arguments = node.name.lower(), node.args
         if name in _TO_NUMBER and len(arguments) == 1:
             number = self.number(arguments[0])
-            return _Sql(f"coalesce({number}, 0)" if name.endswith("orzero") else number, _Kind.NUMBER)
+            return Sql(f"coalesce({number}, 0)" if name.endswith("orzero") else number, Kind.NUMBER)
         if name in _OF_NUMBERS and len(arguments) == 1:
-            return _Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0])})", _Kind.NUMBER)
+            return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0])})", Kind.NUMBER)
         special = _SPECIAL.get((name, len(arguments)))
         if special is None:
             raise FilterError(f"{node.name}() with {len(arguments)} arguments cannot be used", "math_hogql")
         return special(self, arguments)
 
-    def if_(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
+    def if_(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         condition, first, second = arguments
-        if all(self.translated(part).kind is _Kind.TEXT for part in (first, second)):
+        if all(self.translated(part).kind is Kind.TEXT for part in (first, second)):
             text = f"CASE WHEN {self.truth(condition)} THEN {self.text(first)} ELSE {self.text(second)} END"
-            return _Sql(text, _Kind.TEXT)
+            return Sql(text, Kind.TEXT)
         number = f"CASE WHEN {self.truth(condition)} THEN {self.number(first)} ELSE {self.number(second)} END"
-        return _Sql(number, _Kind.NUMBER)
+        return Sql(number, Kind.NUMBER)
 
-    def if_null(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
+    def if_null(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         first, second = map(self.translated, arguments)
-        if first.kind is _Kind.TEXT and second.kind is _Kind.TEXT:
-            return _Sql(f"coalesce({first.text}, {second.text})", _Kind.TEXT)
-        return _Sql(f"coalesce({self.number(arguments[0])}, {self.number(arguments[1])})", _Kind.NUMBER)
+        if first.kind is Kind.TEXT and second.kind is Kind.TEXT:
+            return Sql(f"coalesce({first.text}, {second.text})", Kind.TEXT)
+        return Sql(f"coalesce({self.number(arguments[0])}, {self.number(arguments[1])})", Kind.NUMBER)
 
-    def to_string(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
-        return _Sql(self.text(arguments[0]), _Kind.TEXT)
+    def to_string(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
+        return Sql(self.text(arguments[0]), Kind.TEXT)
 
-    def lower(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
-        return _Sql(f"lower({self.text(arguments[0])})", _Kind.TEXT)
+    def lower(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
+        return Sql(f"lower({self.text(arguments[0])})", Kind.TEXT)
 
-    def smaller(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
+    def smaller(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         left, right = map(self.number, arguments)
-        return _Sql(
-            f"CASE WHEN {left} <= {right} THEN {left} WHEN {left} > {right} THEN {right} END", _Kind.NUMBER
+        return Sql(
+            f"CASE WHEN {left} <= {right} THEN {left} WHEN {left} > {right} THEN {right} END", Kind.NUMBER
         )
 
-    def larger(self, arguments: tuple[nodes.Expr, ...]) -> _Sql:
+    def larger(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         left, right = map(self.number, arguments)
-        return _Sql(
-            f"CASE WHEN {left} >= {right} THEN {left} WHEN {left} < {right} THEN {right} END", _Kind.NUMBER
+        return Sql(
+            f"CASE WHEN {left} >= {right} THEN {left} WHEN {left} < {right} THEN {right} END", Kind.NUMBER
         )
 
 
-_SPECIAL: Mapping[tuple[str, int], Callable[[_Translation, tuple[nodes.Expr, ...]], _Sql]] = {
+_SPECIAL: Mapping[tuple[str, int], Callable[[_Translation, tuple[nodes.Expr, ...]], Sql]] = {
     ("if", 3): _Translation.if_,
     ("coalesce", 2): _Translation.if_null,
     ("ifnull", 2): _Translation.if_null,

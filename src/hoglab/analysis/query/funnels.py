@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from hoglab.analysis.query.exposures import step_zero
-from hoglab.analysis.query.model import SECOND_US, FunnelMetric, FunnelOrder
+from hoglab.analysis.query.keyed_funnels import define_keyed_rows
+from hoglab.analysis.query.model import SECOND_US, EventSource, FunnelMetric, FunnelOrder, tables_of
 from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.filters.sql import combined
@@ -47,13 +48,17 @@ def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Out
 
 
 def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> None:
-    """``covariate(entity, x)``: 1 for a last step before the first exposure (spec experiment-results 3.8)."""
-    ts = scope.ts()
+    """``covariate(entity, x)``: 1 for a last step before the first exposure (spec experiment-results 3.8).
+
+    The steps are events.
+    """
+    ts, last = scope.ts(), metric.steps[-1]
+    assert isinstance(last, EventSource)  # noqa: S101 - definitions with tables have no covariate
     scope.define(
         "covariate",
         f"SELECT {units}.entity AS entity, 1 AS x "
         f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
-        f"WHERE {scope.before_exposures(metric.covariate_us)} AND {scope.matches(metric.steps[-1])} "
+        f"WHERE {scope.before_exposures(metric.covariate_us)} AND {scope.matches(last)} "
         f"AND {ts} >= {units}.t0 - {metric.covariate_us} AND {ts} < {units}.t0 GROUP BY {units}.entity",
     )
 
@@ -64,32 +69,11 @@ def _define_rows(scope: Scope, metric: FunnelMetric) -> None:
     Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal
     in both are interchangeable.
     """
-    span = scope.question.span
     steps = range(1, len(metric.steps) + 1)
-    before = scope.read_until(metric.window_us, inclusive=True)
-    conditions = [scope.matches(step) for step in metric.steps]
-    exposures = scope.question.exposures
-    exposed = exposures.source if exposures.activation is None else exposures.activation
-    flags = ", ".join(
-        f"CASE WHEN {condition} THEN 1 ELSE 0 END AS s{number}"
-        for number, condition in zip(steps, conditions, strict=True)
-    )
-    if any(step.may_overlap(exposed) for step in metric.steps):
-        is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", step_zero(scope)])
-        rows = (
-            f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, "
-            f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.dialect.events} "
-            f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
-            f"AND {combined('OR', [is_exposure, *conditions])}"
-        )
+    if tables_of(metric):
+        define_keyed_rows(scope, metric)
     else:
-        rows = (
-            f"SELECT entity, ts, 1 AS s0, {', '.join(f'0 AS s{number}' for number in steps)} FROM exposure "
-            f"UNION ALL SELECT {scope.entity()}, {scope.ts()}, 0, {flags} FROM {scope.dialect.events} "
-            f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
-            f"AND {combined('OR', conditions)}"
-        )
-    scope.define("step_row", rows)
+        _define_entity_rows(scope, metric)
     names = [f"s{number}" for number in (0, *steps)]
     lowest = " ".join(f"WHEN {name} = 1 THEN {number}" for number, name in enumerate(names))
     mask = " + ".join(f"{name} * {1 << number}" for number, name in enumerate(names))
@@ -99,6 +83,37 @@ def _define_rows(scope: Scope, metric: FunnelMetric) -> None:
         f"(CASE {lowest} ELSE {len(names)} END) * {1 << len(names)} + {mask} AS ord "
         "FROM step_row INNER JOIN unit ON unit.entity = step_row.entity WHERE ts >= unit.t0",
     )
+
+
+def _define_entity_rows(scope: Scope, metric: FunnelMetric) -> None:
+    """``step_row(entity, ts, s0 … sk)``: events that are steps, each of its own entity."""
+    span = scope.question.span
+    before = scope.read_until(metric.window_us, inclusive=True)
+    events = [step for step in metric.steps if isinstance(step, EventSource)]
+    conditions = [scope.matches(step) for step in events]
+    exposures = scope.question.exposures
+    exposed = exposures.source if exposures.activation is None else exposures.activation
+    flags = ", ".join(
+        f"CASE WHEN {condition} THEN 1 ELSE 0 END AS s{number}"
+        for number, condition in enumerate(conditions, 1)
+    )
+    if any(step.may_overlap(exposed) for step in events):
+        is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", step_zero(scope)])
+        rows = (
+            f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, "
+            f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.dialect.events} "
+            f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
+            f"AND {combined('OR', [is_exposure, *conditions])}"
+        )
+    else:
+        nothing = ", ".join(f"0 AS s{number}" for number in range(1, len(events) + 1))
+        rows = (
+            f"SELECT entity, ts, 1 AS s0, {nothing} FROM exposure "
+            f"UNION ALL SELECT {scope.entity()}, {scope.ts()}, 0, {flags} FROM {scope.dialect.events} "
+            f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
+            f"AND {combined('OR', conditions)}"
+        )
+    scope.define("step_row", rows)
 
 
 def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool) -> str:

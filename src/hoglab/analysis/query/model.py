@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hoglab.analysis.days import DayGrid
     from hoglab.hog.nodes import Expr
+    from hoglab.storage.table_files import FileTable
 
 SECOND_US = 1_000_000
 NO_FILTERS = PropertyGroup("AND", ())
@@ -46,6 +47,32 @@ class EventSource:
         if not mine or not theirs:
             return False
         return None in mine or None in theirs or bool(mine & theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """An expression by which rows are joined; two of the same text are the same."""
+
+    text: str
+    expression: Expr = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """Rows of a table beside the events (spec experiment-results 3.7).
+
+    A row belongs to the entities whose first exposure gives the same text for ``events_join_key`` as the row for
+    ``join_key``. ``timestamp`` is the name of a column.
+    """
+
+    table: FileTable
+    timestamp: str
+    join_key: JoinKey
+    events_join_key: JoinKey
+    filters: PropertyGroup = NO_FILTERS
+
+
+Source = EventSource | TableSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +159,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One number for each entity. ``property`` None counts each event as 1."""
+    """One number for each entity. ``property`` None counts each event, or row of a table, as 1."""
 
-    source: EventSource
+    source: Source
     math: Math = Math.TOTAL
     property: str | None = None
     group_type_index: int | None = None
@@ -175,9 +202,12 @@ class FunnelOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FunnelMetric:
-    """How far each exposed entity came; the exposure is step 0 and not among ``steps``."""
+    """How far each exposed entity came; the exposure is step 0 and not among ``steps``.
 
-    steps: tuple[EventSource, ...]
+    Steps that are rows of tables have the same ``events_join_key``; those that are events are then joined by it too.
+    """
+
+    steps: tuple[Source, ...]
     order: FunnelOrder = FunnelOrder.ORDERED
     window_us: int = 0
     covariate_us: int = 0
@@ -224,6 +254,24 @@ class QuantileMetric:
 Metric = MeanMetric | RatioMetric | FunnelMetric | RetentionMetric | QuantileMetric
 
 
+def sources_of(metric: Metric) -> tuple[Source, ...]:
+    """Everything that a metric is computed from."""
+    match metric:
+        case MeanMetric() | QuantileMetric():
+            return (metric.value.source,)
+        case RatioMetric():
+            return (metric.numerator.source, metric.denominator.source)
+        case FunnelMetric():
+            return metric.steps
+        case RetentionMetric():
+            return (metric.start, metric.completion)
+
+
+def tables_of(metric: Metric) -> tuple[TableSource, ...]:
+    """What a metric is computed from that is no event. Such a metric is never computed in steps, nor shared."""
+    return tuple(source for source in sources_of(metric) if isinstance(source, TableSource))
+
+
 @dataclass(frozen=True, slots=True)
 class Cohort:
     """Who belongs to a cohort: persons by id, or, when ``people`` is None, those whom the filters match."""
@@ -236,7 +284,8 @@ class Cohort:
 class Question:
     """A metric over the exposed entities of a span. ``matured_only``: spec experiment-results 2.5.
 
-    ``cohorts`` are those that filters of the question name, by id.
+    ``cohorts`` are those that filters of the question name, by id. ``files`` are those of its tables, by name:
+    known when it is computed.
     """
 
     exposures: Exposures
@@ -245,6 +294,12 @@ class Question:
     matured_only: bool = False
     zone: str = "UTC"
     cohorts: Mapping[int, Cohort] = field(default_factory=dict)
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def join_keys(self) -> tuple[JoinKey, ...]:
+        """What rows of tables are joined by, over the first exposure."""
+        return tuple(dict.fromkeys(table.events_join_key for table in tables_of(self.metric)))
 
 
 def later(moment: datetime, duration_us: int) -> datetime:

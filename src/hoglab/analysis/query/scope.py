@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 
 from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
 from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.model import EventMatch, EventSource, Question, later
+from hoglab.analysis.query.model import EventMatch, EventSource, Question, TableSource, later
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
-from hoglab.filters.sql import FALSE, FilterScope, Parameters, combined, group_condition
+from hoglab.filters.sql import FALSE, FilterField, FilterScope, Parameters, combined, group_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,19 @@ class Scope:
         """Names of the columns that hold the values of breakdowns."""
         return [f"b{number}" for number in range(len(self.question.exposures.breakdowns))]
 
+    @property
+    def carried(self) -> list[str]:
+        """Names of all columns that are read from the first exposure: of breakdowns, and of keys of tables."""
+        return [*self.cell, *(f"k{number}" for number in range(len(self.question.join_keys)))]
+
+    def carried_of(self, relation: str) -> str:
+        """These columns of a relation as further items of a list."""
+        return "".join(f", {relation}.{name} AS {name}" for name in self.carried)
+
+    def key_of(self, source: TableSource) -> str:
+        """The column of ``unit`` that a table's rows are joined by; empty for entities that have no key."""
+        return f"k{self.question.join_keys.index(source.events_join_key)}"
+
     def cell_of(self, relation: str) -> str:
         """The breakdown columns of a relation as further items of a list."""
         return "".join(f", {relation}.{name} AS {name}" for name in self.cell)
@@ -72,9 +85,13 @@ class Scope:
     def bind(self, value: str | float | datetime) -> str:
         return self.parameters.bind(value)
 
-    def filters(self, group: PropertyGroup) -> str:
-        """Filters on a row of events."""
-        return group_condition(group, self._filter_scope(()))
+    def filters(
+        self, group: PropertyGroup, field_of: Callable[[PropertyFilter], FilterField] | None = None
+    ) -> str:
+        """Filters on a row of events; with ``field_of`` on a row of something else, where cohorts mean nothing."""
+        if field_of is None:
+            return group_condition(group, self._filter_scope(()))
+        return group_condition(group, replace(self._filter_scope(()), cohort=None, field_of=field_of))
 
     def _filter_scope(self, inside: tuple[int, ...]) -> FilterScope:
         question = self.question

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from hoglab.analysis.query.model import Value
+from hoglab.analysis.query.model import EventSource, Value
 from hoglab.analysis.query.scope import Scope
 from hoglab.filters.model import FilterError
 
@@ -21,7 +21,7 @@ BOUNCE_US = 10_000_000
 """A session shorter than this, with one page view and no click, is a bounce."""
 
 
-def define_session_rows(scope: Scope, value: Value, name: str, window_us: int) -> str:
+def define_session_rows(scope: Scope, value: Value, source: EventSource, name: str, window_us: int) -> str:
     """``<name>_row(entity, ts, x)``: one row for each session that an exposed entity began in its window."""
     ts = scope.ts()
     session = scope.dialect.property_text("properties", "$session_id", scope.parameters)
@@ -29,7 +29,7 @@ def define_session_rows(scope: Scope, value: Value, name: str, window_us: int) -
         f"{name}_touched",
         f"SELECT {scope.entity()} AS entity, {session} AS session, min({ts}) AS ts FROM {scope.dialect.events} "
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} AND {scope.has_entity()} "
-        f"AND {scope.matches(value.source)} AND {session} IS NOT NULL AND {session} <> '' "
+        f"AND {scope.matches(source)} AND {session} IS NOT NULL AND {session} <> '' "
         f"GROUP BY {scope.entity()}, {session}",
     )
     sessions = _define_sessions(scope, value.session_property or "", name, session, window_us)

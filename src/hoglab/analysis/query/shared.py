@@ -27,6 +27,8 @@ from hoglab.analysis.query.model import (
     RetentionMetric,
     Value,
     later,
+    sources_of,
+    tables_of,
 )
 from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
@@ -123,8 +125,10 @@ class SharedEvents(DuckDb):
 
 
 def can_share(question: Question) -> bool:
-    """Sessions are made of events that no metric asks for."""
-    return all(value.session_property is None for value in _values(question.metric))
+    """Sessions are made of events that no metric asks for, and tables are joined by what only their metrics ask."""
+    return not tables_of(question.metric) and all(
+        value.session_property is None for value in _values(question.metric)
+    )
 
 
 def _table(questions: Sequence[Question], noting: _Noting) -> Statement:
@@ -167,13 +171,7 @@ def _sources(question: Question) -> Iterator[EventSource]:
     yield question.exposures.source
     if question.exposures.activation is not None:
         yield question.exposures.activation
-    match question.metric:
-        case FunnelMetric() as metric:
-            yield from metric.steps
-        case RetentionMetric() as metric:
-            yield from (metric.start, metric.completion)
-        case metric:
-            yield from (value.source for value in _values(metric))
+    yield from (source for source in sources_of(question.metric) if isinstance(source, EventSource))
 
 
 def _values(metric: Metric) -> tuple[Value, ...]:

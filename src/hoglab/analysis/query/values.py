@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hoglab.analysis.query import expressions
-from hoglab.analysis.query.model import Bounds, Math, MeanMetric, RatioMetric, Value
+from hoglab.analysis.query.model import Bounds, Math, MeanMetric, RatioMetric, TableSource, Value
 from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.analysis.query.sessions import define_session_rows
+from hoglab.analysis.query.tables import define_joined
 
 MAX_MAGNITUDE = "1e100"
 """A property beyond this counts as no number, so that one event cannot make sums of squares infinite."""
@@ -101,14 +104,20 @@ def _thresholded(value: Value, expression: str) -> str:
 
 def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: str) -> None:
     """``covariate(entity, x)``: the value of the time before the first exposure (spec experiment-results 3.8)."""
-    ts = scope.ts()
-    rows = scope.define(
-        "x_row",
-        f"SELECT {units}.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
-        f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
-        f"WHERE {scope.before_exposures(lookback_us)} AND {scope.matches(value.source)} "
-        f"AND {ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0",
-    )
+    if isinstance(value.source, TableSource):
+        span, ts = scope.question.span, "x_table.ts"
+        condition = f"{ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0"
+        since = span.start - timedelta(microseconds=lookback_us)
+        rows = define_joined(scope, value, value.source, "x", units, since, exclusive(span.end), condition)
+    else:
+        ts = scope.ts()
+        rows = scope.define(
+            "x_row",
+            f"SELECT {units}.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
+            f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
+            f"WHERE {scope.before_exposures(lookback_us)} AND {scope.matches(value.source)} "
+            f"AND {ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0",
+        )
     partial = _define_combined(scope, value, "x", rows, by_day=False)
     places = {p.name: f"coalesce({p.name}, {p.zero})" for p in _value_partials(value, "x")}
     x = _value_of(value, "x").format_map(places)
@@ -122,18 +131,23 @@ def define_partials(scope: Scope, value: Value, name: str, window_us: int) -> st
 
 
 def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> str:
-    """``<name>_row(entity, ts, x)``: what each event, or each session, in an entity's window contributes."""
-    if value.session_property is not None:
-        return define_session_rows(scope, value, name, window_us)
-    ts = scope.ts()
+    """``<name>_row(entity, ts, x)``: what each event, session or row of a table in an entity's window contributes."""
+    source = value.source
+    ts = f"{name}_table.ts" if isinstance(source, TableSource) else scope.ts()
     within = f" AND {ts} < unit.t0 + {window_us}" if window_us else ""
+    if isinstance(source, TableSource):
+        since, before = scope.question.span.start, scope.read_until(window_us)
+        condition = f"{ts} >= unit.t0{within}"
+        return define_joined(scope, value, source, name, "unit", since, before, condition)
+    if value.session_property is not None:
+        return define_session_rows(scope, value, source, name, window_us)
     # Joined before anything is read from JSON: only events of exposed entities are worth that.
     return scope.define(
         f"{name}_row",
         f"SELECT unit.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
         f"FROM {scope.dialect.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} "
-        f"AND {scope.matches(value.source)} AND {ts} >= unit.t0{within}",
+        f"AND {scope.matches(source)} AND {ts} >= unit.t0{within}",
     )
 
 

@@ -1,8 +1,8 @@
 """The event store in a DuckDB file, inside this process.
 
 Only one process can open the file. The ingestion thread writes; every reader has a cursor of its own and
-sees the last commit. The settings are locked after opening and the engine may touch no other file, so a
-query can neither read the disk nor change limits.
+sees the last commit. The settings are locked after opening and the engine may touch no other file, but those of
+tables beside the events where there is a directory of them: a query can neither read the disk nor change limits.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.event_store import EventBatch, EventRow
     from hoglab.storage.event_store.known_keys import Keys
+    from hoglab.storage.table_files import TableDirectory
 
 MIB = 1024 * 1024
 
@@ -154,10 +155,12 @@ class DuckDbEventStore:
         max_spill_bytes: int = MAX_SPILL_BYTES,
         query_timeout_s: float = QUERY_TIMEOUT_S,
         min_free_disk_bytes: int = MIN_FREE_DISK_BYTES,
+        tables: TableDirectory | None = None,
     ) -> None:
         """Open the store in a file, creating it when it is missing.
 
-        ``memory`` is a size such as "512MB"; ``threads`` defaults to the processors of the machine.
+        ``memory`` is a size such as "512MB"; ``threads`` defaults to the processors of the machine. Queries may
+        read the files of ``tables`` too.
         Raises `EventStoreUnavailableError` when another process has the file open, when it cannot be read,
         and when a newer program wrote it.
         """
@@ -173,6 +176,7 @@ class DuckDbEventStore:
             "python_enable_replacements": False,
         }
         self._max_spill_bytes = max_spill_bytes
+        self._readable = () if tables is None else (tables.path.resolve(),)
         self._query_timeout_s = query_timeout_s
         self._min_free_disk_bytes = min_free_disk_bytes
         self._deadlines = Deadlines()
@@ -198,7 +202,9 @@ class DuckDbEventStore:
                 yield keys_of_halves(found["project_id"], found["high"], found["low"])
 
     def _open(self) -> DuckDbFile:
-        return DuckDbFile(self._path, self._config, max_spill_bytes=self._max_spill_bytes)
+        return DuckDbFile(
+            self._path, self._config, max_spill_bytes=self._max_spill_bytes, readable=self._readable
+        )
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -343,6 +349,9 @@ class DuckDbEventStore:
     @contextmanager
     def reader(self) -> Iterator[DuckDbReader]:
         """A cursor of its own for the block. Raises `EventStoreUnavailableError`."""
+        if self._file.broken:  # by a query before, perhaps: no writer may come along for long
+            with self._writing:
+                self._make_usable()
         file = self._file
         with file.cursor() as cursor:
             yield DuckDbReader(file, cursor, self._deadlines, self._query_timeout_s)

@@ -11,9 +11,10 @@ import duckdb
 
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError, QueryMemoryError
 from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION
+from hoglab.storage.table_files import confine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 CLOSE_PATIENCE_S = 5.0
@@ -26,20 +27,18 @@ IDLE_CURSORS = 8
 class DuckDbFile:
     """Broken for good after an error that the engine calls fatal: close it and open another."""
 
-    def __init__(self, path: Path, config: Mapping[str, Any], *, max_spill_bytes: int) -> None:
-        """Raises `EventStoreUnavailableError`."""
+    def __init__(
+        self, path: Path, config: Mapping[str, Any], *, max_spill_bytes: int, readable: Sequence[Path] = ()
+    ) -> None:
+        """``readable`` directories are all that queries may read. Raises `EventStoreUnavailableError`."""
         self._path = path
         try:
             self.connection = duckdb.connect(str(path), config=dict(config))
         except duckdb.Error as error:
             raise EventStoreUnavailableError(_why_not_opened(path, error)) from error
-        for setting in (
-            f"max_temp_directory_size = '{max_spill_bytes // 1024}KiB'",  # not heeded in the configuration
-            "TimeZone = 'UTC'",
-            "enable_external_access = false",
-            "lock_configuration = true",
-        ):
-            self.connection.execute(f"SET {setting}")
+        # Not heeded in the configuration.
+        self.connection.execute(f"SET max_temp_directory_size = '{max_spill_bytes // 1024}KiB'")
+        confine(self.connection, readable)
         self.broken = False
         self._closed = False
         self._idle: list[Any] = []
@@ -105,8 +104,8 @@ class DuckDbFile:
 
     def explain(self, error: duckdb.Error) -> Exception:
         """Our exception for one of the engine's."""
-        if isinstance(error, duckdb.FatalException):
-            self.broken = True
+        if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+            self.broken = True  # after either the engine answers nothing any more
         if isinstance(error, duckdb.FatalException | duckdb.IOException | duckdb.ConnectionException):
             return EventStoreUnavailableError(f"{self._path}: {first_line(error)}")
         if isinstance(error, duckdb.InterruptException) and self._closed:

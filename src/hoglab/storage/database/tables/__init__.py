@@ -50,6 +50,7 @@ from hoglab.storage.database.tables.queue import (
     watcher_state,
 )
 from hoglab.storage.database.tables.requests import idempotency_key
+from hoglab.storage.database.tables.warehouse import warehouse_table
 
 __all__ = [
     "action",
@@ -94,5 +95,6 @@ __all__ = [
     "queue_metadata",
     "saved_metric",
     "user",
+    "warehouse_table",
     "watcher_state",
 ]

@@ -1,0 +1,209 @@
+"""Tables that are files in one directory of the server: Parquet, and CSV with the names of its columns.
+
+What a user says is a pattern relative to the directory (``orders/*.parquet``). It never leads out of it: not by
+``..``, not from the root, and not over a symbolic link; the engine itself is allowed nothing outside either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import duckdb
+
+MAX_FILES = 1_000
+"""How many files one table may be made of."""
+MAX_PATTERN = 500
+"""The longest pattern, in characters."""
+MAX_COLUMNS = 2_000
+"""How many columns a table may have."""
+MAX_LOOKED_AT = 10_000
+"""Of how many tables it is remembered how their files were."""
+DESCRIBE_MEMORY = "256MB"
+"""What looking at the columns of a table may use."""
+
+_ENGINE_WILDCARDS = re.compile(r"[*?\[\]{}]")
+_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+_BROAD_INTEGERS = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT"})
+
+
+class TableFileError(ValueError):
+    """A table cannot be read; the message is one line for a person and names no path outside the directory."""
+
+
+class FileFormat(StrEnum):
+    """What the files of a table are, in PostHog's words."""
+
+    PARQUET = "Parquet"
+    CSV = "CSVWithNames"
+
+
+class ColumnType(StrEnum):
+    """What a column holds, in PostHog's words. A column of an ``unknown`` type cannot be used in metrics."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    DATETIME = "datetime"
+    DATE = "date"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FileTable:
+    """A table as it was registered."""
+
+    name: str
+    format: FileFormat
+    pattern: str
+    columns: tuple[tuple[str, ColumnType], ...]
+
+    def type_of(self, column: str) -> ColumnType | None:
+        """The type of a column; None when there is none of that name."""
+        return dict(self.columns).get(column)
+
+
+READERS: Final = {
+    FileFormat.PARQUET: "read_parquet({files}, hive_partitioning = false)",
+    FileFormat.CSV: "read_csv({files}, header = true, hive_partitioning = false{types})",
+}
+"""How DuckDB reads the files of a table: ``files`` is a list of paths, ``types`` what some columns must hold."""
+
+
+class TableDirectory:
+    """The one directory whose files may be tables. It need not exist as long as there are none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._looked_at: dict[FileTable, object] = {}
+
+    def files(self, pattern: str) -> tuple[str, ...]:
+        """The paths of the files that a pattern means, in order. Raises `TableFileError`."""
+        parts = _parts(pattern)
+        try:
+            root = self.path.resolve(strict=True)
+            found = sorted(
+                path for path in islice(root.glob("/".join(parts)), MAX_FILES + 1) if path.is_file()
+            )
+        except (OSError, ValueError) as error:
+            raise TableFileError(f"The directory of tables cannot be read: {_reason(error)}.") from error
+        if len(found) > MAX_FILES:
+            raise TableFileError(f"{pattern} means more than {MAX_FILES:,} files.")
+        for path in found:
+            shown = path.relative_to(root)
+            if path.resolve() != path:
+                raise TableFileError(f"{shown} is a link, which is not followed.")
+            if _ENGINE_WILDCARDS.search(str(path)):
+                raise TableFileError(f"{shown} has a character in its name that stands for others.")
+        if not found:
+            raise TableFileError(f"There is no file {pattern} in the directory of tables.")
+        return tuple(map(str, found))
+
+    def files_of(self, table: FileTable) -> tuple[str, ...]:
+        """The files of a table, after a look at whether they still have its columns.
+
+        The look is an engine's of its own, for one that reads a damaged file may give up for good. It is taken
+        again when the files have changed. Raises `TableFileError`.
+        """
+        files = self.files(table.pattern)
+        try:
+            found_now = [(path, Path(path).stat()) for path in files]
+        except OSError as error:
+            raise TableFileError(f"{table.pattern} cannot be read: {_reason(error)}.") from error
+        state = [(path, found.st_size, found.st_mtime_ns) for path, found in found_now]
+        if self._looked_at.get(table) != state:
+            present = dict(self.columns(table.pattern, table.format))
+            for name, kind in table.columns:
+                found_kind = present.get(name)
+                if found_kind is None:
+                    raise TableFileError(f"its files have no column {name} any more.")
+                # What a CSV column holds is a guess from some rows; reading it as another type is an error then.
+                if found_kind is not kind and table.format is not FileFormat.CSV:
+                    raise TableFileError(
+                        f"its column {name} was {kind} and is {found_kind} now: refresh its schema."
+                    )
+            if len(self._looked_at) >= MAX_LOOKED_AT:
+                self._looked_at.clear()
+            self._looked_at[table] = state
+        return files
+
+    def columns(self, pattern: str, format_: FileFormat) -> tuple[tuple[str, ColumnType], ...]:
+        """Names and types of the columns of a table. Raises `TableFileError`."""
+        files = self.files(pattern)
+        reader = READERS[format_].format(files="$files", types="")
+        try:
+            with contextlib.closing(self._engine()) as engine:
+                rows = engine.execute(f"DESCRIBE SELECT * FROM {reader}", {"files": list(files)}).fetchall()  # noqa: S608 - a constant
+        except duckdb.Error as error:
+            raise TableFileError(f"{pattern} cannot be read as {format_}: {self.explained(error)}") from error
+        if len(rows) > MAX_COLUMNS:
+            raise TableFileError(f"{pattern} has more than {MAX_COLUMNS:,} columns.")
+        return tuple((name, column_type(kind)) for name, kind, *_ in rows)
+
+    def explained(self, error: object) -> str:
+        """What the engine says of a file, without the place of the directory on the server."""
+        line = str(error).strip().partition("\n")[0]
+        return line.replace(f"{self.path.resolve()}/", "").replace(f"{self.path}/", "")
+
+    def _engine(self) -> Any:
+        engine = duckdb.connect(
+            config={
+                "memory_limit": DESCRIBE_MEMORY,
+                "threads": 1,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "allow_community_extensions": False,
+                "python_enable_replacements": False,
+            }
+        )
+        confine(engine, [self.path.resolve()])
+        return engine
+
+
+def confine(connection: Any, directories: Sequence[Path]) -> None:
+    """Let a DuckDB connection read these directories and nothing else, from now on."""
+    allowed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in directories)
+    for setting in (
+        *((f"allowed_directories = [{allowed}]",) if directories else ()),
+        "TimeZone = 'UTC'",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
+        connection.execute(f"SET {setting}")
+
+
+def column_type(kind: str) -> ColumnType:
+    """The type of a column by the name that DuckDB gives it."""
+    if kind in _INTEGERS:
+        return ColumnType.INTEGER
+    if kind in ("DOUBLE", "FLOAT") or kind in _BROAD_INTEGERS or kind.startswith("DECIMAL("):
+        return ColumnType.FLOAT
+    if kind in ("VARCHAR", "UUID", "JSON") or kind.startswith("ENUM("):
+        return ColumnType.STRING
+    if kind == "BOOLEAN":
+        return ColumnType.BOOLEAN
+    if kind.startswith("TIMESTAMP"):
+        return ColumnType.DATETIME
+    return ColumnType.DATE if kind == "DATE" else ColumnType.UNKNOWN
+
+
+def _parts(pattern: str) -> Sequence[str]:
+    if not pattern or len(pattern) > MAX_PATTERN or "\0" in pattern or "\\" in pattern:
+        raise TableFileError(f"A pattern of files has 1 to {MAX_PATTERN} characters, and no backslash.")
+    path = PurePosixPath(pattern)
+    if path.is_absolute() or ".." in path.parts or "://" in pattern or not path.parts:
+        raise TableFileError(
+            f"{pattern} must be relative to the directory of tables and stay inside it (orders/*.parquet)."
+        )
+    return path.parts
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,84 @@
+"""Tables beside the events on the wire."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from hoglab.http.fields import Choice, Text, WireModel
+from hoglab.http.notes import Note, Notes
+from hoglab.http.wire import UserOut
+from hoglab.storage.table_files import MAX_PATTERN, FileFormat
+from hoglab.warehouse.service import MAX_NAME
+
+_Format = Annotated[str, Choice(*FileFormat)]
+_Pattern = Annotated[str, Text(max_length=MAX_PATTERN)]
+
+NOTES: Notes = {
+    "name": Note("What metrics call it (`table_name`): letters, digits, underscores and dots.", "orders"),
+    "format": Note("What the files are; by the end of their names when it is missing.", "Parquet"),
+    "url_pattern": Note(
+        "Which files of the server's directory of tables it is made of; `*` stands for any part of a name.",
+        "orders/*.parquet",
+    ),
+    "columns": "Its columns, as they were when it was registered or its schema was last refreshed.",
+}
+
+
+class TablePatch(WireModel):
+    """Which files a table is from now on."""
+
+    notes = NOTES
+
+    name: Annotated[str, Text(max_length=MAX_NAME)] = Field("", description="Cannot be changed.")
+    format: _Format = ""
+    url_pattern: _Pattern = ""
+
+
+class TableIn(TablePatch):
+    """A new table."""
+
+    notes = NOTES
+
+    name: Annotated[str, Text(max_length=MAX_NAME)] = Field(
+        description="What metrics call it (`table_name`): letters, digits, underscores and dots."
+    )
+    url_pattern: _Pattern
+
+
+class TableListQuery(WireModel):
+    """Filters of the list of tables."""
+
+    search: str | None = Field(None, description="A part of the name")
+    limit: str | None = None
+    offset: str | None = None
+
+
+class ColumnOut(WireModel):
+    """A column of a table."""
+
+    key: str = Field(description="Its name in the files.", examples=["amount"])
+    name: str = Field(description="The same.", examples=["amount"])
+    type: str = Field(
+        description="`integer`, `float`, `string`, `boolean`, `datetime`, `date`, or `unknown`: of no use to metrics.",
+        examples=["float"],
+    )
+    schema_valid: bool = Field(description="Whether metrics can use it.", examples=[True])
+
+
+class TableOut(WireModel):
+    """A table beside the events."""
+
+    notes = NOTES
+
+    id: str
+    deleted: bool = Field(description="Always false: a removed table is gone.")
+    name: str
+    format: str
+    created_by: UserOut | None
+    created_at: datetime
+    url_pattern: str
+    credential: None = Field(description="Always null: files are on the server itself.")
+    columns: list[ColumnOut]
+    external_data_source: None = Field(description="Always null: nothing is fetched from elsewhere.")
+    external_schema: None = Field(description="Always null: nothing is fetched from elsewhere.")

@@ -1,0 +1,216 @@
+"""Tables beside the events over the API: who may register what, and what metrics then say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from tests.analysis.events import Event
+from tests.analysis.lab import Lab
+
+from hoglab.http.identity import Level
+from hoglab.warehouse import service
+
+START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
+PATH = "/warehouse_tables/"
+REVENUE = {
+    "kind": "ExperimentMetric",
+    "metric_type": "mean",
+    "source": {
+        "kind": "ExperimentDataWarehouseNode",
+        "table_name": "orders",
+        "timestamp_field": "at",
+        "events_join_key": "properties.customer",
+        "data_warehouse_join_key": "customer",
+        "math": "sum",
+        "math_property": "amount",
+    },
+}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path, refresh_s=0)
+    (tmp_path / "tables").mkdir()
+    yield lab
+    lab.close()
+
+
+def write_orders(lab: Lab, amounts: dict[str, float], name: str = "orders.parquet") -> None:
+    at = [START.replace(tzinfo=None) + timedelta(hours=2)] * len(amounts)
+    table = pa.table({"customer": list(amounts), "at": at, "amount": list(amounts.values())})
+    pyarrow.parquet.write_table(table, lab.tables.path / name)
+
+
+def add(lab: Lab, *, status: int = 201, **fields: Any) -> dict[str, Any]:
+    body = {"name": "orders", "url_pattern": "orders.parquet", **fields}
+    made: dict[str, Any] = lab.ok("POST", PATH, body, status=status)
+    return made
+
+
+def expose(lab: Lab, people: int = 120) -> dict[str, float]:
+    """People of both variants, each a customer; what each will have bought."""
+    events = []
+    for number in range(people):
+        properties = {
+            "$feature_flag": "checkout",
+            "$feature_flag_response": "control" if number % 2 else "test",
+            "customer": f"c{number}",
+        }
+        events.append(Event(f"p{number}", START + timedelta(hours=1), "$feature_flag_called", properties))
+    lab.send(events)
+    return {f"c{number}": float(number % 7 + 1) for number in range(people)}
+
+
+def test_a_table_in_full(lab: Lab) -> None:
+    write_orders(lab, {"c1": 2.0})
+    made = add(lab)
+    assert made["columns"] == [
+        {"key": name, "name": name, "type": kind, "schema_valid": True}
+        for name, kind in (("customer", "string"), ("at", "datetime"), ("amount", "float"))
+    ]
+    assert {name: made[name] for name in ("name", "format", "url_pattern", "deleted", "credential")} == {
+        "name": "orders",
+        "format": "Parquet",
+        "url_pattern": "orders.parquet",
+        "deleted": False,
+        "credential": None,
+    }
+    assert made["created_by"]["email"] == "owner@localhost"
+    assert lab.ok("GET", f"{PATH}{made['id']}/") == made
+    assert lab.ok("GET", PATH)["results"] == [made]
+    assert lab.ok("GET", f"{PATH}?search=nothing")["count"] == 0
+    lab.call("DELETE", f"{PATH}{made['id']}/")
+    assert lab.call("GET", f"{PATH}{made['id']}/").status_code == 404
+    assert (lab.tables.path / "orders.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "attr"),
+    [
+        ({"name": "1orders"}, "name"),
+        ({"name": "or ders"}, "name"),
+        ({"name": "x" * 129}, "name"),
+        ({"url_pattern": "../hoglab.parquet"}, "url_pattern"),
+        ({"url_pattern": "/etc/passwd", "format": "CSVWithNames"}, "url_pattern"),
+        ({"url_pattern": "none.parquet"}, "url_pattern"),
+        ({"url_pattern": "s3://bucket/*.parquet"}, "url_pattern"),
+        ({"url_pattern": "orders"}, "format"),
+        ({"format": "Delta"}, "format"),
+        ({"format": "CSVWithNames", "url_pattern": "../events.duckdb"}, "url_pattern"),
+    ],
+)
+def test_what_is_no_table(lab: Lab, fields: dict[str, Any], attr: str) -> None:
+    write_orders(lab, {"c1": 2.0})
+    assert add(lab, status=400, **fields)["attr"] == attr
+    assert lab.ok("GET", PATH)["count"] == 0
+
+
+def test_names_are_unique_and_tables_not_endless(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_orders(lab, {"c1": 2.0})
+    add(lab)
+    assert add(lab, status=400)["code"] == "unique"
+    monkeypatch.setattr(service, "MAX_TABLES_PER_PROJECT", 1)
+    assert "at most 1" in add(lab, status=400, name="more")["detail"]
+
+
+def test_only_admins_change_tables(lab: Lab) -> None:
+    write_orders(lab, {"c1": 2.0})
+    made = add(lab)
+    user = lab.accounts.create_user("member@example.com")
+    lab.accounts.join(lab.accounts.projects()[0].organization_id, user.id, Level.MEMBER)
+    key = lab.accounts.create_key(user.id, "member", ["*"]).value
+    headers = {"Authorization": f"Bearer {key}"}
+    body = {"name": "mine", "url_pattern": "orders.parquet"}
+    one = f"{PATH}{made['id']}/"
+    assert lab.call("GET", one, headers=headers).status_code == 200
+    assert lab.call("POST", PATH, body, headers=headers).status_code == 403
+    assert lab.call("PATCH", one, {}, headers=headers).status_code == 403
+    assert lab.call("POST", f"{one}refresh_schema/", {}, headers=headers).status_code == 403
+    assert lab.call("DELETE", one, headers=headers).status_code == 403
+    reading = lab.accounts.create_key(lab.accounts.owner_id(), "reading", ["warehouse_table:read"]).value
+    answer = lab.call("POST", PATH, body, headers={"Authorization": f"Bearer {reading}"})
+    assert answer.status_code == 403
+
+
+def test_a_table_belongs_to_one_project(lab: Lab) -> None:
+    write_orders(lab, {"c1": 2.0})
+    made = add(lab)
+    other = lab.accounts.create_project(lab.accounts.projects()[0].organization_id, "Other")
+    base = f"http://test/api/projects/{other.id}/warehouse_tables/"
+    assert lab.ok("GET", base)["count"] == 0
+    assert lab.call("GET", f"{base}{made['id']}/").status_code == 404
+    assert lab.call("DELETE", f"{base}{made['id']}/").status_code == 404
+
+
+def test_other_files_and_a_new_schema(lab: Lab) -> None:
+    write_orders(lab, {"c1": 2.0})
+    made = add(lab)
+    one = f"{PATH}{made['id']}/"
+    (lab.tables.path / "orders.csv").write_text("customer,at,amount,more\nc1,2026-03-08 11:00:00,2.5,x\n")
+    changed = lab.ok("PATCH", one, {"url_pattern": "orders.csv"})
+    assert (changed["format"], len(changed["columns"])) == ("CSVWithNames", 4)
+    assert lab.ok("PATCH", one, {"name": "else"}, status=400)["attr"] == "name"
+    (lab.tables.path / "orders.csv").write_text("customer,at,amount\nc1,2026-03-08 11:00:00,2.5\n")
+    assert len(lab.ok("POST", f"{one}refresh_schema/", {})["columns"]) == 3
+
+
+def test_results_from_a_table(lab: Lab) -> None:
+    amounts = expose(lab)
+    write_orders(lab, amounts)
+    add(lab)
+    experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
+    found = lab.query(query)
+    assert found["baseline"]["sum"] == sum(amounts[f"c{number}"] for number in range(1, 120, 2))
+    assert found["variant_results"][0]["sum"] == sum(amounts[f"c{number}"] for number in range(0, 120, 2))
+    assert found["variant_results"][0]["chance_to_win"] is not None
+    series = lab.series(experiment)
+    assert series["status"] == "completed"
+    assert series["timeseries"]["2026-03-10"]["baseline"]["sum"] == found["baseline"]["sum"]
+
+
+def test_files_that_change_reach_results_without_new_events(lab: Lab) -> None:
+    amounts = expose(lab)
+    write_orders(lab, amounts)
+    add(lab)
+    experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
+    before = lab.query(query)["baseline"]["sum"]
+    write_orders(lab, {customer: 2 * amount for customer, amount in amounts.items()})
+    lab.now += timedelta(minutes=2)
+    assert lab.query(query)["baseline"]["sum"] == 2 * before
+
+
+def test_a_table_that_is_missing_fails_its_metric_alone(lab: Lab) -> None:
+    amounts = expose(lab)
+    purchases = {
+        "kind": "ExperimentMetric",
+        "metric_type": "mean",
+        "source": {"kind": "EventsNode", "event": "buy"},
+    }
+    experiment = lab.experiment(metrics=[REVENUE, purchases], start_date=START.isoformat())
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
+    assert (
+        "no data warehouse table 'orders'"
+        in lab.ok("POST", "/query/", {"query": query}, status=400)["detail"]
+    )
+    series = lab.series(experiment)
+    assert series["status"] == "failed"
+    assert "no data warehouse table" in series["errors"]["2026-03-10"]
+    assert lab.series(experiment, 1)["status"] == "completed"
+    write_orders(lab, amounts)
+    add(lab)
+    assert lab.series(experiment)["status"] == "completed"
+    (lab.tables.path / "orders.parquet").unlink()
+    lab.now += timedelta(minutes=2)
+    refused = lab.ok("POST", "/query/", {"query": query}, status=400)["detail"]
+    assert (
+        refused
+        == "The data warehouse table orders: There is no file orders.parquet in the directory of tables."
+    )
