@@ -27,9 +27,9 @@ class NodeClient:
         """All calls at once."""
         return self._node("together", client=self._id, method=method, calls=calls)
 
-    def shut_down(self) -> list[dict[str, Any]]:
+    def shut_down(self, method: str = "shutdown") -> list[dict[str, Any]]:
         """Flush and end; the events that the SDK believes to have been taken. Fails on errors it reported."""
-        self.call("shutdown")
+        self.call(method)
         state = self.state()
         assert state["errors"] == []
         assert state["queued"] == 0

@@ -1,10 +1,11 @@
 // Drives posthog-node as a test tells it to: one JSON request per line on stdin, one JSON answer per line on stdout.
-// Arguments: the folder of node_modules.
+// Arguments: the folder of node_modules, and the package when it is not the current one.
 
 import { createRequire } from "node:module"
 import { serve } from "./driver.mjs"
 
-const { PostHog } = createRequire(`${process.argv[2]}/`)("posthog-node")
+const [folder, name = "posthog-node"] = process.argv.slice(2)
+const { PostHog } = createRequire(`${folder}/`)(name)
 
 const clients = []
 
