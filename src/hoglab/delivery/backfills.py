@@ -8,7 +8,6 @@ often the backfill is repeated. Its place is written with what it enqueues: a se
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,6 +15,7 @@ from uuid import uuid4
 import orjson
 import sqlalchemy as sa
 import structlog
+from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
 
 from hoglab.delivery.dead_events import EVENTS, reason_of

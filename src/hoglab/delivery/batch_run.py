@@ -7,12 +7,13 @@ The program sees ``events``, a list of ``{event, person, groups, inputs}``; ``ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec.structs import replace
 
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.program_run import ProgramRun, known_globals

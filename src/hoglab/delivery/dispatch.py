@@ -76,22 +76,45 @@ _DISPATCHED = Metric(
 )
 
 
+class Cause:
+    """An event that makes functions run, and what these runs have in common."""
+
+    __slots__ = ("_states", "event", "globals", "person_id", "uuid")
+
+    def __init__(self, event: IngestedEvent, globals_: msgspec.Raw) -> None:
+        row = event.row
+        self.event = event
+        self.globals = globals_
+        self.uuid = str(row.uuid)
+        self.person_id = None if row.person_id is None else str(row.person_id)
+        self._states: dict[int | None, bytes] = {}
+
+    def state(self, mapping: int | None) -> bytes:
+        """What a run starts with."""
+        state = self._states.get(mapping)
+        if state is None:
+            state = self._states[mapping] = encode_state(
+                State(
+                    globals=self.globals,
+                    event_uuid=self.uuid,
+                    distinct_id=self.event.row.distinct_id,
+                    person_id=self.person_id,
+                    mapping=mapping,
+                )
+            )
+        return state
+
+
 @dataclass(slots=True)
 class Candidate:
     """One run that is to happen unless it is masked."""
 
-    project_id: int
+    id: str
     function: CompiledFunction
-    mapping: CompiledMapping | None
-    event: IngestedEvent
-    globals: msgspec.Raw
+    mapping: int | None
+    cause: Cause
     masked: Masked | None
     order_key: str | None
-
-    @property
-    def id(self) -> str:
-        mapping = None if self.mapping is None else self.mapping.index
-        return invocation_id(self.function.id, str(self.event.row.uuid), mapping)
 
 
 @dataclass(slots=True)
@@ -352,7 +375,7 @@ class EventDispatcher:
     ) -> None:
         """Build the runs of one event."""
         made = self._audience.globals(functions.project, event)
-        raw = raw_json(made)
+        cause = Cause(event, raw_json(made))
         values: dict[str, Any] | None = None
         for function in matched:
             try:
@@ -360,7 +383,7 @@ class EventDispatcher:
                     if values is None:
                         values = from_json(made)
                         values.setdefault("person", None)
-                    self._candidate(function, mapping, event, values, raw, batch)
+                    self._candidate(function, mapping, cause, values, batch)
             except NO_EVENTS_FAULT:
                 raise
             except Exception as error:
@@ -396,34 +419,34 @@ class EventDispatcher:
         self,
         function: CompiledFunction,
         mapping: CompiledMapping | None,
-        event: IngestedEvent,
+        cause: Cause,
         values: dict[str, Any],
-        raw: msgspec.Raw,
         batch: Plan,
     ) -> None:
         """Build the inputs, which must succeed, ask the watcher, and find out what masking counts."""
-        globals_ = {**values, "source": self._site.source(function)}
-        try:
-            if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
+        index = None if mapping is None else mapping.index
+        run_id = invocation_id(function.id, cause.uuid, index)
+        globals_: dict[str, Any] = {}
+        if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
+            globals_ = {**values, "source": self._site.source(function)}
+            try:
                 started = perf_counter()
                 globals_["inputs"] = function.build_inputs(globals_, mapping)
                 took_ms = (perf_counter() - started) * 1000
                 batch.costs[function.id] += cost_of([Timing("hog", took_ms)])
-        except (HogRuntimeError, HogThrow, HogLimit) as error:
-            self._inputs_failed(function, mapping, event, raw, error, batch)
-            return
+            except (HogRuntimeError, HogThrow, HogLimit) as error:
+                self._inputs_failed(run_id, function, index, cause, error, batch)
+                return
         if self._watcher.is_disabled(function.id):
             batch.count(function, "disabled_permanently")
             return
         try:
             order_key = function.delivery.order_key(globals_)
         except (HogRuntimeError, HogThrow, HogLimit) as error:
-            self._unordered(function, event, error, batch)
+            self._unordered(function, cause.event, error, batch)
             return
         masked = None if function.masking is None else mask_of(function.id, function.masking, globals_)
-        batch.candidates.append(
-            Candidate(function.project_id, function, mapping, event, raw, masked, order_key)
-        )
+        batch.candidates.append(Candidate(run_id, function, index, cause, masked, order_key))
 
     def _unordered(
         self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan
@@ -436,52 +459,40 @@ class EventDispatcher:
 
     def _inputs_failed(
         self,
+        run_id: str,
         function: CompiledFunction,
-        mapping: CompiledMapping | None,
-        event: IngestedEvent,
-        raw: msgspec.Raw,
+        mapping: int | None,
+        cause: Cause,
         error: Exception | HogLimit,
         batch: Plan,
     ) -> None:
         """Count and log it, and keep what it takes to run it once the inputs are mended."""
-        uuid = str(event.row.uuid)
         message = function.input_failure(error)
-        index = None if mapping is None else mapping.index
-        run_id = invocation_id(function.id, uuid, index)
         batch.count(function, "inputs_failed")
-        batch.log_error(function, f"Error building inputs for event {uuid}: {message}")
-        batch.results.append(self._failed(run_id, function, event, raw, index, INPUTS_FAILED, message, batch))
+        batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}")
+        failed = Candidate(run_id, function, mapping, cause, None, None)
+        batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
 
-    def _failed(
-        self,
-        run_id: str,
-        function: CompiledFunction,
-        event: IngestedEvent,
-        raw: msgspec.Raw,
-        mapping: int | None,
-        kind: str,
-        message: str,
-        batch: Plan,
-    ) -> InvocationResult:
-        """The result of a run that never began, with what it takes to run it."""
-        row = event.row
+    def _never_begun(self, run: Candidate, kind: str, message: str, now: datetime) -> InvocationResult:
+        """The result of a run that failed before it began, with what it takes to run it."""
+        cause = run.cause
         return InvocationResult(
-            invocation_id=run_id,
-            project_id=function.project_id,
-            function_id=function.id,
+            invocation_id=run.id,
+            project_id=run.function.project_id,
+            function_id=run.function.id,
             status="failed",
             attempts=1,
-            version=self._versions.next(batch.now),
-            scheduled_at=batch.now,
-            first_scheduled_at=batch.now,
-            finished_at=batch.now,
+            version=self._versions.next(now),
+            scheduled_at=now,
+            first_scheduled_at=now,
+            finished_at=now,
             duration_ms=0,
             error_kind=kind,
             error_message=clipped(message, MAX_ERROR_CHARS),
-            event_uuid=str(row.uuid),
-            distinct_id=row.distinct_id,
-            person_id=None if row.person_id is None else str(row.person_id),
-            invocation_globals=kept_globals(raw, mapping),
+            event_uuid=cause.uuid,
+            distinct_id=cause.event.row.distinct_id,
+            person_id=cause.person_id,
+            invocation_globals=kept_globals(cause.globals, run.mapping),
         )
 
     def _decide(self, batch: Plan) -> None:
@@ -513,7 +524,8 @@ class EventDispatcher:
         """End runs before they begin, for too many of their functions wait; not those that are among them."""
         known = self._queue.settled([one.id for one in candidates])
         candidates = [one for one in candidates if one.id not in known]
-        batch.results += [self._crowded_out(one, batch) for one in candidates]
+        message = f"{self._max_waiting} runs of the function waited already."
+        batch.results += [self._never_begun(one, QUEUE_FULL, message, batch.now) for one in candidates]
         functions = {one.function.id: one.function for one in candidates}
         for function_id, number in Counter(one.function.id for one in candidates).items():
             function = functions[function_id]
@@ -523,42 +535,21 @@ class EventDispatcher:
                 f"{number} runs failed, for {self._max_waiting} wait already. They can be run again.",
             )
 
-    def _crowded_out(self, candidate: Candidate, batch: Plan) -> InvocationResult:
-        return self._failed(
-            candidate.id,
-            candidate.function,
-            candidate.event,
-            candidate.globals,
-            None if candidate.mapping is None else candidate.mapping.index,
-            QUEUE_FULL,
-            f"{self._max_waiting} runs of the function waited already.",
-            batch,
-        )
-
     def _invocation(self, candidate: Candidate) -> NewInvocation:
-        row, function = candidate.event.row, candidate.function
-        uuid = str(row.uuid)
-        mapping = None if candidate.mapping is None else candidate.mapping.index
+        function = candidate.function
         degraded, batch = self._watcher.is_degraded(function.id), function.delivery.batch
         queue = OVERFLOW_QUEUE if degraded else "hog"
         scheduled_at = None
         if batch is not None:
             queue, scheduled_at = BATCH_QUEUE, self._now() + timedelta(milliseconds=batch.max_wait_ms)
-        state = State(
-            globals=candidate.globals,
-            event_uuid=uuid,
-            distinct_id=row.distinct_id,
-            person_id=None if row.person_id is None else str(row.person_id),
-            mapping=mapping,
-        )
         return NewInvocation(
-            id=invocation_id(function.id, uuid, mapping),
-            project_id=candidate.project_id,
+            id=candidate.id,
+            project_id=function.project_id,
             function_id=function.id,
-            state=encode_state(state),
+            state=candidate.cause.state(candidate.mapping),
             queue=queue,
             scheduled_at=scheduled_at,
             priority=DEGRADED_PRIORITY if degraded else FRESH_PRIORITY,
-            log_offset=row.log_offset,
+            log_offset=candidate.cause.event.row.log_offset,
             order_key=candidate.order_key,
         )

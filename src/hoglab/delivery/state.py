@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import msgspec
 
@@ -11,6 +12,8 @@ from hoglab.storage.json_text import json_bytes
 
 INVOCATIONS = UUID("8a4f7f4e-6c0d-5e0b-9d56-0f3c2c1b7a11")
 """Namespace of the ids of invocations that events cause."""
+_NAMESPACE = hashlib.sha1(INVOCATIONS.bytes, usedforsecurity=False)
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 NOTHING = msgspec.Raw(b"")
@@ -84,6 +87,11 @@ def raw_json(value: Any) -> msgspec.Raw:
 
 
 def invocation_id(function_id: str, event_uuid: str, mapping: int | None) -> str:
-    """The same for the same cause, so that a replayed batch of events starts nothing twice."""
-    place = "" if mapping is None else str(mapping)
-    return str(uuid5(INVOCATIONS, f"{function_id}/{event_uuid}/{place}"))
+    """The same for the same cause, so that a replayed batch of events starts nothing twice.
+
+    ``str(uuid5(INVOCATIONS, …))``, written out because there is one for every run that events cause.
+    """
+    digest = _NAMESPACE.copy()
+    digest.update(f"{function_id}/{event_uuid}/{'' if mapping is None else mapping}".encode())
+    text = digest.hexdigest()
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"

@@ -104,7 +104,7 @@ class CompiledFunction:
         """``source.name`` of the globals."""
         return self.name or f"Hog function: {self.id}"
 
-    @property
+    @cached_property
     def has_fixed_inputs(self) -> bool:
         """Whether its inputs are the same for every event."""
         return not self.inputs.leaves and not self.renders

@@ -6,9 +6,10 @@ Functions here write inside the transaction of the connection that they are give
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import astuple
 
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import InvocationResult
@@ -34,7 +35,7 @@ REMEMBERED_RUNS = 10_000
 _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
 
-_RESULT_FIELDS = [field.name for field in fields(InvocationResult)]
+_RESULT_FIELDS = InvocationResult.__struct_fields__
 _INSERT_LOG = (
     "INSERT INTO log_entry (project_id, log_source, log_source_id, instance_id, timestamp, level, message) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -127,5 +128,4 @@ def _totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
 
 
 def _values(result: InvocationResult) -> list[Any]:
-    values = [getattr(result, name) for name in _RESULT_FIELDS]
-    return [to_micros(value) if isinstance(value, datetime) else value for value in values]
+    return [to_micros(value) if isinstance(value, datetime) else value for value in astuple(result)]
