@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import orjson
 import pytest
@@ -16,6 +16,7 @@ from tests.delivery.conftest import House, stored, wait_for
 
 from hoglab.delivery.masking import Masked, allowed, decide
 from hoglab.delivery.reruns import RerunFilter, rerun
+from hoglab.delivery.state import INVOCATIONS, invocation_id
 from hoglab.functions.status import DEGRADED_STATE
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import MaskingCount
@@ -267,6 +268,12 @@ def test_the_position_is_kept_with_the_invocations(house: House) -> None:
     house.restart()
     assert house.delivery.dispatcher.position() == 2
     assert len(queued(house)) == 1
+
+
+@given(st.uuids(), st.uuids(), st.none() | st.integers(0, 99))
+def test_ids_of_runs_are_uuids_of_their_causes(function: UUID, event: UUID, mapping: int | None) -> None:
+    name = f"{function}/{event}/{'' if mapping is None else mapping}"
+    assert invocation_id(str(function), str(event), mapping) == str(uuid5(INVOCATIONS, name))
 
 
 @rule("H4.8")
