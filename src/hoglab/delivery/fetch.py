@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Literal
 
@@ -41,6 +42,8 @@ _HOP_BY_HOP = frozenset(
 )
 # Computed here, or a way to reach another virtual host than the one whose address was checked.
 _OURS = frozenset({"content-length", "host"})
+TARGETS = 1_000
+"""URLs that a fetcher has parsed and remembers: most functions send to the same one again and again."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\r\n\0]")
 _METHOD = re.compile(r"[A-Za-z]{1,32}")
@@ -95,6 +98,15 @@ class FetchFailure:
         return self.kind in ("dns", "timeout", "network")
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where a URL leads, as far as it says so itself."""
+
+    url: URL
+    host_allowed: bool  # by name, by the operator
+    blocked: bool
+
+
 class BlockedAddressError(OSError):
     """The guard refused to connect."""
 
@@ -105,6 +117,7 @@ class Fetcher:
     def __init__(self, guard: AddressGuard, limits: FetchLimits | None = None) -> None:
         self._guard = guard
         self._limits = limits or FetchLimits()
+        self._target = lru_cache(maxsize=TARGETS)(self._find_target)
         connector = aiohttp.TCPConnector(
             resolver=_GuardedResolver(guard),
             socket_factory=self._make_socket,
@@ -127,9 +140,9 @@ class Fetcher:
 
     async def fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
         """Send one request. Never raises for what the network or the other side does."""
-        url = parse_url(request.url)
-        if isinstance(url, FetchFailure):
-            return url
+        target = self._target(request.url)
+        if isinstance(target, FetchFailure):
+            return target
         headers = _outgoing_headers(request.headers)
         if isinstance(headers, FetchFailure):
             return headers
@@ -143,23 +156,35 @@ class Fetcher:
                 return FetchFailure(
                     "invalid_url", "TypeError", f"Request body exceeds {self._limits.max_request_bytes} bytes"
                 )
-        host = url.raw_host or ""
-        allowed = self._guard.allows_host(host)
-        literal = literal_address(host)
-        if literal is not None:
-            if not self._guard.allows(literal, host_allowed=allowed):
-                return _blocked()
-            url = url.with_host(str(literal))
+        if target.blocked:
+            return _blocked()
 
-        token = _host_allowed.set(allowed)
+        token = _host_allowed.set(target.host_allowed)
         try:
-            answer = await self._attempt(method, url, headers, body)
+            answer = await self._attempt(method, target.url, headers, body)
             if isinstance(answer, FetchFailure) and answer.name in _BROKEN_CONNECTION:
                 # A kept-alive connection that the other side had closed; tells nothing about the request.
-                answer = await self._attempt(method, url, headers, body)
+                answer = await self._attempt(method, target.url, headers, body)
             return answer
         finally:
             _host_allowed.reset(token)
+
+    def host_of(self, text: str) -> str:
+        """The host that a URL leads to, the same for all spellings of an address; empty when it leads nowhere."""
+        target = self._target(text)
+        return "" if isinstance(target, FetchFailure) else target.url.raw_host or ""
+
+    def _find_target(self, text: str) -> _Target | FetchFailure:
+        url = parse_url(text)
+        if isinstance(url, FetchFailure):
+            return url
+        host = url.raw_host or ""
+        allowed = self._guard.allows_host(host)
+        literal = literal_address(host)
+        if literal is None:
+            return _Target(url, allowed, blocked=False)
+        blocked = not self._guard.allows(literal, host_allowed=allowed)
+        return _Target(url.with_host(str(literal)), allowed, blocked)
 
     async def _attempt(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None
@@ -183,11 +208,13 @@ class Fetcher:
 
     async def _read(self, response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
         """The body up to the limit, and whether there was more. Decompression stops at the limit too."""
-        limit = self._limits.max_response_bytes
+        limit, content = self._limits.max_response_bytes, response.content
         encoding = response.headers.get("Content-Encoding", "").lower().strip()
         inflater = _inflater(encoding)
+        if inflater is None and content.is_eof() and content.total_bytes <= limit:  # all came at once
+            return content.read_nowait(), False
         parts = bytearray()
-        async for chunk in response.content.iter_any():
+        async for chunk in content.iter_any():
             parts += inflater.decompress(chunk, limit + 1 - len(parts)) if inflater else chunk
             if len(parts) > limit:
                 response.close()  # the rest is not wanted, and the connection cannot be used again

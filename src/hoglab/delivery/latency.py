@@ -33,18 +33,18 @@ class Latencies:
 
     def __init__(self, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series
-        self._names: set[str] = set()
+        self._series: dict[str, tuple[Histogram, Histogram]] = {}  # looking one up costs as much as to count
 
     def first_request(self, function_id: str, accepted_at: datetime, now: datetime) -> None:
-        _ACCEPTED.labels(self._name(function_id)).observe(max(0.0, (now - accepted_at).total_seconds()))
+        self._of(function_id)[0].observe(max(0.0, (now - accepted_at).total_seconds()))
 
     def run_ended(self, function_id: str, took_s: float) -> None:
-        _RUNS.labels(self._name(function_id)).observe(took_s)
+        self._of(function_id)[1].observe(took_s)
 
-    def _name(self, function_id: str) -> str:
-        if function_id in self._names:
-            return function_id
-        if len(self._names) >= self._max_series:
-            return OTHERS
-        self._names.add(function_id)
-        return function_id
+    def _of(self, function_id: str) -> tuple[Histogram, Histogram]:
+        found = self._series.get(function_id)
+        if found is None:
+            if len(self._series) >= self._max_series:
+                return _ACCEPTED.labels(OTHERS), _RUNS.labels(OTHERS)
+            found = self._series[function_id] = _ACCEPTED.labels(function_id), _RUNS.labels(function_id)
+        return found

@@ -27,7 +27,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
-from hoglab.delivery.fetch import Fetcher, FetchLimits, parse_url
+from hoglab.delivery.fetch import Fetcher, FetchLimits
 from hoglab.delivery.latency import Latencies
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.turn import Perform, Settled, Turn
@@ -35,8 +35,6 @@ from hoglab.delivery.watcher import cost_of
 from hoglab.storage.invocations import InvocationOutcome
 
 if TYPE_CHECKING:
-    from yarl import URL
-
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
     from hoglab.delivery.turn import Workshop
@@ -293,6 +291,7 @@ class _Shift:
                 return
             for one in claimed:
                 self._take(one)
+            _IN_FLIGHT.set(len(self._tasks))
 
     async def _wait_for_room(self, free: int) -> None:
         """Until a quarter of a claim has room, at most for `GATHER_S`."""
@@ -355,7 +354,6 @@ class _Shift:
         self._tasks[task] = claimed
         self._by_id[claimed.id] = task
         self._per_function[claimed.function_id] += 1
-        _IN_FLIGHT.set(len(self._tasks))
         task.add_done_callback(self._drop)
 
     def _drop(self, task: asyncio.Task[None]) -> None:
@@ -364,7 +362,6 @@ class _Shift:
         self._per_function[claimed.function_id] -= 1
         if not self._per_function[claimed.function_id]:
             del self._per_function[claimed.function_id]
-        _IN_FLIGHT.set(len(self._tasks))
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
             _logger.error("invocation_task_failed", invocation_id=claimed.id, exc_info=task.exception())
@@ -387,7 +384,7 @@ class _Shift:
     async def _perform(
         self, request: FetchRequest, function_id: str, accepted_at: datetime | None
     ) -> tuple[FetchResponse | FetchFailure, float]:
-        host = _host_of(request.url)
+        host = self._fetcher.host_of(request.url)
         self._host_users[host] += 1
         try:
             async with self._hosts[host]:
@@ -454,6 +451,7 @@ class _Shift:
             self._flush_wanted.set()
             raise
         _BACKLOG.set(self._queue.backlog())
+        _IN_FLIGHT.set(len(self._tasks))
 
     def _write(self, settled: list[Settled], more: list[InvocationOutcome]) -> None:
         self._queue.finish(
@@ -505,8 +503,3 @@ def _show(stats: QueueStats) -> None:
     _WAITING.set(stats.available)
     _OLDEST_S.set(0.0 if oldest is None else max(0.0, (datetime.now(UTC) - oldest).total_seconds()))
     _DEAD.set(stats.dead_events)
-
-
-def _host_of(text: str) -> str:
-    url: URL | FetchFailure = parse_url(text)
-    return url.raw_host or "" if hasattr(url, "raw_host") else ""

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import Held
-    from hoglab.delivery.bodies.pool import BodyPool, Job
+    from hoglab.delivery.bodies.pool import BodyPool, Done, Job
 
 T = TypeVar("T")
 
 
 class BodiesOnLoop:
-    """Awaits jobs of a `BodyPool`. What they come to goes to the loop in groups, so that many small jobs stay cheap.
+    """Awaits jobs of a `BodyPool`. They go to it in groups, and so does what they come to, back to the loop: many
+    small jobs stay cheap.
 
     Made on the loop that awaits `run`.
     """
@@ -24,6 +25,8 @@ class BodiesOnLoop:
     def __init__(self, pool: BodyPool) -> None:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
+        self._asked: list[tuple[Job[Any], Done, str, Held | None]] = []
+        self._futures: list[asyncio.Future[Any]] = []
         self._ended: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._announced = False
         self._lock = threading.Lock()
@@ -40,8 +43,22 @@ class BodiesOnLoop:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._deliver)
 
-        self._pool.submit(job, done, function_id=function_id, held=held)
+        if not self._asked:
+            self._loop.call_soon(self._submit)
+        self._asked.append((job, done, function_id, held))
+        self._futures.append(future)
         return future
+
+    def _submit(self) -> None:
+        """Hand over what was asked for in one turn of the loop."""
+        asked, self._asked = self._asked, []
+        futures, self._futures = self._futures, []
+        try:
+            self._pool.submit_all(asked)
+        except RuntimeError as error:
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
 
     def _deliver(self) -> None:
         with self._lock:
