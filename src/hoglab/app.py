@@ -241,6 +241,7 @@ class Hoglab:
                 FlagRegistry(database, experiments=linked_experiments),
                 accounts.project_by_token,
                 people.known,
+                None if geoip is None else geoip.place,
             ),
             FlagEvaluator.close,
         )

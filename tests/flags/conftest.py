@@ -168,6 +168,10 @@ class Event:
     log_offset: int
 
 
+PLACES = {"89.160.20.112": "SE", "81.2.69.142": "GB"}
+"""Countries by address."""
+
+
 class Server:
     """The flags room behind the real application: database, accounts, management API, SDK endpoints."""
 
@@ -183,7 +187,11 @@ class Server:
         self.service = FlagService(self.database, experiments=self._experiments, cipher=self.cipher)
         self.registry = FlagRegistry(self.database, experiments=self._experiments)
         self.evaluator = FlagEvaluator(
-            self.database, self.registry, self.accounts.project_by_token, self.people.known
+            self.database,
+            self.registry,
+            self.accounts.project_by_token,
+            self.people.known,
+            lambda ip: {"$geoip_country_code": PLACES[ip]} if ip in PLACES else {},
         )
         self.cohorts = CohortService(self.database, users=flags_naming_cohort)
         self.calculator = CohortCalculator(self.database)
@@ -266,8 +274,18 @@ class Server:
     def patch(self, flag_id: int, **changes: Any) -> httpx.Response:
         return self.client.patch(f"/api/projects/1/feature_flags/{flag_id}/", json=changes)
 
-    def flags(self, distinct_id: str = "user-1", *, path: str = "/flags/?v=2", **body: Any) -> dict[str, Any]:
-        answer = self.sdk.post(path, json={"token": self.token, "distinct_id": distinct_id, **body})
+    def flags(
+        self,
+        distinct_id: str = "user-1",
+        *,
+        path: str = "/flags/?v=2",
+        ip: str | None = None,
+        **body: Any,
+    ) -> dict[str, Any]:
+        """The answer for somebody, who asks from an address when one is given."""
+        headers = {} if ip is None else {"X-Forwarded-For": ip}
+        body |= {"token": self.token, "distinct_id": distinct_id}
+        answer = self.sdk.post(path, json=body, headers=headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

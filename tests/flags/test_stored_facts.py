@@ -40,6 +40,28 @@ def test_stored_person_properties(server):
     assert server.flags("u")["flags"]["f"]["enabled"] is False
 
 
+def test_the_place_of_the_request_counts_unless_it_says_not_to(server):
+    swedes = {"key": "$geoip_country_code", "type": "person", "value": ["SE"], "operator": "exact"}
+    server.create("f", {"groups": [{"properties": [swedes]}]})
+    server.create("pros", {"groups": [{"properties": [PRO]}]})
+    server.create("both", {"groups": [{"properties": [PRO, swedes]}]})
+
+    def enabled(**asked) -> list[str]:
+        return [key for key, flag in server.flags("u", **asked)["flags"].items() if flag["enabled"]]
+
+    assert enabled(ip="89.160.20.112") == ["f"]
+    assert enabled(ip="81.2.69.142") == []
+    assert enabled(ip="10.0.0.1") == []
+    assert enabled(ip="89.160.20.112", geoip_disable=True) == []
+    assert enabled(ip="89.160.20.112", person_properties={"$geoip_country_code": "GB"}) == []
+    # Where somebody is now beats where they were when their last event arrived, whatever is asked for first.
+    server.event("$set", "u", **{"$set": {"plan": "pro", "$geoip_country_code": "GB"}})
+    assert enabled(ip="89.160.20.112") == ["f", "pros", "both"]
+    assert enabled(ip="89.160.20.112", geoip_disable=True) == ["pros"]
+    only = "/flags/?v=2&only_use_override_person_properties=true"
+    assert enabled(ip="89.160.20.112", path=only) == ["f"]
+
+
 def test_stored_group_properties(server):
     big = {"key": "size", "type": "group", "group_type_index": 0, "value": "10", "operator": "gt"}
     server.create("f", {"groups": [{"properties": [big]}], "aggregation_group_type_index": 0})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.functions.mmdb import database as mmdb
 from hoglab.accounts.activity import entries
 from hoglab.accounts.service import AccountService
 from hoglab.functions.defaults import GeoIpByDefault
-from hoglab.functions.geoip import GeoIp, GeoIpError
+from hoglab.functions.geoip import PLACE_FIELDS, GeoIp, GeoIpError
 from hoglab.functions.secrets import SecretBox
 from hoglab.storage.database import Database
 
@@ -55,6 +57,41 @@ def test_what_a_program_does_to_a_record_stays_with_it(geoip: GeoIp) -> None:
     again = geoip.city("89.160.20.112")
     assert again is not None
     assert again["country"]["isoCode"] == "SE"
+
+
+def test_the_place_of_an_address(geoip: GeoIp) -> None:
+    assert geoip.place("89.160.20.112") == {
+        "$geoip_country_code": "SE",
+        "$geoip_country_name": "Sweden",
+        "$geoip_time_zone": "Europe/Stockholm",
+    }
+    assert geoip.place("10.0.0.1") == {}
+
+
+def test_a_place_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "city.mmdb"
+    counties = [
+        {"iso_code": "ENG", "names": {"en": "England"}},
+        {"iso_code": "WBK", "names": {"en": "West Berkshire"}},
+    ]
+    path.write_bytes(
+        mmdb("2.125.160.0/24", {"subdivisions": counties, "city": "no record", "postal": {"code": "OX1"}})
+    )
+    geoip = GeoIp(path)
+    assert geoip.place("2.125.160.216") == {
+        "$geoip_subdivision_1_name": "England",
+        "$geoip_subdivision_1_code": "ENG",
+        "$geoip_subdivision_2_name": "West Berkshire",
+        "$geoip_subdivision_2_code": "WBK",
+        "$geoip_postal_code": "OX1",
+    }
+    geoip.close()
+
+
+def test_flags_and_the_transformation_know_the_same_of_a_place() -> None:
+    code = files("hoglab.functions.templates").joinpath("geoip/code.hog").read_text()
+    place = code.partition("let place := {")[2].partition("}")[0]
+    assert re.findall(r"'(\w+)':", place) == list(PLACE_FIELDS)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database"])

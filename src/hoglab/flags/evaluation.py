@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,6 +23,7 @@ from hoglab.flags.remote_config import BARE_CONFIG, config_fields
 from hoglab.flags.request import (
     FlagQuery,
     choice_of,
+    disables_geoip,
     read_call,
     read_query,
     read_subject,
@@ -29,6 +31,7 @@ from hoglab.flags.request import (
 )
 from hoglab.flags.subject import FlagRequest, Subject
 from hoglab.http.body import header, read_body
+from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
 from hoglab.http.responses import JSON
@@ -49,6 +52,8 @@ INLINE_BYTES = 64 * 1024
 """Larger bodies are decoded in a thread, so that other requests do not wait for them."""
 
 ProjectByToken = Callable[[str], "Project | None"]
+Places = Callable[[str], Mapping[str, Any]]
+"""The person properties (``$geoip_…``) that tell where an address is."""
 
 _ALLOW = b"GET, POST, OPTIONS, HEAD"
 
@@ -70,8 +75,11 @@ class FlagEvaluator:
         registry: FlagRegistry,
         projects: ProjectByToken,
         known_persons: KnownPersons | None = None,
+        places: Places | None = None,
     ) -> None:
-        """``known_persons``: those of the one service that writes persons; without them, each is read."""
+        """``known_persons``: those of the one service that writes persons; without them, each is read. ``places``:
+        the properties of the place of an address, where there is somebody to tell them."""
+        self.places = places
         self.registry = registry
         self._database = database
         self._projects = projects
@@ -102,14 +110,17 @@ class FlagEvaluator:
         stages: tuple[Stage, ...],
         request: FlagRequest,
         hash_keys: Mapping[str, str] | Reason | None = None,
+        ip: str | None = None,
     ) -> tuple[list[Outcome], bool]:
-        """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`."""
+        """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`; ``ip``: the
+        address whose place counts."""
         facts = self._facts.get(project.id)
         if facts is None:
             facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
         if hash_keys is not None:
             facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
-        return evaluate(stages, Subject(request, loaded.flags.group_names, facts))
+        place = None if ip is None or self.places is None else partial(self.places, ip)
+        return evaluate(stages, Subject(request, loaded.flags.group_names, facts, place))
 
     async def keep_bucketing(
         self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
@@ -183,7 +194,8 @@ class EvaluationEndpoint:
             hash_keys = None
             if request.anon_distinct_id is not None and flags.continuity_keys:
                 hash_keys = await evaluator.keep_bucketing(project.id, request, flags.continuity_keys)
-            outcomes, errors = evaluator.evaluate(project, loaded, stages, request, hash_keys)
+            ip = None if evaluator.places is None or disables_geoip(body) else client_ip(scope)
+            outcomes, errors = evaluator.evaluate(project, loaded, stages, request, hash_keys, ip)
         form, with_config = self._form(query)
         answer = encode_answer(
             form,

@@ -139,6 +139,11 @@ def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
     )
 
 
+def disables_geoip(body: Mapping[str, Any]) -> bool:
+    """Whether the place of the request's address must not count: servers ask for people who are elsewhere."""
+    return "geoip_disable" in body and parse_bool(body["geoip_disable"]) is True
+
+
 def clean_id(distinct_id: str) -> str:
     """A distinct id in the form in which events store it."""
     return distinct_id.replace("\0", "\ufffd")[:MAX_DISTINCT_ID_LENGTH]

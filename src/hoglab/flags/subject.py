@@ -5,7 +5,7 @@ Spec: sdk-wire 3.3, 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -73,6 +73,7 @@ class Subject:
         "_is_complete",
         "_person",
         "_person_read",
+        "_place",
         "_use_stored",
         "device_id",
         "group_names",
@@ -83,8 +84,13 @@ class Subject:
     )
 
     def __init__(
-        self, request: FlagRequest, group_names: Mapping[int, str], facts: StoredFacts | None = None
+        self,
+        request: FlagRequest,
+        group_names: Mapping[int, str],
+        facts: StoredFacts | None = None,
+        place: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
+        """``place`` gives the properties of where the request comes from; they count like those that were sent."""
         self.request = request
         self.group_names = group_names
         self.known: dict[str, Any] = {"distinct_id": request.distinct_id, **request.person_properties}
@@ -94,6 +100,7 @@ class Subject:
         self.values: dict[int, bool | str] = {}
         """Values of flags that others depend on, by flag id; filled in by the evaluation."""
         self._facts: StoredFacts = facts or _NOTHING_STORED
+        self._place = place
         self._use_stored = not request.only_use_overrides
         self._is_complete = facts is None or request.only_use_overrides
         self._person: StoredPerson | None = None
@@ -104,7 +111,11 @@ class Subject:
         self._failure: StoredFactsError | None = None
 
     def person_property(self, key: str) -> Any:
-        """A person property, or `MISSING`: the request wins, then storage, then ``x`` for ``$initial_x``."""
+        """A person property, or `MISSING`: the request wins, then where it comes from, then storage, then ``x``
+        for ``$initial_x``."""
+        if self._place is not None:
+            self.known = {**self._place(), **self.known}
+            self._place = None
         value = self.known.get(key, MISSING)
         if value is MISSING and not self._is_complete:
             person = self.person()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REMEMBERED_ADDRESSES = 10_000
+
+PLACE_FIELDS: Mapping[str, tuple[str | int, ...]] = {
+    "city_name": ("city", "names", "en"),
+    "city_confidence": ("city", "confidence"),
+    "subdivision_1_name": ("subdivisions", 0, "names", "en"),
+    "subdivision_1_code": ("subdivisions", 0, "isoCode"),
+    "subdivision_2_name": ("subdivisions", 1, "names", "en"),
+    "subdivision_2_code": ("subdivisions", 1, "isoCode"),
+    "country_name": ("country", "names", "en"),
+    "country_code": ("country", "isoCode"),
+    "continent_name": ("continent", "names", "en"),
+    "continent_code": ("continent", "code"),
+    "postal_code": ("postal", "code"),
+    "latitude": ("location", "latitude"),
+    "longitude": ("location", "longitude"),
+    "accuracy_radius": ("location", "accuracyRadius"),
+    "time_zone": ("location", "timeZone"),
+}
+"""Where a record has what people and events are told of a place, as ``$geoip_…``: the same as the template `geoip`."""
 
 
 class GeoIpError(Exception):
@@ -30,6 +50,8 @@ class GeoIp:
         except (OSError, maxminddb.InvalidDatabaseError, ValueError) as error:
             raise GeoIpError(f"the GeoIP database {path} cannot be read: {error}") from error
         self._remembered = lru_cache(REMEMBERED_ADDRESSES)(self._look_up)
+        self.place = lru_cache(REMEMBERED_ADDRESSES)(self._place)
+        """The properties ``$geoip_…`` of an address, for flags; shared, and empty when nothing is known."""
 
     def city(self, ip: str) -> dict[str, Any] | None:
         """The city record of an address as programs get it, a copy of their own; None when there is none."""
@@ -43,8 +65,22 @@ class GeoIp:
             return None
         return _camel_case(record) if isinstance(record, dict) else None
 
+    def _place(self, ip: str) -> Mapping[str, Any]:
+        record = self._remembered(ip)
+        found = {f"$geoip_{name}": _at(record, path) for name, path in PLACE_FIELDS.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
     def close(self) -> None:
         self._reader.close()
+
+
+def _at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        if isinstance(key, int):
+            value = value[key] if isinstance(value, list) and len(value) > key else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _camel_case(value: Any) -> Any:
