@@ -89,6 +89,13 @@ def test_the_systems_of_servers_are_not_mirrored(marks: dict[str, Any]) -> None:
     assert "$set_once" not in properties
 
 
+@pytest.mark.parametrize("library", [["posthog-python"], {}, 7, None])
+def test_a_library_that_is_no_name_is_no_server(library: object) -> None:
+    properties: dict[str, Any] = {"$os": "Linux", "$lib": library}
+    mirror_initial_properties("e", properties)
+    assert properties["$set"] == {"$os": "Linux"}
+
+
 @pytest.mark.parametrize("event", ["$snapshot", "$performance_event"])
 def test_events_that_are_not_mirrored(event: str) -> None:
     properties: dict[str, Any] = {"$browser": "Chrome"}

@@ -6,7 +6,7 @@ Nothing here touches the database. Rules: spec sdk-wire 1.11 (profiles), 1.12 (p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 import orjson
 
-from hoglab.people.identity import can_merge, clean_distinct_id, derived_person_id
+from hoglab.people.identity import can_merge, clean_distinct_id, derived_person_ids
 from hoglab.people.properties import (
     MAX_PROPERTIES_BYTES,
     mirror_initial_properties,
@@ -30,7 +30,8 @@ PERSONLESS_FORBIDDEN = frozenset(("$identify", "$create_alias", "$merge_dangerou
 
 PersonMode = Literal["full", "propertyless", "force_upgrade"]
 
-_MERGING_EVENTS = frozenset(("$identify", "$create_alias", "$merge_dangerously"))
+MERGING_EVENTS = frozenset(("$identify", "$create_alias", "$merge_dangerously"))
+"""Events that ask for a merge: with ``$anon_distinct_id`` the first, with ``alias`` the others."""
 _LAST_SEEN_STEP = timedelta(hours=1)
 _NO_PROPERTIES = b"{}"
 
@@ -66,8 +67,11 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     mode: PersonMode
 
 
-class PersonState(msgspec.Struct, eq=False, kw_only=True):
-    """One person while a batch is processed. ``row_id`` is None until the person is written."""
+class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
+    """One person while a batch is processed. ``row_id`` is None until the person is written.
+
+    Not for the garbage collector: nothing in it leads back to it, merges neither.
+    """
 
     row_id: int | None
     uuid: UUID
@@ -87,9 +91,10 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True):
     @property
     def properties(self) -> dict[str, Any]:
         """The properties; not to be changed, only replaced."""
-        if self.decoded is None:
-            self.decoded = orjson.loads(self.json)
-        return self.decoded
+        decoded = self.decoded
+        if decoded is None:
+            decoded = self.decoded = orjson.loads(self.json)
+        return decoded
 
     def replace_properties(self, properties: dict[str, Any], json: bytes) -> None:
         self.decoded = properties
@@ -104,15 +109,20 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True):
 
 
 class PeopleBatch:
-    """The persons of one project during a batch."""
+    """The persons of one project during a batch.
 
-    def __init__(self, project_id: int, known: dict[str, PersonState]) -> None:
+    ``distinct_ids``: those that its events name; ``known``: the persons of those that have one.
+    """
+
+    def __init__(self, project_id: int, distinct_ids: Iterable[str], known: dict[str, PersonState]) -> None:
         self.project_id = project_id
         self.warnings: list[IngestionWarning] = []
         self.new_distinct_ids: dict[str, PersonState] = {}
         self.overrides: dict[UUID, PersonState] = {}
         """Old person ids whose events belong to another person from now on."""
         self._known = known
+        strangers = [distinct_id for distinct_id in distinct_ids if distinct_id not in known]
+        self._derived = dict(zip(strangers, derived_person_ids(project_id, strangers), strict=True))
         self._created: list[PersonState] = []
         self._loaded = list({id(person): person for person in known.values()}.values())
         self.merged: list[PersonState] = []
@@ -133,7 +143,7 @@ class PeopleBatch:
             _strip_person_updates(event.properties)
         else:
             mirror_initial_properties(event.event, event.properties)
-        person = self._merged_person(event) if event.event in _MERGING_EVENTS else None
+        person = self._merged_person(event) if event.event in MERGING_EVENTS else None
         if person is None:
             person = self._person_of(event.distinct_id, event.timestamp)
         self._update(person, event)
@@ -172,8 +182,7 @@ class PeopleBatch:
         _strip_person_updates(event.properties)
         person = self._find(event.distinct_id)
         if person is None:
-            uuid = derived_person_id(self.project_id, event.distinct_id)
-            return Resolution(uuid, _NO_PROPERTIES, None, "propertyless")
+            return Resolution(self._derived[event.distinct_id], _NO_PROPERTIES, None, "propertyless")
         if person.created_at + FORCE_UPGRADE_AGE < event.timestamp:
             return Resolution(person.uuid, person.json, person.created_at, "force_upgrade")
         return Resolution(person.uuid, _NO_PROPERTIES, None, "propertyless")
@@ -192,7 +201,7 @@ class PeopleBatch:
     def _create(self, distinct_id: str, at: datetime) -> PersonState:
         person = PersonState(
             row_id=None,
-            uuid=derived_person_id(self.project_id, distinct_id),
+            uuid=self._derived[distinct_id],
             json=_NO_PROPERTIES,
             decoded={},
             created_at=at,
@@ -208,14 +217,14 @@ class PeopleBatch:
         """A distinct id that had no person so far; personless events may be stored under its derived id."""
         self._known[distinct_id] = person
         self.new_distinct_ids[distinct_id] = person
-        derived = derived_person_id(self.project_id, distinct_id)
+        derived = self._derived[distinct_id]
         if derived != person.uuid:
             self.overrides[derived] = person
 
     # --- merges
 
     def _merged_person(self, event: PersonEvent) -> PersonState | None:
-        """The person of one of `_MERGING_EVENTS` after its merge; None when the event asks for none after all."""
+        """The person of one of `MERGING_EVENTS` after its merge; None when the event asks for none after all."""
         properties = event.properties
         if event.event == "$identify" and "$anon_distinct_id" in properties:
             other_id = clean_distinct_id(properties["$anon_distinct_id"])
@@ -280,7 +289,10 @@ class PeopleBatch:
     # --- properties
 
     def _update(self, person: PersonState, event: PersonEvent) -> None:
-        outcome = update(person.properties, event.event, event.properties) if _has_update(event) else None
+        changes = event.properties
+        if not ("$set" in changes or "$set_once" in changes or "$unset" in changes):
+            return
+        outcome = update(person.properties, event.event, changes)
         if outcome is None:
             return
         properties, written = outcome
@@ -301,11 +313,6 @@ class PeopleBatch:
         if last is None or at - last >= _LAST_SEEN_STEP:
             person.last_seen_at = at.replace(minute=0, second=0, microsecond=0)
             person.changed = True
-
-
-def _has_update(event: PersonEvent) -> bool:
-    properties = event.properties
-    return "$set" in properties or "$set_once" in properties or "$unset" in properties
 
 
 def _strip_person_updates(properties: dict[str, Any]) -> None:

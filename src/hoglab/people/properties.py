@@ -73,6 +73,7 @@ _SERVER_LIBRARIES = frozenset(
 )
 
 _MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in (*_DEVICE, *_CAMPAIGN)}
+_IS_MIRRORED = _MIRRORED.__contains__
 
 _VOLATILE = frozenset(
     (
@@ -114,18 +115,23 @@ def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
     """
     if event in UNMIRRORED_EVENTS:
         return
-    names = _MIRRORED.keys() & properties.keys()
+    names = [*filter(_IS_MIRRORED, properties)]
     if not names:
         return
-    if properties.get("$lib") in _SERVER_LIBRARIES or properties.get("$is_server") is True:
-        names -= _HOST_OS
-    values = {name: value for name in sorted(names) if (value := properties[name]) is not None}
+    if _is_of_server(properties):
+        names = [name for name in names if name not in _HOST_OS]
+    values = {name: value for name in names if (value := properties[name]) is not None}
     if not values:
         return
     once = {_MIRRORED[name]: value for name, value in values.items()}
     given_set, given_once = properties.get("$set"), properties.get("$set_once")
     properties["$set"] = {**values, **given_set} if isinstance(given_set, dict) else values
     properties["$set_once"] = {**once, **given_once} if isinstance(given_once, dict) else once
+
+
+def _is_of_server(properties: Properties) -> bool:
+    library = properties.get("$lib")
+    return (type(library) is str and library in _SERVER_LIBRARIES) or properties.get("$is_server") is True
 
 
 def update(properties: Properties, event: str, changes: Properties) -> tuple[dict[str, Any], bool] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import msgspec
 
 from hoglab.http.dates import utc_now
 from hoglab.people import store
-from hoglab.people.batch import IngestionWarning, PeopleBatch, PersonEvent, Resolution
+from hoglab.people.batch import MERGING_EVENTS, IngestionWarning, PeopleBatch, PersonEvent, Resolution
 from hoglab.people.groups import GroupBatch
 from hoglab.people.identity import clean_distinct_id
 from hoglab.people.known import KnownPersons
@@ -72,29 +72,27 @@ class PersonService:
         something after that went wrong): they are attributed, but change no person again. Further
         ``warnings`` are written along.
         """
-        by_project: dict[int, list[int]] = {}
-        for position, event in enumerate(events):
-            by_project.setdefault(event.project_id, []).append(position)
-        attributions: list[Attribution | None] = [None] * len(events)
+        by_project: dict[int, list[PersonEvent]] = {}
+        for event in events:
+            by_project.setdefault(event.project_id, []).append(event)
+        attributions: dict[int, Iterator[Attribution | None]] = {}
         overrides: list[PersonOverride] = []
         with self.known.changing() as touch, self._database.write(durable=True) as tx:
             raised = list(warnings)
             applied = store.load_position(tx.connection)
-            for project_id, positions in by_project.items():
-                ours = [events[position] for position in positions]
-                loaded = load_persons(tx.connection, project_id, _names(ours))
+            for project_id, ours in by_project.items():
+                names = _names(ours)
+                loaded = load_persons(tx.connection, project_id, names)
                 touch(state.row_id for state in loaded.values() if state.row_id is not None)
-                results, moved = self._apply_project(
-                    tx, PeopleBatch(project_id, loaded), ours, (applied, log_offset), raised
-                )
+                people = PeopleBatch(project_id, names, loaded)
+                results, moved = self._apply_project(tx, people, ours, (applied, log_offset), raised)
                 overrides += moved
-                for position, result in zip(positions, results, strict=True):
-                    attributions[position] = result
+                attributions[project_id] = iter(results)
             if raised:
                 store.save_warnings(tx.connection, raised, self._now())
             if log_offset > applied:
                 store.save_position(tx.connection, log_offset)
-        return Applied(attributions, overrides)
+        return Applied([next(attributions[event.project_id]) for event in events], overrides)
 
     def _apply_project(
         self,
@@ -170,9 +168,7 @@ def _names(events: Sequence[PersonEvent]) -> set[str]:
     """Every distinct id that events name, as author or in a merge."""
     names = {event.distinct_id for event in events}
     for event in events:
-        if event.event == "$identify":
-            names.add(clean_distinct_id(event.properties.get("$anon_distinct_id")))
-        elif event.event in {"$create_alias", "$merge_dangerously"}:
-            names.add(clean_distinct_id(event.properties.get("alias")))
-    names.discard("")
+        if event.event in MERGING_EVENTS:
+            other = "$anon_distinct_id" if event.event == "$identify" else "alias"
+            names.add(clean_distinct_id(event.properties.get(other)))
     return names
