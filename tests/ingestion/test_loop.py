@@ -208,7 +208,7 @@ class FragileStore(DuckDbEventStore):
 
     failures = 0
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> frozenset[UUID]:
+    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
         self.check()
         return super().append(batch, log_offset=log_offset)
 

@@ -59,7 +59,10 @@ def store(tmp_path: Path) -> Iterator[DuckDbEventStore]:
 
 
 def append(store: EventStore, *rows: EventRow, log_offset: int | None = None) -> frozenset[UUID]:
-    return store.append(EventBatch(rows), log_offset=log_offset or max(row.log_offset for row in rows))
+    """Store rows; the uuids of those that are new."""
+    new = store.append(EventBatch(rows), log_offset=log_offset or max(row.log_offset for row in rows))
+    assert list(new) == sorted(new)
+    return frozenset(rows[position].uuid for position in new)
 
 
 def query(store: EventStore, sql: str, **parameters: object) -> list[tuple[object, ...]]:
@@ -207,7 +210,7 @@ class TestResends:
 
 class TestPosition:
     def test_a_batch_without_events_moves_it(self, store: DuckDbEventStore) -> None:
-        assert store.append(EventBatch(()), log_offset=5) == frozenset()
+        assert not store.append(EventBatch(()), log_offset=5)
         assert store.position() == 5
 
     def test_a_batch_of_the_past_is_answered_and_not_written(self, store: DuckDbEventStore) -> None:

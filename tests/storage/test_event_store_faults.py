@@ -105,17 +105,18 @@ def batch(offset):
 offset, attempt = 0, batch(1)
 while refused < 3:
     try:
-        stored |= store.append(attempt, log_offset=offset + 1)
+        new = store.append(attempt, log_offset=offset + 1)
     except EventStoreUnavailableError as error:
         refused += 1
         continue
+    stored |= {attempt.rows[position].uuid for position in new}
     offset, attempt = offset + 1, batch(offset + 2)
     assert offset < 1000, "the disk never filled"
 ballast.unlink()
 for _ in range(5):  # the batch that was refused, and others
     new = store.append(attempt, log_offset=offset + 1)
     assert len(new) == 100
-    stored |= new
+    stored |= {attempt.rows[position].uuid for position in new}
     offset, attempt = offset + 1, batch(offset + 2)
 assert store.position() == offset
 with store.reader() as reader:

@@ -378,11 +378,10 @@ class Ingestion:
             _STORED.inc(len(new))
             _RESENT.inc(len(rows) - len(new))
         if self._dispatcher is not None and offset > self._dispatched:
-            all_new = len(new) == len(rows)
             fresh = [
-                IngestedEvent(row, event.properties)
-                for row, event in zip(rows, events, strict=True)
-                if not event.historical and (all_new or row.uuid in new)
+                IngestedEvent(rows[position], events[position].properties)
+                for position in new
+                if not events[position].historical
             ]
             self._dispatcher.dispatch(fresh, log_offset=offset)
             self._dispatched = offset

@@ -27,8 +27,11 @@ INTERNAL_IP = "127.0.0.1"
 """What events with the property ``capture_internal`` get as address (spec: sdk-wire 1.8)."""
 
 
-class Event(msgspec.Struct, eq=False):
-    """An event in the making: transformations and persons change ``event``, ``distinct_id``, ``properties``."""
+class Event(msgspec.Struct, eq=False, gc=False):
+    """An event in the making: transformations and persons change ``event``, ``distinct_id``, ``properties``.
+
+    Not for the garbage collector: nothing that was JSON leads back to it.
+    """
 
     project_id: int
     uuid: UUID

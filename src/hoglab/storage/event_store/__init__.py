@@ -126,13 +126,13 @@ class EventStore(Protocol):
     View ``resolved_events``: ``events`` with ``person_id`` after overrides.
     """
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> frozenset[UUID]:
+    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
         """Write rows, overrides and the log position in one transaction.
 
-        An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the uuids
-        that are new. A row whose ``log_offset`` is not above `position` is not written again: its uuid is
-        in the answer when it was stored for that log record the first time. Raises
-        `EventStoreUnavailableError`.
+        An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the positions
+        in the batch of the rows that are new, ascending. A row whose ``log_offset`` is not above `position`
+        is not written again: it is in the answer when it was stored for that log record the first time.
+        Raises `EventStoreUnavailableError`.
         """
         ...
 

@@ -30,10 +30,10 @@ from ctypes import (
 from dataclasses import dataclass
 from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
     Buffer = bytes | array[int] | None
 
@@ -70,6 +70,8 @@ def microseconds(values: Sequence[int | None]) -> Column:
 def texts(values: Sequence[str | None]) -> Column:
     """Strings. A lone surrogate, which UTF-8 cannot write, becomes a question mark."""
     bitmap, nulls = _validity(values)
+    if nulls == len(values):
+        return Column(b"u", nulls, nulls, (bitmap, array("i", bytes(4 * nulls + 4)), b""))
     filled = _filled(values, nulls, "")
     joined = "".join(filled)
     if joined.isascii():
@@ -85,9 +87,8 @@ def encoded_texts(values: Sequence[bytes]) -> Column:
 
 def uuids(values: Sequence[UUID | None]) -> Column:
     """UUIDs, marked as such, so that they need no cast."""
-    numbers = [None if value is None else value.int for value in values]
-    bitmap, nulls = _validity(numbers)
-    data = b"".join([number.to_bytes(16, "big") for number in _filled(numbers, nulls, 0)])
+    bitmap, nulls = _validity(values)
+    data = b"".join([value.int.to_bytes(16) for value in _filled(values, nulls, _NO_UUID)])
     return Column(b"w:16", len(values), nulls, (bitmap, data), _UUID)
 
 
@@ -123,6 +124,7 @@ def _metadata(pairs: dict[str, str]) -> bytes:
     return struct.pack("=i", len(pairs)) + b"".join(struct.pack("=i", len(word)) + word for word in words)
 
 
+_NO_UUID = UUID(int=0)
 _UUID = _metadata({"ARROW:extension:name": "arrow.uuid", "ARROW:extension:metadata": ""})
 
 

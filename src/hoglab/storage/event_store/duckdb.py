@@ -12,7 +12,7 @@ import os
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import structlog
@@ -24,14 +24,13 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.deadlines import Deadlines
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
-from hoglab.storage.event_store.known_keys import KnownKeys, keys_of, keys_of_halves
+from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 from hoglab.storage.event_store.overrides import write_overrides
-from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, suspects_of, table_of
+from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
-    from uuid import UUID
 
     from hoglab.storage.event_store import EventBatch, EventRow
     from hoglab.storage.event_store.known_keys import Keys
@@ -67,11 +66,11 @@ _BROKEN_JSON = (
     "SELECT seq FROM incoming WHERE NOT json_valid(properties) OR NOT json_valid(person_properties)"
 )
 _RESENT = (
-    "SELECT seq FROM suspects SEMI JOIN "
+    "SELECT place FROM suspects SEMI JOIN "
     "(SELECT project_id, uuid FROM events WHERE seq BETWEEN $1 AND $2) USING (project_id, uuid)"
 )
 _STORED_FOR = (
-    "SELECT uuid FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM events "
+    "SELECT place FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM events "
     "WHERE log_offset BETWEEN $1 AND $2) USING (project_id, uuid, log_offset)"
 )
 # As numbers, for an object for each uuid would make a start after the keys were lost take many times as long.
@@ -82,6 +81,8 @@ _KEYS = (
 )
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class DuckDbReader:
@@ -208,8 +209,8 @@ class DuckDbEventStore:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> frozenset[UUID]:
-        """Write rows, overrides and the log position in one transaction; returns the uuids that are new.
+    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
+        """Write rows, overrides and the log position in one transaction; returns which of the rows are new.
 
         Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, if
         it was new then, and is not written again; it is among the answer when it was stored for that same
@@ -221,17 +222,18 @@ class DuckDbEventStore:
         """
         with self._writing:
             self._make_usable()
-            stored = [row for row in batch.rows if row.log_offset <= self._position]
-            fresh = [row for row in batch.rows if row.log_offset > self._position]
-            if any(row.log_offset > log_offset for row in fresh):
+            offsets = [row.log_offset for row in batch.rows]
+            if max(offsets, default=0) > max(log_offset, self._position):
                 raise ValueError("a row has a log offset above that of its batch")
-            known: frozenset[UUID] = frozenset()
+            repeated: list[int] = []
+            if min(offsets, default=log_offset) <= self._position:
+                repeated = [position for position, offset in enumerate(offsets) if offset <= self._position]
             try:
-                if stored:
-                    known = self._stored_for(stored)
+                stored = self._stored_for(batch.rows, repeated) if repeated else []
                 if log_offset <= self._position:
-                    return known
-                return known | self._write(_distinct(fresh), batch, log_offset)
+                    return stored
+                written = self._write(batch, _without(repeated, len(offsets)), log_offset)
+                return sorted((*stored, *written)) if stored else written
             except duckdb.Error as error:
                 self._file.roll_back()
                 explained = self._file.explain(error)
@@ -239,10 +241,12 @@ class DuckDbEventStore:
                     raise explained from error
                 raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
-    def _write(self, rows: list[EventRow], batch: EventBatch, log_offset: int) -> frozenset[UUID]:
+    def _write(self, batch: EventBatch, positions: Sequence[int], log_offset: int) -> Sequence[int]:
+        """Store the rows at some positions that are not stored yet; returns where those are."""
         connection = self._file.connection
         connection.execute("BEGIN")
-        rows, keys = self._unknown(rows)
+        positions, keys = self._unknown(batch.rows, positions)
+        rows = _at(batch.rows, positions)
         if rows:
             self._register(rows, is_checked=batch.is_checked)
             connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
@@ -254,25 +258,25 @@ class DuckDbEventStore:
         self._known.add(keys, self._next_seq)
         self._position, self._next_seq = log_offset, next_seq
         connection.unregister("incoming")  # frees the columns
-        return frozenset([row.uuid for row in rows])
+        return positions
 
-    def _unknown(self, rows: list[EventRow]) -> tuple[list[EventRow], Keys]:
-        """The rows that are not stored already, and their keys."""
+    def _unknown(self, every: Sequence[EventRow], positions: Sequence[int]) -> tuple[Sequence[int], Keys]:
+        """Where the rows are that are not stored already, each event once, and their keys."""
         connection = self._file.connection
+        rows = _at(every, positions)
         keys = keys_of([row.project_id for row in rows], [row.uuid for row in rows])
-        resent: set[int] = set()
+        known = _repetitions(rows) if has_repetitions(keys) else []
         for suspects in self._known.find(keys):
-            table = suspects_of([(position, rows[position]) for position in suspects.positions])
-            connection.register("suspects", table)
+            connection.register("suspects", identities_of(rows, suspects.positions))
             found = connection.execute(_RESENT, [suspects.first, suspects.last]).fetchall()
             connection.unregister("suspects")
-            resent.update(position for (position,) in found)
-        if not resent:
-            return rows, keys
-        kept = [position for position in range(len(rows)) if position not in resent]
-        return [rows[position] for position in kept], keys[kept]
+            known += [position for (position,) in found]
+        if not known:
+            return positions, keys
+        kept = _without(known, len(rows))
+        return [positions[index] for index in kept], keys[kept]
 
-    def _register(self, rows: list[EventRow], *, is_checked: bool) -> None:
+    def _register(self, rows: Sequence[EventRow], *, is_checked: bool) -> None:
         """Make the rows the engine's table ``incoming``, with JSON that later queries can read."""
         connection = self._file.connection
         first = self._next_seq
@@ -287,14 +291,14 @@ class DuckDbEventStore:
         if broken:
             connection.register("incoming", table_of(rows, first))
 
-    def _stored_for(self, rows: list[EventRow]) -> frozenset[UUID]:
-        """Which of these rows were stored for the log records that they came in."""
+    def _stored_for(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
+        """Which of the rows at some positions were stored for the log records that they came in."""
         connection = self._file.connection
-        offsets = [row.log_offset for row in rows]
-        connection.register("repeated", identities_of(rows))
+        offsets = [rows[position].log_offset for position in positions]
+        connection.register("repeated", identities_of(rows, positions))
         found = connection.execute(_STORED_FOR, [min(offsets), max(offsets)]).fetchall()
         connection.unregister("repeated")
-        return frozenset(uuid for (uuid,) in found)
+        return sorted(position for (position,) in found)
 
     def position(self) -> int:
         """Log offset up to which everything is stored; 0 for an empty store."""
@@ -367,12 +371,28 @@ class DuckDbEventStore:
         self._deadlines.close()
 
 
-def _distinct(rows: Sequence[EventRow]) -> list[EventRow]:
-    """The first of the rows that share project and uuid."""
-    first: dict[tuple[int, int], EventRow] = {}
-    for row in rows:
-        first.setdefault((row.project_id, row.uuid.int), row)
-    return list(first.values())
+def _at(values: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
+    return values if len(positions) == len(values) else [values[position] for position in positions]
+
+
+def _without(positions: Sequence[int], count: int) -> Sequence[int]:
+    """The positions below ``count`` that are not among these, in order."""
+    if not positions:
+        return range(count)
+    gone = set(positions)
+    return [position for position in range(count) if position not in gone]
+
+
+def _repetitions(rows: Sequence[EventRow]) -> list[int]:
+    """Where project and uuid are those of a row before."""
+    seen: set[tuple[int, int]] = set()
+    found = []
+    for position, row in enumerate(rows):
+        identity = (row.project_id, row.uuid.int)  # hashing a UUID itself takes longer
+        if identity in seen:
+            found.append(position)
+        seen.add(identity)
+    return found
 
 
 def _given(parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store import EventRow
 
 
-class IngestedEvent:
+class IngestedEvent(msgspec.Struct, eq=False, gc=False):
     """A row that was stored for the first time, with its properties as objects.
 
     ``properties`` are those of the row, decoded; readers must not change them.
     """
 
-    __slots__ = ("_person_properties", "properties", "row")
-
-    def __init__(self, row: EventRow, properties: dict[str, Any]) -> None:
-        self.row = row
-        self.properties = properties
-        self._person_properties: dict[str, Any] | None = None
+    row: EventRow
+    properties: dict[str, Any]
+    _person_properties: dict[str, Any] | None = None
 
     @property
     def person_properties(self) -> dict[str, Any]:

@@ -51,6 +51,11 @@ def keys_of(project_ids: Sequence[int], uuids: Sequence[UUID]) -> Keys:
     return keys_of_halves(np.array(project_ids, np.int64), halves[:, 0], halves[:, 1])
 
 
+def has_repetitions(keys: Keys) -> bool:
+    """Whether two of the keys are the same."""
+    return len(np.unique(keys)) < len(keys)
+
+
 def keys_of_halves(project_ids: npt.NDArray[Any], high: Keys, low: Keys) -> Keys:
     """The same of uuids as two numbers each."""
     projects = project_ids.astype(np.uint64)

@@ -106,24 +106,15 @@ def table_of(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
     return ArrowTable(columns)
 
 
-def identities_of(rows: Sequence[EventRow]) -> ArrowTable:
-    """What identifies the rows: project, uuid and the log record that they came in."""
+def identities_of(rows: Sequence[EventRow], positions: Sequence[int]) -> ArrowTable:
+    """What identifies the rows at some positions: project, uuid and the log record that they came in."""
+    chosen = [rows[position] for position in positions]
     return ArrowTable(
         {
-            "project_id": small_integers([row.project_id for row in rows]),
-            "uuid": uuids([row.uuid for row in rows]),
-            "log_offset": integers([row.log_offset for row in rows]),
-        }
-    )
-
-
-def suspects_of(rows: Sequence[tuple[int, EventRow]]) -> ArrowTable:
-    """Project and uuid of rows, under their positions in a batch as ``seq``."""
-    return ArrowTable(
-        {
-            "seq": integers([position for position, _ in rows]),
-            "project_id": small_integers([row.project_id for _, row in rows]),
-            "uuid": uuids([row.uuid for _, row in rows]),
+            "place": integers(positions),
+            "project_id": small_integers([row.project_id for row in chosen]),
+            "uuid": uuids([row.uuid for row in chosen]),
+            "log_offset": integers([row.log_offset for row in chosen]),
         }
     )
 
