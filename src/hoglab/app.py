@@ -22,6 +22,8 @@ from hoglab.analysis.behaviour import performers, performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
+from hoglab.analysis.state import Limits as StateLimits
+from hoglab.analysis.state import ResultsState
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
@@ -173,6 +175,7 @@ class Hoglab:
                     query_timeout_s=settings.query_timeout_s,
                     min_free_disk_bytes=settings.min_free_disk_bytes,
                     tables=tables_directory,
+                    state_path=directory.results_state_path if settings.results_state_max_bytes else None,
                 ),
                 DuckDbEventStore.close,
             ),
@@ -255,6 +258,11 @@ class Hoglab:
             query_timeout_s=settings.query_timeout_s,
             refresh_s=settings.results_refresh_s,
             tables=storage.tables,
+            state=ResultsState(
+                store,
+                timeout_s=settings.query_timeout_s,
+                limits=StateLimits(bytes=settings.results_state_max_bytes),
+            ),
         )
         function_service = FunctionService(
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)

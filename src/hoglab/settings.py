@@ -88,6 +88,11 @@ class Settings(BaseSettings):
     results_refresh_s: float = Field(
         60.0, ge=0, description="A running experiment's newest point is computed anew when older than this."
     )
+    results_state_max_bytes: int = Field(
+        8192 * MIB,
+        ge=0,
+        description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
+    )
 
     @property
     def warehouse_directory(self) -> Path:

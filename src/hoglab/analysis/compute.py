@@ -13,6 +13,7 @@ from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
+from hoglab.analysis.query.kept import kept
 from hoglab.analysis.query.model import MeanMetric, Metric, QuantileMetric, Question, tables_of
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
@@ -34,6 +35,7 @@ from hoglab.storage.event_store import (
 from hoglab.storage.table_files import TableFileError
 
 if TYPE_CHECKING:
+    from hoglab.analysis.state import ResultsState
     from hoglab.statistics import SufficientStatistics
     from hoglab.storage.event_store import Reader
     from hoglab.storage.table_files import TableDirectory
@@ -61,16 +63,25 @@ class Computer:
         timeout_s: float,
         dialect: Dialect | None = None,
         tables: TableDirectory | None = None,
+        state: ResultsState | None = None,
     ) -> None:
-        """``tables`` is where the files of tables beside the events are; the store must be able to read them."""
+        """``tables`` is where the files of tables beside the events are; the store must be able to read them.
+
+        ``state`` is of the same store; without it all is read from the events.
+        """
         self._store = store
         self._tables = tables
+        self._state = state
         self._timeout_s = timeout_s
         self._dialect: Dialect = dialect or DuckDb()
 
     def result(self, question: Question) -> Answer:
         """Statistics by variant over the whole span."""
-        question = self._settled(replace(question, span=replace(question.span, days=None)))
+        question = self._settled(question)
+        known = self._from_state(question, only_if_known=True)
+        if known is not None:
+            return known[-1]
+        question = replace(question, span=replace(question.span, days=None))
         query = self._compiled(question)
         answer = _bounded(query.answer(self._run(query.statement, question)))
         if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
@@ -99,6 +110,7 @@ class Computer:
         All are of one experiment and span. Where sharing is not possible each is computed by itself.
         """
         fitting = [self._settled(question) for question in questions if can_share(question)]
+        fitting = [question for question in fitting if not self._is_known(question)]
         if len(fitting) < MIN_QUESTIONS or not isinstance(self._dialect, DuckDb):
             yield self.result
             return
@@ -108,7 +120,7 @@ class Computer:
                 yield (
                     lambda question: (
                         self.result(question)
-                        if shared is None or not can_share(question)
+                        if shared is None or not can_share(question) or self._is_known(question)
                         else Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared).result(
                             self._settled(question)
                         )
@@ -138,11 +150,47 @@ class Computer:
         if grid is None:
             raise ValueError("a series needs days")
         question = self._settled(question)
+        known = self._from_state(question)
         if can_telescope(question.metric):
+            if known is not None:
+                return dict(enumerate(known))
             query = self._compiled(question)
             return dict(enumerate(map(_bounded, query.points(self._run(query.statement, question)))))
         numbers = range(grid.count) if wanted is None else wanted
-        return {number: self.result(at_end_of_day(question, number)) for number in numbers}
+        last = grid.count - 1
+        return {
+            number: known[0]
+            if known is not None and number == last
+            else self.result(at_end_of_day(question, number))
+            for number in numbers
+        }
+
+    def _is_known(self, question: Question) -> bool:
+        """Whether `_from_state` has an answer without looking at all events."""
+        if self._state is None:
+            return False
+        try:
+            found = kept(question)
+        except FilterError:
+            return False
+        with explained_failures(self._timeout_s):
+            return found is not None and self._state.knows(found)
+
+    def _from_state(self, question: Question, *, only_if_known: bool = False) -> list[Answer] | None:
+        """The points of a metric whose days add up, or the last point of another; None: look at the events."""
+        try:
+            found = None if self._state is None else kept(question)
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
+        if found is None or self._state is None:
+            return None
+        with explained_failures(self._timeout_s):
+            rows = self._state.rows(found, only_if_known=only_if_known)
+        if rows is None:
+            return None
+        query = found.query
+        answers = [query.answer(rows)] if query.question.span.days is None else query.points(rows)
+        return [_bounded(answer) for answer in answers]
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:
         """New entities by variant and day of the span's grid; ``$multiple`` only when there are any."""

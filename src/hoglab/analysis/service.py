@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hoglab.analysis.query.model import Question, Span
+    from hoglab.analysis.state import ResultsState
     from hoglab.experiments.service import ExperimentService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
@@ -65,10 +66,11 @@ class ResultsService:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         refresh_s: float = REFRESH_S,
         tables: TableDirectory | None = None,
+        state: ResultsState | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
-        self.computer = Computer(event_store, timeout_s=query_timeout_s, tables=tables)
+        self.computer = Computer(event_store, timeout_s=query_timeout_s, tables=tables, state=state)
         self.now = now
         self.queries = Queries(now=now, position=event_store.position)
         self._experiments = experiments

@@ -48,6 +48,7 @@ class DataDirectory:
         self.metadata_path = path / "hoglab.db"
         self.queue_path = path / "queue.db"
         self.events_path = path / "events.duckdb"
+        self.results_state_path = path / "results-state.duckdb"
         self.socket_path = path / "hoglab.sock"
         self._lock = lock
 

@@ -25,13 +25,20 @@ def exposure_condition(scope: Scope) -> str:
     exposures = scope.question.exposures
     if not exposures.variants:
         return FALSE
+    parts = [exposure_of_any_variant(scope)]
+    if exposures.variant_property is not None:
+        keys = ", ".join(scope.bind(key) for key in exposures.variants)
+        parts.append(f"{_variant_text(scope, exposures.variant_property)} IN ({keys})")
+    return combined("AND", parts)
+
+
+def exposure_of_any_variant(scope: Scope) -> str:
+    """Whether a row of events is an exposure, apart from its time and from what was seen."""
+    exposures = scope.question.exposures
     parts = [scope.matches(exposures.source)]
     if exposures.flag_key is not None:
         flag = scope.dialect.property_text("properties", "$feature_flag", scope.parameters)
         parts.append(f"{flag} = {scope.bind(exposures.flag_key)}")
-    if exposures.variant_property is not None:
-        keys = ", ".join(scope.bind(key) for key in exposures.variants)
-        parts.append(f"{_variant_text(scope, exposures.variant_property)} IN ({keys})")
     parts.append(scope.filters(exposures.test_account_filters))
     return combined("AND", parts)
 
@@ -42,11 +49,12 @@ def step_zero(scope: Scope) -> str:
     return (
         exposure_condition(scope)
         if exposures.activation is None
-        else _activation_condition(scope, exposures.activation)
+        else activation_condition(scope, exposures.activation)
     )
 
 
-def _activation_condition(scope: Scope, activation: EventSource) -> str:
+def activation_condition(scope: Scope, activation: EventSource) -> str:
+    """Whether a row of events is an activation, apart from its time."""
     filters = scope.filters(scope.question.exposures.test_account_filters)
     return combined("AND", [scope.matches(activation), filters])
 
@@ -138,7 +146,7 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
         f"SELECT flagged.entity AS entity, {ts} AS ts, uuid{_carried_values(scope)} "
         f"FROM {scope.dialect.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} "
-        f"AND {_activation_condition(scope, activation)} AND {ts} >= flagged.t0",
+        f"AND {activation_condition(scope, activation)} AND {ts} >= flagged.t0",
     )
     scope.define(
         "activated", f"SELECT entity, min(ts) AS t0{_first_carried(scope)} FROM exposure GROUP BY entity"

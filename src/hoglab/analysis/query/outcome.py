@@ -123,7 +123,7 @@ def _define_states(scope: Scope, outcome: Outcome) -> None:
         columns += [f"{text} AS {name}_{suffix}" for name, text in values.items()]
     scope.define(
         "state",
-        f"SELECT running.day AS day, running.day > unit.enter_day AS counted, "
+        f"SELECT running.entity AS entity, running.day AS day, running.day > unit.enter_day AS counted, "
         f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new, "
         f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old, "
         f"{', '.join(columns)}{scope.cell_of('unit')} "
@@ -142,9 +142,9 @@ def _changes(scope: Scope, outcome: Outcome) -> Statement:
     cell = "".join(f", {name}" for name in scope.cell)
     scope.define(
         "change",
-        f"SELECT variant_new AS variant{cell}, day, "
+        f"SELECT entity, variant_new AS variant{cell}, day, "
         f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
-        f"UNION ALL SELECT variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
+        f"UNION ALL SELECT entity, variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
         "FROM state WHERE counted",
     )
     summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)

@@ -43,11 +43,12 @@ DROP = tuple(f"DROP TABLE IF EXISTS {table}" for table in (TABLE, *UNIT_TABLES))
 MIN_QUESTIONS = 3
 """For fewer questions the table costs more than it saves."""
 
-_COLUMNS = (
+COLUMNS = (
     *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
     *(f"group_{index}" for index in range(5)),
     *PROMOTED.values(),
 )
+"""What statements may read of an event beside its properties."""
 
 
 class _Noting(DuckDb):
@@ -146,12 +147,12 @@ def _table(questions: Sequence[Question], noting: _Noting) -> Statement:
             for place, name in noting.numbers.items()
         ),
     ]
-    since = span.start - timedelta(microseconds=max(map(_lookback_us, questions)))
+    since = span.start - timedelta(microseconds=max(map(lookback_us, questions)))
     until = later(exclusive(span.end), max(map(_reach_us, questions)))
     names = [_named(scope, source) for question in questions for source in _sources(question)]
     exposed = combined("AND", [scope.within(span.start, exclusive(span.end)), exposure_condition(scope)])
     sql = (
-        f"CREATE TEMP TABLE {TABLE} AS SELECT {', '.join((*_COLUMNS, *taken))} FROM {scope.dialect.events} "
+        f"CREATE TEMP TABLE {TABLE} AS SELECT {', '.join((*COLUMNS, *taken))} FROM {scope.dialect.events} "
         f"WHERE {scope.within(since, until)} AND {combined('OR', list(dict.fromkeys(names)))} "
         f"AND {scope.entity()} IN (SELECT {scope.entity()} FROM {scope.dialect.events} WHERE {exposed})"
     )
@@ -168,10 +169,20 @@ def _named(scope: Scope, source: EventSource) -> str:
 
 
 def _sources(question: Question) -> Iterator[EventSource]:
+    yield from exposure_sources(question)
+    yield from metric_sources(question.metric)
+
+
+def exposure_sources(question: Question) -> Iterator[EventSource]:
+    """Where the events come from that expose an entity."""
     yield question.exposures.source
     if question.exposures.activation is not None:
         yield question.exposures.activation
-    yield from (source for source in sources_of(question.metric) if isinstance(source, EventSource))
+
+
+def metric_sources(metric: Metric) -> Iterator[EventSource]:
+    """Where the events come from that a metric counts."""
+    yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
 
 
 def _values(metric: Metric) -> tuple[Value, ...]:
@@ -183,7 +194,8 @@ def _values(metric: Metric) -> tuple[Value, ...]:
     return ()
 
 
-def _lookback_us(question: Question) -> int:
+def lookback_us(question: Question) -> int:
+    """How long before the start of the span a question may read."""
     metric = question.metric
     return metric.covariate_us if isinstance(metric, MeanMetric | FunnelMetric) else 0
 

@@ -157,15 +157,18 @@ class DuckDbEventStore:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         min_free_disk_bytes: int = MIN_FREE_DISK_BYTES,
         tables: TableDirectory | None = None,
+        state_path: Path | None = None,
     ) -> None:
         """Open the store in a file, creating it when it is missing.
 
         ``memory`` is a size such as "512MB"; ``threads`` defaults to the processors of the machine. Queries may
-        read the files of ``tables`` too.
+        read the files of ``tables`` too. ``state_path`` is the file of the schema ``results_state``; None: there is
+        no such schema.
         Raises `EventStoreUnavailableError` when another process has the file open, when it cannot be read,
         and when a newer program wrote it.
         """
         self._path = path
+        self._state_path = state_path
         self._config = {
             "memory_limit": memory,
             "threads": threads or os.cpu_count() or 1,
@@ -204,7 +207,11 @@ class DuckDbEventStore:
 
     def _open(self) -> DuckDbFile:
         return DuckDbFile(
-            self._path, self._config, max_spill_bytes=self._max_spill_bytes, readable=self._readable
+            self._path,
+            self._config,
+            max_spill_bytes=self._max_spill_bytes,
+            readable=self._readable,
+            state_path=self._state_path,
         )
 
     # -- writing ------------------------------------------------------------------------------------
@@ -315,7 +322,7 @@ class DuckDbEventStore:
             finally:
                 self._writing.release()
         else:
-            self._check_room()
+            self.check_room()
         with self.reader() as reader:
             reader.execute("SELECT 1", timeout_s=5)
 
@@ -323,14 +330,15 @@ class DuckDbEventStore:
         """Open the file anew after a fatal error; refuse while the disk is nearly full."""
         if self._closed:
             raise EventStoreUnavailableError("the event store is closed")
-        self._check_room()
+        self.check_room()
         if self._file.broken:
             _log.warning("event_store_reopened", path=str(self._path))
             self._file.close()
             self._file = self._open()
             self._load()
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
+        """Raises `EventStoreUnavailableError` while the disk is nearly full."""
         disk = os.statvfs(self._path.parent)
         if disk.f_bavail * disk.f_frsize < self._min_free_disk_bytes:
             raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
@@ -359,6 +367,20 @@ class DuckDbEventStore:
         file = self._file
         with file.cursor() as cursor:
             yield DuckDbReader(file, cursor, self._deadlines, self._query_timeout_s)
+
+    # -- results state ------------------------------------------------------------------------------
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is a schema ``results_state`` to read and write."""
+        state = self._file.state
+        return state is not None and state.is_attached
+
+    def reset_state(self) -> None:
+        """Begin with an empty file of results state; nobody may be using the old one."""
+        if self._file.state is not None:
+            with self._file.cursor() as cursor:
+                self._file.state.reset(cursor)
 
     def close(self) -> None:
         """Interrupt what runs, write everything into the file and close it. Again: does nothing."""

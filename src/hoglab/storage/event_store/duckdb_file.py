@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError, QueryMemoryError
+from hoglab.storage.event_store.results_state import ResultsStateFile
 from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION
 from hoglab.storage.table_files import confine
 
@@ -23,14 +24,23 @@ CLOSE_PATIENCE_S = 5.0
 IDLE_CURSORS = 8
 """Cursors kept for the next readers."""
 
+_TABLES = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+
 
 class DuckDbFile:
     """Broken for good after an error that the engine calls fatal: close it and open another."""
 
     def __init__(
-        self, path: Path, config: Mapping[str, Any], *, max_spill_bytes: int, readable: Sequence[Path] = ()
+        self,
+        path: Path,
+        config: Mapping[str, Any],
+        *,
+        max_spill_bytes: int,
+        readable: Sequence[Path] = (),
+        state_path: Path | None = None,
     ) -> None:
-        """``readable`` directories are all that queries may read. Raises `EventStoreUnavailableError`."""
+        """``readable`` directories are all that queries may read; ``state_path`` is a second file, of which
+        `results_state` tells. Raises `EventStoreUnavailableError`."""
         self._path = path
         try:
             self.connection = duckdb.connect(str(path), config=dict(config))
@@ -38,6 +48,8 @@ class DuckDbFile:
             raise EventStoreUnavailableError(_why_not_opened(path, error)) from error
         # Not heeded in the configuration.
         self.connection.execute(f"SET max_temp_directory_size = '{max_spill_bytes // 1024}KiB'")
+        # Before other files are forbidden.
+        self.state = None if state_path is None else ResultsStateFile.attached(self.connection, state_path)
         confine(self.connection, readable)
         self.broken = False
         self._closed = False
@@ -51,7 +63,7 @@ class DuckDbFile:
         Raises `EventStoreUnavailableError` for a file of a newer program.
         """
         try:
-            tables = self.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+            tables = self.connection.execute(_TABLES).fetchall()
             if ("store_state",) not in tables:
                 self.connection.execute(f"BEGIN; {SCHEMA}")
                 self.connection.execute("INSERT INTO store_state VALUES ($1, 0, 1)", [SCHEMA_VERSION])

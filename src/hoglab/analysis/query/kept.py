@@ -1,0 +1,289 @@
+"""What is kept of events for a question that is asked again and again (spec experiment-results 11.2).
+
+Two kinds of tables in `hoglab.storage.event_store.results_state`:
+
+- *Relevance logs*: the events that a question may look at, with the columns and properties that it reads. One of the
+  exposures, which all metrics of an experiment share, and one of the events that the metric counts; where an event
+  could be both, one of everything. Nothing of an experiment's own settings is in them: not its variants, not the
+  handling of several variants, no windows, no percentile bounds. A log grows by what was ingested since
+  (``seq``). It has the persons that events came with; merges are applied when it is read.
+- *Contributions*: what each entity adds to the statistics, each day where days add up, else over the whole span.
+  An entity's contribution depends on nothing but its own events, so that only entities with new events are
+  computed again, from the logs; and results are sums over contributions.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
+from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
+from hoglab.analysis.query.model import EventSource, QuantileMetric, Question, Span
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.shared import (
+    COLUMNS,
+    can_share,
+    exposure_sources,
+    lookback_us,
+    metric_sources,
+)
+from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
+from hoglab.filters.sql import Parameters, combined
+
+VERSION = 1
+"""Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
+
+SCHEMA = "results_state"
+EVENTS = "kept_events"
+TOUCHED = "touched_entities"
+_LONG = timedelta(days=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A relevance log. ``condition`` is over the table ``events``; ``taken`` are properties by column name."""
+
+    project_id: int
+    condition: str
+    parameters: Mapping[str, object]
+    columns: tuple[str, ...]
+    taken: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        return _digest(
+            self.project_id,
+            self.condition,
+            sorted(self.parameters.items()),
+            self.columns,
+            sorted(self.taken.items()),
+        )
+
+    @property
+    def table(self) -> str:
+        return f"{SCHEMA}.log_{self.key}"
+
+    def made(self) -> str:
+        """The statement that makes the empty table; its values are the `parameters`."""
+        return f"CREATE TABLE {self.table} AS {self._selected()} LIMIT 0"
+
+    def grown(self, extent: str) -> str:
+        """The statement that adds events; ``extent`` is a condition that says which."""
+        return f"INSERT INTO {self.table} {self._selected()} AND {extent}"
+
+    def _selected(self) -> str:
+        taken = "".join(f", {text} AS {name}" for name, text in self.taken.items())
+        return (
+            f"SELECT seq, {', '.join(self.columns)}{taken} FROM events "
+            f"WHERE project_id = {self.project_id} AND {self.condition}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How a question is answered from what is kept."""
+
+    question: Question
+    since: datetime
+    """No event before this is looked at."""
+    logs: tuple[Log, ...]
+    query: Compiled
+    """Its statement reads the contributions."""
+    _filling: tuple[tuple[str, str], ...]
+    _parameters: Parameters
+
+    @property
+    def key(self) -> str:
+        return _key(self.question)
+
+    @property
+    def table(self) -> str:
+        return _table(self.question)
+
+    @property
+    def entity(self) -> str:
+        index = self.question.exposures.group_type_index
+        return "person_id" if index is None else f"group_{index}"
+
+    @property
+    def reads_people(self) -> bool:
+        """Whether merges of persons matter."""
+        return any("person_id" in log.columns for log in self.logs)
+
+    def contributions(self, *, merged: bool, touched: bool = False) -> Statement:
+        """The contributions of all entities, or of those in the table `TOUCHED`."""
+        relation = self.events(merged=merged)
+        if touched:
+            relation = (
+                f"SELECT * FROM ({relation}) AS every WHERE {self.entity} IN (SELECT entity FROM {TOUCHED})"
+            )
+        subqueries = [f"{name} AS (\n{sql}\n)" for name, sql in self._filling]
+        once = "" if touched else "NOT "  # few rows, or the logs as they are
+        named = ",\n".join([f"{EVENTS} AS {once}MATERIALIZED (\n{relation}\n)", *subqueries])
+        sql = f"WITH {named}\nSELECT * FROM {self._filling[-1][0]}"
+        return Statement(sql, self._parameters.used_in(sql))
+
+    def events(self, *, merged: bool) -> str:
+        """All events of the logs as one relation; ``merged``: some persons of the project were."""
+        columns = [name for name in COLUMNS if any(name in log.columns for log in self.logs)]
+        taken = list(dict.fromkeys(name for log in self.logs for name in log.taken))
+        parts = []
+        for log in self.logs:
+            shown = ["seq"]
+            shown += [name if name in log.columns else f"NULL AS {name}" for name in columns]
+            shown += [name if name in log.taken else f"NULL AS {name}" for name in taken]
+            parts.append(f"SELECT {', '.join(shown)} FROM {log.table}")
+        both = " UNION ALL ".join(parts)
+        project = self.question.exposures.project_id
+        if not merged or "person_id" not in columns:
+            return f"SELECT *, {project} AS project_id FROM ({both}) AS log"
+        person = "coalesce(override.person_id, log.person_id) AS person_id"
+        return (
+            f"SELECT log.* REPLACE ({person}), {project} AS project_id FROM ({both}) AS log "
+            f"LEFT JOIN {SCHEMA}.applied_override AS override ON override.project_id = {project} "
+            "AND override.old_person_id = log.person_id"
+        )
+
+
+class _Reading(DuckDb):
+    """Statements over logs and contributions. Notes what properties they read, by the column of a log."""
+
+    events = EVENTS
+
+    def __init__(self, kept: str, table: str) -> None:
+        self._kept = kept
+        self._table = table
+        self.taken: dict[str, tuple[bool, str, str]] = {}
+        self.filling: Sequence[tuple[str, str]] = ()
+        self.values = Parameters()
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        del parameters
+        if column == "properties" and key in PROMOTED:
+            return PROMOTED[key]
+        return self._noted(False, column, key)
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        del parameters
+        return self._noted(True, column, key)
+
+    def _noted(self, is_number: bool, column: str, key: str) -> str:
+        place = (is_number, column, key)
+        name = f"p_{_digest(*place)}"
+        self.taken[name] = place
+        return name
+
+    def ready(
+        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
+    ) -> Sequence[tuple[str, str]]:
+        """With the contributions in the place of what they were made of."""
+        end = [name for name, _ in subqueries].index(self._kept) + 1
+        self.filling, self.values = subqueries[:end], parameters
+        return [(self._kept, f"SELECT * FROM {self._table}"), *subqueries[end:]]
+
+
+def kept(question: Question) -> Kept | None:
+    """How a question with a grid of days is answered from state; None when its events cannot be kept.
+
+    That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
+    (maturity, filters with relative dates), when merges change which events matter (lists of people in filters)
+    and for points of the past. Raises `hoglab.filters.FilterError` as `compiled` does.
+    """
+    span = question.span
+    several = isinstance(question.metric, QuantileMetric) and bool(question.exposures.breakdowns)
+    if span.days is None or span.capped or question.matured_only or several or not can_share(question):
+        return None
+    if not question.exposures.variants:
+        return None
+    found = _read(question)
+    later = _read(replace(question, span=replace(span, now=span.now + _LONG)))
+    if any("person_id" in log.condition for log in found.logs):
+        return None
+    same = found.query.statement == later.query.statement and found.logs == later.logs
+    return found if same and found.contributions(merged=True) == later.contributions(merged=True) else None
+
+
+def _read(question: Question) -> Kept:
+    adds_up = can_telescope(question.metric)
+    asked = question if adds_up else replace(question, span=replace(question.span, days=None))
+    dialect = _Reading("change" if adds_up else "valued", _table(question))
+    query = compiled(asked, dialect)
+    scope = Scope(asked, dialect)
+    define_units(scope)
+    of_units = len(scope.subqueries)
+    texts = [sql for _, sql in dialect.filling]
+    return Kept(
+        question,
+        question.span.start - timedelta(microseconds=lookback_us(question)),
+        tuple(_logs(question, dialect.taken, "\n".join(texts[:of_units]), "\n".join(texts[of_units:]))),
+        query,
+        tuple(dialect.filling),
+        dialect.values,
+    )
+
+
+def _logs(
+    question: Question, taken: Mapping[str, tuple[bool, str, str]], units: str, metric: str
+) -> Iterator[Log]:
+    sources = list(metric_sources(question.metric))
+    if any(mine.may_overlap(other) for mine in sources for other in exposure_sources(question)):
+        yield _log(question, taken, f"{units}\n{metric}", exposed=True, counted=sources)
+    else:
+        yield _log(question, taken, units, exposed=True, counted=[])
+        yield _log(question, taken, metric, exposed=False, counted=sources)
+
+
+def _log(
+    question: Question,
+    taken: Mapping[str, tuple[bool, str, str]],
+    text: str,
+    *,
+    exposed: bool,
+    counted: Sequence[EventSource],
+) -> Log:
+    """The log of exposures, of counted events, or of both; ``text`` is what reads it."""
+    scope = Scope(question, DuckDb())  # its own one: logs that say the same have the same values
+    activation = question.exposures.activation
+    conditions = [scope.matches(source) for source in counted]
+    if exposed:
+        conditions.append(exposure_of_any_variant(scope))
+        if activation is not None:
+            conditions.append(activation_condition(scope, activation))
+    words = set(re.findall(r"\w+", text)) | {scope.entity()}
+    texts = {
+        name: (scope.dialect.json_number if is_number else scope.dialect.property_text)(
+            column, key, scope.parameters
+        )
+        for name, (is_number, column, key) in sorted(taken.items())
+        if name in words
+    }
+    condition = combined("OR", list(dict.fromkeys(conditions)))
+    return Log(
+        question.exposures.project_id,
+        condition,
+        scope.parameters.used_in(" ".join([condition, *texts.values()])),
+        tuple(name for name in COLUMNS if name != "project_id" and name in words),
+        texts,
+    )
+
+
+def _table(question: Question) -> str:
+    return f"{SCHEMA}.of_{_key(question)}"
+
+
+def _key(question: Question) -> str:
+    """The same for the same question at another time."""
+    span, days = question.span, question.span.days
+    assert days is not None  # noqa: S101 - `kept` asks for them
+    at_any_time = Span(span.start, span.start, span.start, replace(days, count=1))
+    return _digest(repr(replace(question, span=at_any_time)))
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr((VERSION, *parts)).encode()).hexdigest()[:20]

@@ -1,0 +1,65 @@
+"""The file beside the events in which results keep what they made of them: a cache, which may be deleted.
+
+The engine has it open together with the events, as the schema `SCHEMA`, so that statements read both and share one
+limit of memory. What is in it is the business of `hoglab.analysis`. A file that cannot be read is replaced by an
+empty one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import structlog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = "results_state"
+
+_log = structlog.get_logger(__name__)
+
+
+class ResultsStateFile:
+    """``is_attached`` is False when not even an empty file could be made: results then do without."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_attached = False
+
+    @classmethod
+    def attached(cls, connection: Any, path: Path) -> ResultsStateFile:
+        """Open the file in an engine that may still open files; an unreadable one is replaced."""
+        made = cls(path)
+        if not made._attach(connection):
+            made._remove()
+            made._attach(connection)
+        return made
+
+    def reset(self, connection: Any) -> None:
+        """Replace the file by an empty one. No statement may be using it."""
+        try:
+            if self.is_attached:
+                connection.execute(f"DETACH {SCHEMA}")
+            self.is_attached = False
+            self._remove()
+        except (duckdb.Error, OSError) as error:
+            _log.error("results_state_not_reset", path=str(self._path), reason=str(error))
+            return
+        self._attach(connection)
+
+    def _attach(self, connection: Any) -> bool:
+        place = str(self._path).replace("'", "''")
+        try:
+            connection.execute(f"ATTACH '{place}' AS {SCHEMA}")
+        except duckdb.Error as error:
+            _log.warning(
+                "results_state_not_opened", path=str(self._path), reason=str(error).partition("\n")[0]
+            )
+            return False
+        self.is_attached = True
+        return True
+
+    def _remove(self) -> None:
+        for path in (self._path, self._path.with_name(f"{self._path.name}.wal")):
+            path.unlink(missing_ok=True)
