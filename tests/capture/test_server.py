@@ -86,6 +86,27 @@ def test_a_half_sent_body_does_not_hold_anything(address: Address, server: Any) 
 
 
 @impatient
+def test_a_half_sent_body_of_the_newer_protocol_may_be_sent_again(address: Address, server: Any) -> None:
+    request_id = "0c0e7f2e-3a0e-4a07-8d0e-3f43b4a0a1b2"
+    head = (
+        f"POST /i/v1/analytics/events HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\nAuthorization: Bearer {ONE}\r\n"
+        "Content-Type: application/json\r\nUser-Agent: posthog-go/1.0\r\nPostHog-Sdk-Info: posthog-go/1.0\r\n"
+        f"PostHog-Attempt: 1\r\nPostHog-Request-Id: {request_id}\r\n"
+        'PostHog-Request-Timestamp: 2026-01-01T00:00:10Z\r\n\r\n{"batch":'
+    )
+    with socket.create_connection((address.host, address.port), timeout=10) as slow:
+        slow.sendall(head.encode())
+        answer = http.client.HTTPResponse(slow)
+        answer.begin()
+        assert answer.status == 408
+        assert json.loads(answer.read())["error"] == "body_read_timeout"
+        assert int(answer.headers["retry-after"]) > 0
+        assert answer.headers["posthog-request-id"] == request_id
+    assert server.events() == []
+    assert still_works(address)
+
+
+@impatient
 def test_a_body_that_is_never_begun_does_not_hold_anything(address: Address, server: Any) -> None:
     head = f"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
     waiting = [socket.create_connection((address.host, address.port), timeout=10) for _ in range(20)]

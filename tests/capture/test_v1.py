@@ -245,3 +245,38 @@ async def test_every_event_gets_one_result_and_what_is_ok_is_stored(
     assert set(results) == {each["uuid"] for each in events}
     kept = [uuid for uuid, result in results.items() if result["result"] != "drop"]
     assert [each.uuid for each in stored(server)[before:]] == kept
+
+
+fields = st.dictionaries(st.sampled_from(["batch", "created_at", "historical_migration"]), values, max_size=3)
+contents = st.one_of(
+    st.binary(max_size=300),
+    values.map(json.dumps).map(str.encode),
+    fields.map(lambda changes: body(event(), **changes)),
+    st.lists(values, max_size=3).map(lambda events: body(*events)),
+)
+COMPRESSORS = {
+    "gzip": gzipped,
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "identity": bytes,
+}
+damages = st.sampled_from(
+    [lambda raw: raw, lambda raw: raw[:-3], lambda raw: raw[3:], lambda raw: raw + b"\0\1\2"]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(contents, st.sampled_from(sorted(COMPRESSORS)), st.sampled_from(sorted(COMPRESSORS)), damages)
+async def test_any_body_has_a_proper_answer(
+    server: Any, content: bytes, compressed: str, said: str, damage: Any
+) -> None:
+    before = len(stored(server))
+    answer = await post(server, damage(COMPRESSORS[compressed](content)), Content_Encoding=said)
+    assert answer.status_code in {200, 400}
+    if answer.status_code == 400:
+        assert set(answer.json()) == {"error", "error_description", "error_uri"}
+        assert len(stored(server)) == before
+    else:
+        kept = [uuid for uuid, result in answer.json()["results"].items() if result["result"] != "drop"]
+        assert [each.uuid for each in stored(server)[before:]] == kept

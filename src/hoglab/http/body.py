@@ -63,12 +63,12 @@ async def read_body(
     if announced == 0:
         return b""
     whole = announced if header(scope, b"transfer-encoding") is None else None
-    task = asyncio.current_task()
+    # What asyncio.timeout does, at a fraction of its price: this runs for every event and flag request.
+    deadlines = Deadlines.here()
+    task = asyncio.current_task(deadlines.loop)
     if task is None:
         return await asyncio.create_task(read_body(scope, receive, limit_bytes, timeout_s, keep=keep))
-    # What asyncio.timeout does, at a fraction of its price: this runs for every event and flag request.
     cancelling = task.cancelling()
-    deadlines = Deadlines.here()
     deadlines.begin(task, timeout_s)
     is_late = False
     try:
