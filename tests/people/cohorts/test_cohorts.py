@@ -276,6 +276,23 @@ class TestStatic:
         assert answer.json()["count"] == 2
         assert names(people, answer.json()["id"]) == {"ann", "cem"}
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "email\nANN@example.com\nnobody@example.com\ncem@example.com\n",
+            "Name,Email\nAnn,ann@example.com\nCem, Cem@Example.com\n",
+        ],
+    )
+    def test_a_file_of_emails(self, people, text):
+        for name, email in {"ann": "ann@example.com", "cem": "Cem@example.com", "dot": 7}.items():
+            people.event("$set", name, **{"$set": {"email": email}})
+        answer = people.client.post(
+            URL, data={"name": "Uploaded", "is_static": "true"}, files={"csv": ("people.csv", text.encode())}
+        )
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["count"] == 2
+        assert names(people, answer.json()["id"]) == {"ann", "cem"}
+
     def test_a_file_of_person_ids(self, people):
         with people.database.read() as connection:
             uuid = connection.exec_driver_sql("SELECT uuid FROM person ORDER BY id").scalars().first()

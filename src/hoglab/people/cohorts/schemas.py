@@ -65,7 +65,8 @@ class CohortPatch(WireModel):
 
 
 class CohortIn(CohortPatch):
-    """A new cohort. A file of members comes as the part ``csv`` of a multipart form."""
+    """A new cohort. A file of members comes as the part ``csv`` of a multipart form, with a column
+    ``person_id``, ``distinct_id`` or ``email``."""
 
     name: Annotated[str, Text(max_length=400)]
     create_static_person_ids: PersonIds | None = Field(None, alias="_create_static_person_ids")

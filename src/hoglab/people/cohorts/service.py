@@ -249,6 +249,7 @@ class CohortService:
     def _rows(self, connection: Connection, project_id: int, members: Members) -> set[int]:
         rows = set(store.rows_of_persons(connection, project_id, members.person_ids))
         rows.update(store.rows_of_distinct_ids(connection, project_id, members.distinct_ids))
+        rows.update(store.rows_of_emails(connection, project_id, members.emails))
         return rows
 
     def _add(self, tx: Transaction, row: CohortRow, members: Members) -> CohortRow:

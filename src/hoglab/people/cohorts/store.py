@@ -215,6 +215,18 @@ def rows_of_distinct_ids(connection: Connection, project_id: int, names: Iterabl
         )
 
 
+def rows_of_emails(connection: Connection, project_id: int, emails: Iterable[str]) -> Iterator[int]:
+    """Row ids of the persons with one of these as their ``email``, whatever the case; one walk along all persons."""
+    wanted = {email.lower() for email in emails}
+    if not wanted:
+        return
+    theirs = sa.type_coerce(person.c.properties, sa.JSON)["email"].as_string()
+    everybody = sa.select(person.c.id, theirs).where(person.c.project_id == project_id, theirs.is_not(None))
+    for row_id, email in connection.execute(everybody.execution_options(yield_per=PERSONS_PER_READ)):
+        if str(email).lower() in wanted:
+            yield row_id
+
+
 _CANDIDATES = next_persons(
     person.c.id,
     person.c.properties,

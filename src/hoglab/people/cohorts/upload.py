@@ -16,17 +16,20 @@ MAX_PERSONS = 1_000_000
 
 PERSON_COLUMNS = frozenset({"person_id", "person-id", "person id", "person_uuid", "uuid"})
 DISTINCT_ID_COLUMNS = frozenset({"distinct_id", "distinct-id", "distinct id", "distinctid"})
+EMAIL_COLUMNS = frozenset({"email", "e-mail", "email_address"})
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Persons that a request names: by uuid, and by distinct id. Unknown ones are left out later."""
+    """Persons that a request names: by uuid, by distinct id, and by the property ``email``, whatever its case.
+    Unknown ones are left out later."""
 
     person_ids: list[str] = field(default_factory=list)
     distinct_ids: list[str] = field(default_factory=list)
+    emails: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if len(self.person_ids) + len(self.distinct_ids) > MAX_PERSONS:
+        if len(self.person_ids) + len(self.distinct_ids) + len(self.emails) > MAX_PERSONS:
             raise validation_error(f"At most {MAX_PERSONS:,} persons can be added with one request.")
 
     @classmethod
@@ -43,7 +46,8 @@ def _uuid(value: UUID | str) -> str:
 
 
 def read_csv(data: bytes) -> Members:
-    """The persons of an uploaded file: UTF-8, with a column ``distinct_id`` or ``person_id``.
+    """The persons of an uploaded file: UTF-8, with a column ``person_id``, ``distinct_id`` or ``email``; of
+    several the first of these counts.
 
     A file of a single column needs no header: its values are distinct ids. Raises 400.
     """
@@ -58,14 +62,19 @@ def read_csv(data: bytes) -> Members:
     if not rows:
         raise _csv_error("The file is empty.")
     header = [cell.strip().lower() for cell in rows[0]]
-    for names, by_uuid in ((PERSON_COLUMNS, True), (DISTINCT_ID_COLUMNS, False)):
-        column = next((place for place, name in enumerate(header) if name in names), None)
-        if column is not None:
-            values = _column(rows[1:], column)
-            return Members.of(person_ids=values) if by_uuid else Members.of(distinct_ids=values)
+    if (column := _place(header, PERSON_COLUMNS)) is not None:
+        return Members.of(person_ids=_column(rows[1:], column))
+    if (column := _place(header, DISTINCT_ID_COLUMNS)) is not None:
+        return Members.of(distinct_ids=_column(rows[1:], column))
+    if (column := _place(header, EMAIL_COLUMNS)) is not None:
+        return Members(emails=_column(rows[1:], column))
     if len(header) > 1:
-        raise _csv_error("The file has several columns, but none is called distinct_id or person_id.")
+        raise _csv_error("The file has several columns, but none is called person_id, distinct_id or email.")
     return Members.of(distinct_ids=_column(rows, 0))
+
+
+def _place(header: list[str], names: frozenset[str]) -> int | None:
+    return next((place for place, name in enumerate(header) if name in names), None)
 
 
 def _column(rows: Iterable[list[str]], place: int) -> list[str]:
