@@ -269,13 +269,14 @@ class Hoglab:
         )
         streams = Streams()
         backfills = Backfills(delivery, store)
+        calculator = CohortCalculator(database, behaviour=performers(database, store))
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database),
             accounts.usage,
             *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
             Recompiler(database, storage.secrets),
-            CohortCalculator(database, behaviour=performers(database, store)),
+            calculator,
             delivery,
             delivery.internal_events(database),
             backfills,
@@ -302,7 +303,7 @@ class Hoglab:
                     warnings_router(database),
                     people_routes.persons_router(database),
                     people_routes.groups_router(database),
-                    cohorts_router(database, cohort_service),
+                    cohorts_router(database, cohort_service, calculator.progress),
                 ],
                 {**capture_routes(capture), **hot_routes(evaluator, accounts)},
                 accounts,

@@ -198,7 +198,7 @@ class Server:
         self.app = build_app(
             [
                 router(self.database, self.service, self.evaluator),
-                cohorts_router(self.database, self.cohorts),
+                cohorts_router(self.database, self.cohorts, self.calculator.progress),
             ],
             hot_routes(self.evaluator, self.accounts),
             self.accounts,

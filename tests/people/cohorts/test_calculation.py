@@ -59,6 +59,43 @@ def test_ten_thousand_persons(server):
     assert (row.count, row.is_calculating) == (PERSONS // 2, False)
 
 
+def test_progress(server, monkeypatch: pytest.MonkeyPatch):
+    fill(server.database, PERSONS)
+    other, cohort_id = create(server, EVEN), create(server, EVEN)
+    seen = []
+
+    def ask(cohort_id: int) -> dict[str, Any]:
+        answer = server.client.get(f"/api/projects/1/cohorts/{cohort_id}/calculation/")
+        assert answer.status_code == 200
+        return answer.json()
+
+    candidates = store.candidates
+
+    def asking(*arguments: Any) -> Any:
+        progress, waiting = ask(cohort_id), ask(other)
+        assert progress["is_calculating"] is waiting["is_calculating"] is True
+        assert waiting["checked"] is waiting["persons"] is None
+        seen.append((progress["checked"], progress["persons"], progress["count"]))
+        return candidates(*arguments)
+
+    monkeypatch.setattr(store, "candidates", asking)
+    server.calculator.calculate(1, cohort_id)
+    step = store.PERSONS_PER_READ
+    assert seen == [(checked, PERSONS, None) for checked in range(0, PERSONS + 1, step)]
+    after = ask(cohort_id)
+    assert after["last_calculation"] is not None
+    del after["last_calculation"]
+    assert after == {
+        "is_calculating": False,
+        "checked": None,
+        "persons": None,
+        "errors_calculating": 0,
+        "last_error_message": None,
+        "count": PERSONS // 2,
+    }
+    assert server.client.get("/api/projects/1/cohorts/999/calculation/").status_code == 404
+
+
 class Work:
     """Counts calls of functions, and instructions of SQLite by the hundred: time would depend on the machine."""
 

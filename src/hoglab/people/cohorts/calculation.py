@@ -11,6 +11,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -48,6 +49,17 @@ Behaviour = Callable[["Project", PropertyFilter], Iterable[UUID]]
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far finding the members of a cohort has come."""
+
+    cohort_id: int
+    checked: int
+    """Persons that were looked at."""
+    persons: int
+    """Persons there were to look at when it began."""
+
+
 class CohortCalculator:
     """A background service: `start` once, `stop` once. `calculate` may also be called by itself."""
 
@@ -64,6 +76,7 @@ class CohortCalculator:
         self._wake = threading.Event()
         self._stopping = False
         self._retry_at: dict[int, float] = {}
+        self._progress: Progress | None = None
         self._thread: threading.Thread | None = None
         self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self._wake.set())
 
@@ -78,6 +91,11 @@ class CohortCalculator:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
+
+    def progress(self, cohort_id: int) -> Progress | None:
+        """How far the calculation of a cohort has come; None when it is not being calculated at the moment."""
+        progress = self._progress
+        return progress if progress is not None and progress.cohort_id == cohort_id else None
 
     def _work(self) -> None:
         while not self._stopping:
@@ -125,6 +143,8 @@ class CohortCalculator:
         except Exception as error:
             self._fail(row, error)
             return
+        finally:
+            self._progress = None
         if found is None:
             return
         self._retry_at.pop(cohort_id, None)
@@ -141,14 +161,18 @@ class CohortCalculator:
     def _find(self, row: CohortRow) -> RowIds | None:
         """Row ids of the persons who belong to a cohort, ascending; None when the server is to stop."""
         is_in = membership_test(row.id, self._sources(row.project_id))
-        found, after = array("q"), 0
+        found, after, checked = array("q"), 0, 0
+        with self._database.read() as connection:
+            total = store.count_persons(connection, row.project_id)
         while not self._stopping:
+            self._progress = Progress(row.id, checked, max(total, checked))
             with self._database.read() as connection:
                 persons = store.candidates(connection, row.project_id, after)
             if not persons:
                 return found
             found.extend(person.row_id for person in persons if is_in(person))
             after = persons[-1].row_id
+            checked += len(persons)
         return None
 
     def _sources(self, project_id: int) -> Sources:

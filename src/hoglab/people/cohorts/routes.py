@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import store as accounts
@@ -13,12 +13,20 @@ from hoglab.http.routing import IntId, ResourceRouter
 from hoglab.http.wire import user_object
 from hoglab.people import reading
 from hoglab.people.cohorts import store
-from hoglab.people.cohorts.schemas import CohortIn, CohortListQuery, CohortOut, CohortPatch, MembersIn
+from hoglab.people.cohorts.schemas import (
+    CalculationOut,
+    CohortIn,
+    CohortListQuery,
+    CohortOut,
+    CohortPatch,
+    MembersIn,
+)
 from hoglab.people.cohorts.upload import Members, read_csv
 from hoglab.people.routes import PersonList, person_object
 
 if TYPE_CHECKING:
     from hoglab.http.call import Call
+    from hoglab.people.cohorts.calculation import Progress
     from hoglab.people.cohorts.service import CohortService
     from hoglab.people.cohorts.store import CohortRow
     from hoglab.storage.database import Database
@@ -26,8 +34,10 @@ if TYPE_CHECKING:
 READ, WRITE = "cohort:read", "cohort:write"
 
 
-def cohorts_router(database: Database, service: CohortService) -> ResourceRouter:
-    """The endpoints of cohorts."""
+def cohorts_router(
+    database: Database, service: CohortService, progress: Callable[[int], Progress | None]
+) -> ResourceRouter:
+    """The endpoints of cohorts. ``progress`` tells how far a calculation has come: `CohortCalculator.progress`."""
     routes = ResourceRouter("/cohorts", tag="cohorts", scopes=(READ, WRITE))
 
     def objects(rows: Sequence[CohortRow]) -> list[dict[str, Any]]:
@@ -70,6 +80,22 @@ def cohorts_router(database: Database, service: CohortService) -> ResourceRouter
         with database.read() as connection:
             row = service.get(connection, call.project.id, cohort_id)
         return one(row)
+
+    @routes.get("/{cohort_id}/calculation", response=CalculationOut)
+    def read_calculation(call: Call, cohort_id: IntId) -> dict[str, Any]:
+        """Read how far finding its members has come."""
+        with database.read() as connection:
+            row = service.get(connection, call.project.id, cohort_id)
+        reached = progress(cohort_id) if row.is_calculating else None
+        return {
+            "is_calculating": row.is_calculating,
+            "checked": None if reached is None else reached.checked,
+            "persons": None if reached is None else reached.persons,
+            "last_calculation": row.last_calculation,
+            "errors_calculating": row.errors_calculating,
+            "last_error_message": row.last_error_message,
+            "count": row.count,
+        }
 
     @routes.patch("/{cohort_id}", body=CohortPatch, response=CohortOut)
     def update_cohort(call: Call, cohort_id: IntId) -> dict[str, Any]:

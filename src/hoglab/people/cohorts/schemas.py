@@ -42,6 +42,8 @@ NOTES: Notes = {
     "experiment_set": Note("The ids of the experiments that it was made for.", []),
     "version": "Which version of its rules the members are from.",
     "pending_version": "Which version is being calculated, or was last.",
+    "persons": Note("Persons there are to look at; null unless they are being looked at.", 120_000),
+    "checked": Note("Persons that were looked at so far; null unless they are being looked at.", 46_000),
 }
 
 
@@ -118,3 +120,18 @@ class CohortOut(WireModel):
     experiment_set: list[int]
     version: int | None
     pending_version: int | None
+
+
+class CalculationOut(WireModel):
+    """How far finding the members of a cohort has come. Cohorts are calculated one after the other: one that waits
+    for its turn is calculating, and nobody is being looked at for it yet."""
+
+    notes = NOTES
+
+    is_calculating: bool
+    checked: int | None
+    persons: int | None
+    last_calculation: datetime | None
+    errors_calculating: int
+    last_error_message: str | None
+    count: int | None

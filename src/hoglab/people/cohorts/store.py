@@ -198,6 +198,16 @@ def count_members(connection: Connection, cohort_id: int) -> int:
     return connection.scalar(sa.select(sa.func.count()).select_from(members_query(cohort_id).subquery())) or 0
 
 
+def count_persons(connection: Connection, project_id: int) -> int:
+    """How many persons a project has."""
+    return (
+        connection.scalar(
+            sa.select(sa.func.count()).select_from(person).where(person.c.project_id == project_id)
+        )
+        or 0
+    )
+
+
 def rows_of_persons(connection: Connection, project_id: int, uuids: Iterable[str]) -> Iterator[int]:
     """Row ids of persons by uuid; unknown ones are left out."""
     for some in chunks(uuids):
