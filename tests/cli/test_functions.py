@@ -151,6 +151,8 @@ def test_what_failed_is_run_again(place: Place) -> None:
     assert place.run("replay", "Teller", "--dry-run") == "2 would run again, 0 skipped\n"
     assert place.run("replay", function["id"]) == "2 run again, 0 skipped\n"
     assert place.run("replay", "Teller", "--error-kind", "timeout") == "0 run again, 0 skipped\n"
+    first = place.call("GET", f"/hog_functions/{function['id']}/reruns/")["results"][-1]
+    assert place.run("cancel", "Teller", first["id"]) == "2 run again, 0 skipped\n"  # it was over
 
 
 def test_dead_letters_are_listed_retried_and_forgotten(place: Place) -> None:

@@ -44,6 +44,39 @@ def assert_one_clear_line(done: subprocess.CompletedProcess[str], *parts: str) -
         assert part in line
 
 
+def test_a_free_port_is_named_in_the_addresses_that_functions_see(tmp_path: Path) -> None:
+    command = [*HOGLAB, "serve", "--data", str(tmp_path / "data"), "--port", "0"]
+    environment = {**os.environ, "HOGLAB_BOOTSTRAP_API_KEY": "phx_" + "a" * 40}
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr is not None
+    try:
+        line = next(line for line in process.stderr if "is serving on" in line)
+        url = line.split()[-1]
+        assert not url.endswith(":0")
+        body = {
+            "configuration": {
+                "type": "destination",
+                "name": "f",
+                "hog": "print(project.url)",
+                "enabled": True,
+            },
+            "globals": {"event": {"event": "e", "distinct_id": "d", "properties": {}}},
+        }
+        answer = httpx.post(
+            f"{url}/api/projects/1/hog_functions/new/invocations/",
+            json=body,
+            headers={"Authorization": "Bearer phx_" + "a" * 40},
+            timeout=60,
+        )
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["logs"][0]["message"] == f"{url}/project/1"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+
+
 def test_first_start_prints_credentials_once_and_they_work(tmp_path: Path) -> None:
     port = free_port()
     command = [*HOGLAB, "serve", "--data", str(tmp_path / "data"), "--port", str(port)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +18,8 @@ from tests.delivery.test_routes import Api
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery import backfills as rules
 from hoglab.delivery.backfill_routes import backfill_router
-from hoglab.delivery.backfills import BackfillRunsError, Backfills, Job
+from hoglab.delivery.backfills import Backfills
+from hoglab.delivery.jobs import Job, JobRunsError
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.history import TimeRange
@@ -214,7 +217,7 @@ def test_one_at_a_time_of_a_function(house: House, history: History) -> None:
     history.keep_numbers(1)
     function, other = house.create(), house.create()
     job = history.begin(function)
-    with pytest.raises(BackfillRunsError):
+    with pytest.raises(JobRunsError):
         history.begin(function)
     history.begin(other)
     history.backfills.cancel(1, function["id"], job["id"])
@@ -439,3 +442,111 @@ def test_what_failed_a_moment_ago_can_be_run_again(house: House, api: Api) -> No
     [result] = house.results()
     assert result["is_retry"] == 1
     assert result["attempts"] == 2 + again["queued_count"]
+
+
+# --- running past invocations again
+
+
+def failed_runs(house: House, count: int, source: str = "throw Error('no')") -> dict[str, Any]:
+    """A function and that many of its runs, which failed; it would succeed now."""
+    function = house.create(source)
+    house.delivery.start()
+    for first in range(0, count, 400):
+        house.dispatch(*(stored() for _ in range(first, min(count, first + 400))))
+    wait_for(lambda: house.queue.backlog() == 0)
+    house.change(function, hog="return 1")
+    assert {result["status"] for result in house.results()} == {"failed"}
+    return function
+
+
+@contextmanager
+def at_work(house: House, history: History) -> Iterator[Backfills]:
+    backfills = Backfills(house.delivery, history.store)
+    backfills.start()
+    try:
+        yield backfills
+    finally:
+        backfills.stop(10)
+
+
+def statuses(house: House) -> Counter[str]:
+    return Counter(result["status"] for result in house.results())
+
+
+def test_any_number_is_run_again_in_the_background(house: House, history: History, api: Api) -> None:
+    function = failed_runs(house, 1_300)
+    path = f"/{function['id']}"
+    begun = api.call("POST", f"{path}/rerun/", {}).json()
+    assert begun["skipped_count"] == 0
+    assert 500 <= begun["queued_count"] < 1_300  # the rest waits for the background service
+    job = api.get(f"{path}/reruns/{begun['rerun_job_id']}/")
+    assert (job["status"], job["total"], job["seen"]) == ("running", 1_300, begun["queued_count"])
+    with at_work(house, history):
+        wait_for(lambda: api.get(f"{path}/reruns/{job['id']}/")["status"] == "completed")
+        wait_for(lambda: house.queue.backlog() == 0)
+    done = api.get(f"{path}/reruns/", limit=10)["results"]
+    assert [(one["id"], one["seen"], one["queued"], one["skipped"]) for one in done] == [
+        (job["id"], 1_300, 1_300, 0)
+    ]
+    assert done[0]["finished_at"] is not None
+    assert statuses(house) == {"succeeded": 1_300}
+    assert house.metrics(function)["triggered"] == 2_600
+    lines = [line for (line,) in house.rows("log_entry", "message", "id") if "run again" in line]
+    assert lines == ["1300 invocations are run again, 0 were skipped."]
+    # They are no backfills, and hold up none.
+    assert api.get(f"{path}/backfills/")["count"] == 0
+    assert api.call("POST", f"{path}/backfill/", {"from": "2026-01-01"}).status_code == 201
+
+
+def test_running_again_goes_on_where_a_former_process_came_to(
+    house: House, history: History, api: Api
+) -> None:
+    function = failed_runs(house, 1_300)
+    begun = api.call("POST", f"/{function['id']}/rerun/", {}).json()
+    house.restart()
+    house.delivery.start()
+    with at_work(house, history) as later:
+        wait_for(lambda: not later.running())
+        wait_for(lambda: house.queue.backlog() == 0)
+    job = later.reruns.get(1, function["id"], begun["rerun_job_id"])
+    assert job is not None
+    assert (job["status"], job["queued"]) == ("completed", 1_300)
+    assert statuses(house) == {"succeeded": 1_300}
+
+
+def test_running_again_can_be_stopped(house: House, history: History, api: Api) -> None:
+    function = failed_runs(house, 900)
+    path = f"/{function['id']}"
+    begun = api.call("POST", f"{path}/rerun/", {}).json()
+    stopped = api.call("POST", f"{path}/reruns/{begun['rerun_job_id']}/cancel/").json()
+    assert (stopped["status"], stopped["queued"]) == ("cancelled", begun["queued_count"])
+    with at_work(house, history):
+        wait_for(lambda: house.queue.backlog() == 0)
+    assert statuses(house) == {"succeeded": begun["queued_count"], "failed": 900 - begun["queued_count"]}
+    missing = "0190a3d4-0000-7000-8000-00000000000f"
+    assert api.call("GET", f"{path}/reruns/{missing}/").status_code == 404
+    assert api.call("POST", f"{path}/reruns/{missing}/cancel/").status_code == 404
+
+
+def test_running_again_has_a_limit_when_asked_for_and_takes_the_oldest(house: House, api: Api) -> None:
+    function = failed_runs(house, 20)
+    answer = api.call(
+        "POST", f"/{function['id']}/rerun/", {"filter": {"max_count": 7}, "dry_run": True}
+    ).json()
+    assert (answer["queued_count"], answer["skipped_count"]) == (7, 0)
+    answer = api.call("POST", f"/{function['id']}/rerun/", {"filter": {"max_count": 7}}).json()
+    assert (answer["queued_count"], answer["skipped_count"]) == (7, 0)
+    wait_for(lambda: house.queue.backlog() == 0)
+    assert statuses(house) == {"succeeded": 7, "failed": 13}
+    job = api.get(f"/{function['id']}/reruns/{answer['rerun_job_id']}/")
+    assert (job["status"], job["total"]) == ("completed", 7)
+
+
+def test_running_again_ends_when_the_function_is_disabled(house: House, history: History, api: Api) -> None:
+    function = failed_runs(house, 900)
+    begun = api.call("POST", f"/{function['id']}/rerun/", {}).json()
+    house.change(function, enabled=False)
+    path = f"/{function['id']}/reruns/{begun['rerun_job_id']}/"
+    with at_work(house, history):
+        wait_for(lambda: api.get(path)["status"] == "failed")
+    assert api.get(path)["error"] == "The function is disabled or deleted."

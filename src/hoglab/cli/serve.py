@@ -74,9 +74,10 @@ async def _serve(settings: Settings) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:
-        claim(settings.host, settings.port)  # before the directory is touched
+        address = claim(settings.host, settings.port)  # before the directory is touched
     except ListenError as error:
         raise OperatorError(str(error)) from error
+    settings = settings.model_copy(update={"port": address.port})  # a free one where none was named
     hoglab = _open(settings)
     try:
         hoglab.start()

@@ -1,13 +1,13 @@
-"""Running functions on history, over the API (spec: hog-runtime 11). Ours; the upstream API has no such thing."""
+"""Running functions on history, and what is run again, over the API (spec: hog-runtime 11). Ours alone."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hoglab.delivery.backfills import BackfillRunsError
+from hoglab.delivery.jobs import JobRunsError
 from hoglab.functions import store
 from hoglab.http.dates import format_moment
 from hoglab.http.errors import conflict, not_found, validation_error
@@ -17,7 +17,8 @@ from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import ResourceRouter, UuidId
 
 if TYPE_CHECKING:
-    from hoglab.delivery.backfills import Backfills, Job
+    from hoglab.delivery.backfills import Backfills
+    from hoglab.delivery.jobs import Job
     from hoglab.http.call import Call
     from hoglab.storage.database import Database
 
@@ -75,8 +76,31 @@ class BackfillOut(WireModel):
     finished_at: str | None
 
 
+class RerunJobOut(WireModel):
+    """Past invocations that are run again, and how far that came."""
+
+    notes: ClassVar[Notes] = {
+        **NOTES,
+        "id": Note("The `rerun_job_id`.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
+        "total": Note("How many past runs there are to look at.", 20_000),
+        "seen": Note("How many were looked at.", 12_500),
+        "queued": Note("How many were put into the queue again.", 12_490),
+        "skipped": Note("How many cannot: they are running, or their event is gone.", 10),
+    }
+
+    id: str
+    status: str
+    total: int
+    seen: int
+    queued: int
+    skipped: int
+    error: str | None
+    created_at: str
+    finished_at: str | None
+
+
 def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
-    """``/hog_functions/{id}/backfill`` and ``backfills``. ``database``: the metadata."""
+    """``/hog_functions/{id}/backfill``, ``backfills`` and ``reruns``. ``database``: the metadata."""
     routes = ResourceRouter(
         "/hog_functions", tag="hog_functions", scopes=("hog_function:read", "hog_function:write")
     )
@@ -116,7 +140,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
             job = backfills.begin(
                 call.project.id, function_id, body.since, until, max_events=body.limit, dry_run=body.dry_run
             )
-        except BackfillRunsError:
+        except JobRunsError:
             raise conflict("A backfill of this function is running.", "backfill_running") from None
         return _shown(job)
 
@@ -140,7 +164,40 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
         known(call, function_id)
         return _shown_or_404(backfills.cancel(call.project.id, function_id, backfill_id))
 
+    @routes.get("/{function_id}/reruns/", response=Paged[RerunJobOut])
+    def list_reruns(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """What was run again of a function, newest first."""
+        known(call, function_id)
+        page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
+        jobs, count = backfills.reruns.page(call.project.id, function_id, page.limit, page.offset)
+        return envelope(call, [_shown_rerun(job) for job in jobs], count, page)
+
+    @routes.get("/{function_id}/reruns/{rerun_id}/", response=RerunJobOut)
+    def read_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
+        """How far running past invocations again came."""
+        known(call, function_id)
+        return _shown_rerun(backfills.reruns.get(call.project.id, function_id, rerun_id))
+
+    @routes.post("/{function_id}/reruns/{rerun_id}/cancel/", response=RerunJobOut)
+    def cancel_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
+        """Stop running past invocations again; what was put into the queue still runs."""
+        known(call, function_id)
+        return _shown_rerun(backfills.reruns.cancel(call.project.id, function_id, rerun_id))
+
     return routes
+
+
+def _shown_rerun(job: Job | None) -> dict[str, Any]:
+    if job is None:
+        raise not_found()
+    shown = {name: job[name] for name in ("id", "status", "total", "seen", "queued", "error")}
+    finished_at = job["finished_at"]
+    return {
+        **shown,
+        "skipped": job["seen"] - job["queued"],
+        "created_at": format_moment(job["created_at"]),
+        "finished_at": None if finished_at is None else format_moment(finished_at),
+    }
 
 
 def _shown_or_404(job: Job | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import orjson
@@ -19,6 +19,8 @@ from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
 
 from hoglab.delivery.dead_events import EVENTS, reason_of
+from hoglab.delivery.jobs import Job, Jobs, running_jobs
+from hoglab.delivery.reruns import DISABLED, end, go_on
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.tables import backfill
 from hoglab.storage.event_store import (
@@ -46,7 +48,6 @@ MAX_BACKLOG = 5_000
 ROOM_POLL_S = 0.2
 RETRY_S = 1.0
 QUERY_TIMEOUT_S = 60.0
-DISABLED = "The function is disabled or deleted."
 
 _STORE_TROUBLE = (EventStoreUnavailableError, QueryError, QueryMemoryError, QueryTimeoutError)
 
@@ -55,13 +56,6 @@ _logger = structlog.get_logger(__name__)
 _EVENTS = Counter("hoglab_delivery_backfilled_events", "Stored events that backfills asked functions about.")
 _RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not over.")
 
-Job = dict[str, Any]
-"""A row of the table ``backfill``."""
-
-
-class BackfillRunsError(Exception):
-    """The function has a backfill that is not over."""
-
 
 class Backfills:
     """A background service: `start` once, `stop` once. The other methods may be called from any thread."""
@@ -69,6 +63,10 @@ class Backfills:
     def __init__(self, delivery: Delivery, store: EventStore, *, max_backlog: int = MAX_BACKLOG) -> None:
         self._delivery = delivery
         self._database = delivery.queue_database
+        self._jobs = Jobs(self._database, delivery.now, reruns=False)
+        self.reruns = Jobs(self._database, delivery.now, reruns=True)
+        """Past invocations that are run again; they are gone on with here, too."""
+        delivery.on_rerun = self._notify
         self._store = store
         self._max_backlog = max_backlog
         self._dispatchers: dict[str, tuple[CompiledFunction, EventDispatcher]] = {}
@@ -92,7 +90,7 @@ class Backfills:
         max_events: int | None,
         dry_run: bool,
     ) -> Job:
-        """Begin a backfill; it goes on in the background. Raises `BackfillRunsError` and the store's errors."""
+        """Begin a backfill; it goes on in the background. Raises `JobRunsError` and the store's errors."""
         with self._store.reader() as reader:
             extent = TimeRange(project_id, since, until).extent(reader, timeout_s=QUERY_TIMEOUT_S)
         job: Job = {
@@ -110,41 +108,23 @@ class Backfills:
             "created_at": self.now(),
             "finished_at": None if extent else self.now(),
         }
-        with self._database.write() as tx:
-            mine = (_column.project_id == project_id, _column.function_id == function_id)
-            running = sa.select(_column.id).where(*mine, _column.status == "running").limit(1)
-            if tx.connection.execute(running).first() is not None:
-                raise BackfillRunsError
-            tx.connection.execute(sa.insert(backfill).values(**job))
+        self._jobs.begin(job, alone=True)
         self._log(job, "info", f"Backfill of {job['total']} events begins{' (dry run)' if dry_run else ''}.")
         self._notify()
         return self.get(project_id, function_id, job["id"]) or job
 
     def get(self, project_id: int, function_id: str, job_id: str) -> Job | None:
-        mine = (_column.project_id == project_id, _column.function_id == function_id, _column.id == job_id)
-        with self._database.read() as connection:
-            row = connection.execute(sa.select(backfill).where(*mine)).mappings().first()
-        return None if row is None else dict(row)
+        return self._jobs.get(project_id, function_id, job_id)
 
     def page(self, project_id: int, function_id: str, limit: int, offset: int) -> tuple[list[Job], int]:
         """The backfills of a function, newest first, and how many there are."""
-        mine = (_column.project_id == project_id, _column.function_id == function_id)
-        newest = sa.select(backfill).where(*mine).order_by(_column.created_at.desc(), _column.id)
-        with self._database.read() as connection:
-            rows = connection.execute(newest.limit(limit).offset(offset)).mappings().all()
-            count = connection.scalar(sa.select(sa.func.count()).select_from(backfill).where(*mine)) or 0
-        return [dict(row) for row in rows], count
+        return self._jobs.page(project_id, function_id, limit, offset)
 
     def cancel(self, project_id: int, function_id: str, job_id: str) -> Job | None:
         """Stop a backfill; what it has enqueued runs. One that is over stays as it is."""
-        mine = (_column.project_id == project_id, _column.function_id == function_id, _column.id == job_id)
-        values = {"status": "cancelled", "finished_at": self.now()}
-        with self._database.write() as tx:
-            tx.connection.execute(
-                sa.update(backfill).where(*mine, _column.status == "running").values(**values)
-            )
+        cancelled = self._jobs.cancel(project_id, function_id, job_id)
         self._notify()
-        return self.get(project_id, function_id, job_id)
+        return cancelled
 
     # --- life
 
@@ -215,20 +195,22 @@ class Backfills:
             raise
         except Exception as error:
             _logger.exception("backfill_failed", backfill_id=job["id"])
-            self._end(job, "failed", reason_of(error))
+            if job["selection"] is None:
+                self._end(job, "failed", reason_of(error))
+            else:
+                end(self._delivery, job, "failed", reason_of(error))
 
     def running(self) -> list[Job]:
-        """Those that are not over, oldest first."""
-        query = (
-            sa.select(backfill).where(_column.status == "running").order_by(_column.created_at, _column.id)
-        )
-        with self._database.read() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        """What is not over, backfills and what is run again, oldest first."""
+        return running_jobs(self._database)
 
     # --- one step
 
     def step(self, job: Job) -> None:
         """Ask the function about the next events, and enqueue what they cause together with the place reached."""
+        if job["selection"] is not None:
+            go_on(self._delivery, job)
+            return
         dispatcher = self._dispatcher(job)
         if dispatcher is None:
             self._end(job, "failed", DISABLED)
@@ -289,10 +271,7 @@ class Backfills:
                 raise BackfillOverError(step.id)
 
     def _end(self, job: Job, status: str, error: str | None = None) -> None:
-        values = {"status": status, "error": error, "finished_at": self.now()}
-        with self._database.write() as tx:
-            mine = (_column.id == job["id"], _column.status == "running")
-            tx.connection.execute(sa.update(backfill).where(*mine).values(**values))
+        self._jobs.finish(job["id"], status, error)
         after = self.get(job["project_id"], job["function_id"], job["id"]) or job
         text = (
             f"Backfill {after['status']}: {after['seen']} of {after['total']} events, {after['queued']} runs"

@@ -12,19 +12,28 @@ import orjson
 import sqlalchemy as sa
 
 from hoglab.delivery.globals import encoded
+from hoglab.delivery.jobs import Job, Jobs
 from hoglab.delivery.results import restored_globals
 from hoglab.delivery.state import State, encode_state, raw_json
 from hoglab.storage.database.tables import invocation_result
-from hoglab.storage.database.types import to_micros
-from hoglab.storage.invocations import AppMetric, LogEntry, NewInvocation
+from hoglab.storage.database.types import from_micros, to_micros
+from hoglab.storage.invocations import (
+    AppMetric,
+    BackfillOverError,
+    BackfillStep,
+    LogEntry,
+    NewInvocation,
+)
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.http.identity import Project
 
-MAX_RERUN = 10_000
-"""Most invocations that one request runs again."""
 PAGE = 500
+"""Invocations that one step enqueues, and those of the same moment as the last of them."""
+MAX_IDS = 10_000
+"""Most values of one list in a selection."""
+DISABLED = "The function is disabled or deleted."
 
 _column = invocation_result.c
 
@@ -40,12 +49,12 @@ class RerunFilter:
     message_part: str | None = None
     max_attempts: int | None = None
     invocation_ids: tuple[str, ...] | None = None
-    max_count: int = MAX_RERUN
+    max_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What a request started. Skipped: still running, or not kept well enough to be run again."""
+    """What a request started, as far as it came. Skipped: still running, or not kept well enough to be run again."""
 
     job_id: str
     queued: int
@@ -54,82 +63,165 @@ class Rerun:
 
 def dry_run(delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter) -> Rerun:
     """What `rerun` would do, as things are now."""
-    queued = skipped = 0
-    for page in _pages(delivery, project.id, function_id, wanted):
-        ready = sum(_can_run_again(row) for row in page)
-        queued += ready
-        skipped += len(page) - ready
-    return Rerun("", queued, skipped)
+    ready = sa.and_(_column.invocation_globals.is_not(None), _column.status != "running")
+    rows = (
+        sa.select(sa.case((ready, 1), else_=0).label("ready"))
+        .where(*_range(wanted), *_clauses(project.id, function_id, _selection(wanted)))
+        .order_by(_column.scheduled_at)
+        .limit(wanted.max_count)
+        .subquery()
+    )
+    counts = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(rows.c.ready), 0)).select_from(rows)
+    with delivery.queue_database.read() as connection:
+        total, queued = connection.execute(counts).one()
+    return Rerun("", int(queued), int(total) - int(queued))
 
 
 def rerun(
     delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter, shown: Mapping[str, Any]
 ) -> Rerun:
-    """Enqueue matching invocations under their own ids. ``shown`` is what the log says of the request.
+    """Begin to enqueue matching invocations, the oldest first, under their own ids.
 
+    The first ones are enqueued at once, the rest in the background. ``shown`` is what the log says of the request.
     Filters, masking and the watcher are not asked again; inputs, person and groups are looked up anew.
     """
-    job_id = str(uuid4())
-    now = delivery.now()
-    first = f"Re-run queued. Filter: {orjson.dumps(dict(shown)).decode()}"
-    delivery.queue.write_logs([LogEntry(project.id, function_id, job_id, now, "info", first)])
-    queued = skipped = 0
-    for page in _pages(delivery, project.id, function_id, wanted):
-        invocations = [_again(delivery, project, row, job_id) for row in page]
-        ready = [one for one in invocations if one is not None]
-        new = delivery.queue.enqueue(ready) if ready else 0
-        if new:
-            delivery.queue.write_metrics([AppMetric(project.id, function_id, "other", "triggered", new, now)])
-        queued += new
-        skipped += len(page) - new
+    selection, now = _selection(wanted), delivery.now()
+    matching = (*_range(wanted), *_clauses(project.id, function_id, selection))
+    extent = sa.select(sa.func.count(), sa.func.max(_column.scheduled_at)).where(*matching)
+    with delivery.queue_database.read() as connection:
+        count, newest = connection.execute(extent).one()
+    job: Job = {
+        "id": str(uuid4()),
+        "project_id": project.id,
+        "function_id": function_id,
+        "status": "running",
+        "dry_run": False,
+        "since": wanted.since or from_micros(0),
+        "until": wanted.until or now,
+        "max_events": wanted.max_count,
+        "selection": selection,
+        "cursor": -1 if wanted.since is None else to_micros(wanted.since) - 1,
+        "last_seq": -1 if newest is None else to_micros(newest),
+        "total": min(count, wanted.max_count or count),
+        "seen": 0,
+        "queued": 0,
+        "created_at": now,
+    }
+    jobs = Jobs(delivery.queue_database, delivery.now, reruns=True)
+    jobs.begin(job, alone=False)
+    _log(delivery, job, "info", f"Re-run queued. Filter: {orjson.dumps(dict(shown)).decode()}")
+    go_on(delivery, job)
+    after = jobs.get(project.id, function_id, job["id"]) or job
+    if after["status"] == "running":
+        delivery.on_rerun()
+    return Rerun(job["id"], after["queued"], after["seen"] - after["queued"])
+
+
+def go_on(delivery: Delivery, job: Job) -> None:
+    """Enqueue the next invocations of a rerun, together with the place reached."""
+    functions = delivery.registry.for_project(job["project_id"])
+    if functions is None or job["function_id"] not in functions.by_id:
+        end(delivery, job, "failed", DISABLED)
+        return
+    rows, last = _page(delivery, job)
+    ready = [again for row in rows if (again := _again(delivery, row, job)) is not None]
+    step = BackfillStep(job["id"], job["cursor"], last, seen=len(rows))
+    try:
+        new = delivery.queue.enqueue(ready, step=step)
+    except BackfillOverError:  # cancelled, or another thread was here first
+        return
+    if new:
+        metric = AppMetric(job["project_id"], job["function_id"], "other", "triggered", new, delivery.now())
+        delivery.queue.write_metrics([metric])
+    if last >= job["last_seq"]:
+        end(delivery, job, "completed")
+
+
+def end(delivery: Delivery, job: Job, status: str, error: str | None = None) -> None:
+    """Say that a rerun is over."""
+    jobs = Jobs(delivery.queue_database, delivery.now, reruns=True)
+    if not jobs.finish(job["id"], status, error):
+        return
+    after = jobs.get(job["project_id"], job["function_id"], job["id"]) or job
+    queued, skipped = after["queued"], after["seen"] - after["queued"]
     text = f"{queued} invocations are run again, {skipped} were skipped."
-    delivery.queue.write_logs([LogEntry(project.id, function_id, job_id, delivery.now(), "info", text)])
-    return Rerun(job_id, queued, skipped)
+    _log(delivery, job, "info" if error is None else "error", text if error is None else f"{text} {error}")
 
 
-def _pages(
-    delivery: Delivery, project_id: int, function_id: str, wanted: RerunFilter
-) -> Iterator[list[dict[str, Any]]]:
-    clauses = [_column.project_id == project_id, _column.function_id == function_id]
+def _log(delivery: Delivery, job: Job, level: str, text: str) -> None:
+    line = LogEntry(job["project_id"], job["function_id"], job["id"], delivery.now(), level, text)
+    delivery.queue.write_logs([line])
+
+
+def _selection(wanted: RerunFilter) -> dict[str, Any]:
+    """What a job keeps of a filter, besides its range of time."""
+    return {
+        "statuses": wanted.statuses,
+        "error_kinds": wanted.error_kinds,
+        "message_part": wanted.message_part,
+        "max_attempts": wanted.max_attempts,
+        "invocation_ids": wanted.invocation_ids,
+    }
+
+
+def _range(wanted: RerunFilter) -> Iterator[sa.ColumnElement[bool]]:
+    yield _column.scheduled_at.is_not(None)
     if wanted.since is not None:
-        clauses.append(_column.scheduled_at >= wanted.since)
+        yield _column.scheduled_at >= wanted.since
     if wanted.until is not None:
-        clauses.append(_column.scheduled_at < wanted.until)
-    if wanted.invocation_ids is not None:
-        clauses.append(_column.invocation_id.in_(wanted.invocation_ids))
-    if wanted.error_kinds is not None:
-        clauses.append(_column.error_kind.in_(wanted.error_kinds))
-    if wanted.message_part:
-        clauses.append(_column.error_message.icontains(wanted.message_part, autoescape=True))
-    if wanted.max_attempts is not None:
-        clauses.append(_column.attempts <= wanted.max_attempts)
-    clauses.append(_column.status.in_(wanted.statuses))
-    last, left = "", min(wanted.max_count, MAX_RERUN)
-    while left > 0:
-        query = (
-            sa.select(invocation_result)
-            .where(*clauses, _column.invocation_id > last)
-            .order_by(_column.invocation_id)
-            .limit(min(PAGE, left))
-        )
-        with delivery.queue_database.read() as connection:
-            rows = [dict(row) for row in connection.execute(query).mappings()]
-        if not rows:
-            return
-        last = rows[-1]["invocation_id"]
-        left -= len(rows)
-        yield rows
+        yield _column.scheduled_at < wanted.until
+
+
+def _clauses(
+    project_id: int, function_id: str, selection: Mapping[str, Any]
+) -> Iterator[sa.ColumnElement[bool]]:
+    yield _column.project_id == project_id
+    yield _column.function_id == function_id
+    yield _column.status.in_(selection["statuses"])
+    if selection["invocation_ids"] is not None:
+        yield _column.invocation_id.in_(selection["invocation_ids"])
+    if selection["error_kinds"] is not None:
+        yield _column.error_kind.in_(selection["error_kinds"])
+    if selection["message_part"]:
+        yield _column.error_message.icontains(selection["message_part"], autoescape=True)
+    if selection["max_attempts"] is not None:
+        yield _column.attempts <= selection["max_attempts"]
+
+
+def _page(delivery: Delivery, job: Job) -> tuple[list[dict[str, Any]], int]:
+    """The next rows of a rerun and the place behind them.
+
+    What was enqueued again is not met again: its time is then later than all that the rerun is about.
+    """
+    moment, last = _column.scheduled_at, job["last_seq"]
+    left = None if job["max_events"] is None else job["max_events"] - job["seen"]
+    here = (
+        *_clauses(job["project_id"], job["function_id"], job["selection"]),
+        moment > from_micros(job["cursor"]),
+        moment <= from_micros(last),
+    )
+    with delivery.queue_database.read() as connection:
+        full = sa.select(moment).where(*here).order_by(moment).offset(PAGE - 1).limit(1)
+        edge = connection.execute(full).scalar()
+        if edge is not None:
+            last = to_micros(edge)
+        query = sa.select(invocation_result).where(*here, moment <= from_micros(last))
+        query = query.order_by(moment, _column.invocation_id).limit(left)
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    if left is not None and len(rows) >= left:
+        last = job["last_seq"]  # enough was seen
+    return rows, last
 
 
 def _can_run_again(row: Mapping[str, Any]) -> bool:
     return row["invocation_globals"] is not None and row["status"] != "running"
 
 
-def _again(delivery: Delivery, project: Project, row: Mapping[str, Any], job_id: str) -> NewInvocation | None:
+def _again(delivery: Delivery, row: Mapping[str, Any], job: Job) -> NewInvocation | None:
     if not _can_run_again(row):
         return None
     globals_, mapping = restored_globals(row["invocation_globals"])
-    globals_["groups"] = _groups(delivery, project, globals_["event"].get("properties") or {})
+    globals_["groups"] = _groups(delivery, job["project_id"], globals_["event"].get("properties") or {})
     first = row["first_scheduled_at"]
     state = State(
         globals=raw_json(globals_),
@@ -142,18 +234,18 @@ def _again(delivery: Delivery, project: Project, row: Mapping[str, Any], job_id:
     )
     return NewInvocation(
         row["invocation_id"],
-        project.id,
+        job["project_id"],
         row["function_id"],
         encode_state(state),
-        parent_run_id=job_id,
+        parent_run_id=job["id"],
         again=True,
     )
 
 
-def _groups(delivery: Delivery, project: Project, properties: Mapping[str, Any]) -> dict[str, Any]:
-    url = delivery.site.project_url(project.id)
+def _groups(delivery: Delivery, project_id: int, properties: Mapping[str, Any]) -> dict[str, Any]:
+    url = delivery.site.project_url(project_id)
     found = {}
-    for group_type, index in delivery.people.group_types(project.id).items():
+    for group_type, index in delivery.people.group_types(project_id).items():
         key = properties.get(f"$group_{index}")
         if isinstance(key, str) and key:
             found[group_type] = {
@@ -161,6 +253,6 @@ def _groups(delivery: Delivery, project: Project, properties: Mapping[str, Any])
                 "type": group_type,
                 "index": index,
                 "url": f"{url}/groups/{index}/{encoded(key)}",
-                "properties": delivery.people.group_properties(project.id, index, key) or {},
+                "properties": delivery.people.group_properties(project_id, index, key) or {},
             }
     return found

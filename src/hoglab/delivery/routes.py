@@ -12,7 +12,7 @@ from hoglab.delivery import telemetry
 from hoglab.delivery.broadcast import broadcast
 from hoglab.delivery.explain import explain_configuration
 from hoglab.delivery.live_logs import LiveLogs
-from hoglab.delivery.reruns import MAX_RERUN, RerunFilter, dry_run, rerun
+from hoglab.delivery.reruns import MAX_IDS, RerunFilter, dry_run, rerun
 from hoglab.delivery.schemas import (
     BroadcastOut,
     ExplainBody,
@@ -168,7 +168,11 @@ def router(
         answers={400: RefusedRerunOut},
     )
     def rerun_invocations(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Run past invocations again, by default those of the last 30 days that failed."""
+        """Run past invocations again, by default those of the last 30 days that failed.
+
+        The first few hundred are queued before the answer comes, the rest in the background: `…/reruns/` tells how
+        far that is, and stops it.
+        """
         row = known(call, function_id)
         body, wanted, shown = _rerun_asked(call, row)
         if body.dry_run:
@@ -294,7 +298,7 @@ def _rerun_asked(call: Call, row: store.Row) -> tuple[RerunBody, RerunFilter, di
             raise validation_error("Rerun window cannot exceed 30 days.", "filter")
     for name in ("status", "error_kind", "invocation_ids"):
         values = getattr(wanted, name) or []
-        if len(values) > MAX_RERUN or not all(isinstance(value, str) for value in values):
+        if len(values) > MAX_IDS or not all(isinstance(value, str) for value in values):
             raise validation_error("Not a valid list of texts.", f"filter__{name}")
     selection = RerunFilter(
         since=since,
@@ -303,7 +307,7 @@ def _rerun_asked(call: Call, row: store.Row) -> tuple[RerunBody, RerunFilter, di
         error_kinds=None if wanted.error_kind is None else tuple(wanted.error_kind),
         message_part=wanted.error_message_contains or None,
         max_attempts=wanted.max_attempts,
-        max_count=wanted.max_count or MAX_RERUN,
+        max_count=wanted.max_count,
         invocation_ids=None if wanted.invocation_ids is None else tuple(wanted.invocation_ids),
     )
     return body, selection, call.body.get("filter") or {}

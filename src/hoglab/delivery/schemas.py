@@ -45,14 +45,14 @@ NOTES: Notes = {
     "error_kind": "Only those that failed in these ways.",
     "error_message_contains": "Only those whose error contains this text.",
     "max_attempts": "Only those with at most so many attempts.",
-    "max_count": "How many at most.",
+    "max_count": "How many at most, the oldest first; null for all.",
     "invocation_ids": "Only these.",
     "dry_run": "Only say how many would run again.",
     "rerun_job_id": Note(
         "Identifies what was started; empty for a dry run.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"
     ),
-    "queued_count": "How many will run again.",
-    "skipped_count": "How many cannot, because their event is gone.",
+    "queued_count": "How many were queued so far, or would be.",
+    "skipped_count": "How many so far cannot: they are running, or their event is gone.",
     "matches": "Whether the event passes.",
     "stored": "Whether it is an event of the project; else it is made up.",
     "filters": "The verdict of the function's own filters.",
@@ -197,7 +197,7 @@ class RerunSelection(WireModel):
     error_kind: Annotated[list[str], JsonList()] | None = None
     error_message_contains: Annotated[str, Text(max_length=200, blank=True)] | None = None
     max_attempts: Annotated[int, Int(1, 255)] | None = None
-    max_count: Annotated[int, Int(1, 10_000)] | None = None
+    max_count: Annotated[int, Int(1, 2**31 - 1)] | None = None
     invocation_ids: Annotated[list[str], JsonList()] | None = None
 
 

@@ -110,6 +110,8 @@ class Delivery:
         self.trying_transformations = TransformationProcess(self.bodies.limits, geoip=geoip_database)
         """For test runs, which are not to hold up ingestion."""
         self.now = now
+        self.on_rerun: Callable[[], None] = lambda: None
+        """Called when running past invocations again is left to the background."""
         self.watcher = Watcher(
             queue_database,
             auto_disable=auto_disable,

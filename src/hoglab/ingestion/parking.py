@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from hoglab.http.dates import utc_now
-from hoglab.storage.database.tables import dead_letter
+from hoglab.storage.database.tables import parked_record
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
@@ -32,7 +32,7 @@ class ParkedRecord:
 
 
 class Parking:
-    """The dead letters of the event log, in the queue database."""
+    """The parked records of the event log, in the queue database."""
 
     def __init__(self, queue: Database, now: Callable[[], datetime] = utc_now) -> None:
         self._queue = queue
@@ -41,9 +41,9 @@ class Parking:
     def park(self, record: LogRecord, reason: str) -> None:
         """Keep a record; parking one again replaces it."""
         with self._queue.write(durable=True) as tx:
-            tx.execute(sa.delete(dead_letter).where(dead_letter.c.offset == record.offset))
+            tx.execute(sa.delete(parked_record).where(parked_record.c.offset == record.offset))
             tx.execute(
-                sa.insert(dead_letter),
+                sa.insert(parked_record),
                 {
                     "offset": record.offset,
                     "reason": reason[:MAX_REASON_CHARS],
@@ -51,11 +51,13 @@ class Parking:
                     "parked_at": self._now(),
                 },
             )
-            newest = sa.select(dead_letter.c.offset).order_by(dead_letter.c.offset.desc()).limit(MAX_PARKED)
-            tx.execute(sa.delete(dead_letter).where(dead_letter.c.offset.not_in(newest)))
+            newest = (
+                sa.select(parked_record.c.offset).order_by(parked_record.c.offset.desc()).limit(MAX_PARKED)
+            )
+            tx.execute(sa.delete(parked_record).where(parked_record.c.offset.not_in(newest)))
 
     def records(self) -> list[ParkedRecord]:
         """Every parked record, oldest first."""
         with self._queue.read() as connection:
-            rows = connection.execute(sa.select(dead_letter).order_by(dead_letter.c.offset))
+            rows = connection.execute(sa.select(parked_record).order_by(parked_record.c.offset))
             return [ParkedRecord(row.offset, row.reason, row.payload, row.parked_at) for row in rows]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hoglab.cli.api_client import RefusedError
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.functions.dead_letters import dead_letters_app
 from hoglab.cli.functions.options import (
@@ -126,7 +128,7 @@ def backfill(
     job = client.post(f"{path}/backfill/", body)
     if not detach:
         try:
-            job = _watched(client, path, job)
+            job = _watched(client, f"{path}/backfills", job, "events")
         except KeyboardInterrupt:
             typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
             return
@@ -135,18 +137,18 @@ def backfill(
         raise typer.Exit(FAILED)
 
 
-def _watched(client: ApiClient, path: str, job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end of a backfill, with a bar."""
+def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str) -> dict[str, Any]:
+    """Wait for the end of work in the background, with a bar."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("events", total=job["total"])
+        task = bar.add_task(what, total=job["total"], completed=job["seen"])
         while job["status"] == "running":
             time.sleep(POLL_S)
-            job = client.get(f"{path}/backfills/{job['id']}/")
+            job = client.get(f"{path}/{job['id']}/")
             bar.update(task, completed=job["seen"])
     return job
 
@@ -176,14 +178,21 @@ def backfills(
 @functions_app.command()
 def cancel(
     function: FunctionArgument,
-    backfill_id: Annotated[str, typer.Argument(metavar="BACKFILL", help="Id of the backfill.")],
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the backfill or the replay.")],
     host: HostOption = None,
     key: KeyOption = None,
     project: ProjectOption = 1,
 ) -> None:
-    """Stop a backfill. What it has put into the queue still runs."""
+    """Stop a backfill or a replay. What it has put into the queue still runs."""
     client = api(host, key, project)
-    typer.echo(_told(client.post(f"{function_path(client, function)}/backfills/{backfill_id}/cancel/", {})))
+    path = function_path(client, function)
+    try:
+        told = _told(client.post(f"{path}/backfills/{job_id}/cancel/", {}))
+    except RefusedError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        told = _told_rerun(client.post(f"{path}/reruns/{job_id}/cancel/", {}))
+    typer.echo(told)
 
 
 @functions_app.command()
@@ -196,14 +205,21 @@ def replay(
         list[str] | None,
         typer.Option("--error-kind", help="Runs that failed in this way.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many runs at most.")] = 10_000,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", help="How many runs at most, the oldest first.", show_default=False),
+    ] = None,
     dry_run: DryRunOption = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     host: HostOption = None,
     key: KeyOption = None,
     project: ProjectOption = 1,
 ) -> None:
-    """Run past runs of a function again, with its present configuration; by default those that failed."""
-    if limit < 1:
+    """Run past runs of a function again, with its present configuration; by default those that failed.
+
+    The server does it; interrupting this command does not stop it.
+    """
+    if limit is not None and limit < 1:
         raise OperatorError("--limit must be at least 1")
     client = api(host, key, project)
     wanted = {
@@ -214,6 +230,25 @@ def replay(
         "max_count": limit,
     }
     selection = {name: value for name, value in wanted.items() if value is not None}
-    done = client.post(f"{function_path(client, function)}/rerun/", {"filter": selection, "dry_run": dry_run})
-    queued = "would run again" if dry_run else "run again"
-    typer.echo(f"{done['queued_count']} {queued}, {done['skipped_count']} skipped")
+    path = function_path(client, function)
+    done = client.post(f"{path}/rerun/", {"filter": selection, "dry_run": dry_run})
+    if dry_run:
+        typer.echo(f"{done['queued_count']} would run again, {done['skipped_count']} skipped")
+        return
+    job = client.get(f"{path}/reruns/{done['rerun_job_id']}/")
+    if not detach:
+        try:
+            job = _watched(client, f"{path}/reruns", job, "runs")
+        except KeyboardInterrupt:
+            typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
+            return
+    typer.echo(_told_rerun(job))
+    if job["status"] in ("failed", "cancelled"):
+        raise typer.Exit(FAILED)
+
+
+def _told_rerun(job: dict[str, Any]) -> str:
+    text = f"{job['queued']} run again, {job['skipped']} skipped"
+    if job["status"] != "completed":
+        text = f"{job['id']} {job['status']}: {job['seen']} of {job['total']} runs, {text}"
+    return text if job["error"] is None else f"{text} ({job['error']})"

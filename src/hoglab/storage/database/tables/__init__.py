@@ -24,9 +24,9 @@ from hoglab.storage.database.tables.experiments import (
 from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override
 from hoglab.storage.database.tables.functions import action, hog_function, hog_function_revision
 from hoglab.storage.database.tables.ingestion import (
-    dead_letter,
     ingestion_progress,
     ingestion_warning,
+    parked_record,
     person_override,
 )
 from hoglab.storage.database.tables.people import (
@@ -62,7 +62,6 @@ __all__ = [
     "cohort_person",
     "consumer_position",
     "dead_event",
-    "dead_letter",
     "event_log_record",
     "experiment",
     "experiment_holdout",
@@ -87,6 +86,7 @@ __all__ = [
     "metric_recalculation",
     "metric_result",
     "organization",
+    "parked_record",
     "person",
     "person_distinct_id",
     "person_override",

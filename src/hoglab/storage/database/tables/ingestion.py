@@ -43,8 +43,8 @@ ingestion_warning = Table(
     sqlite_autoincrement=True,
 )
 
-dead_letter = Table(
-    "dead_letter",
+parked_record = Table(
+    "parked_record",
     queue_metadata,
     Column("offset", BigInteger, primary_key=True, autoincrement=False),  # where it was in the event log
     Column("reason", Text, nullable=False),

@@ -177,7 +177,8 @@ dead_event = Table(
     Index("ix_dead_event_failed", "failed_at"),
 )
 
-# History that a function is run on. `cursor`, a place in the order of ingestion, moves with what is enqueued.
+# What of the past a function is run on: stored events, with a `selection` results that are run again. `cursor`, a
+# place in the order of ingestion or a time in microseconds, moves with what is enqueued.
 backfill = Table(
     "backfill",
     queue_metadata,
@@ -189,6 +190,7 @@ backfill = Table(
     Column("since", UtcTime, nullable=False),
     Column("until", UtcTime, nullable=False),
     Column("max_events", Integer),
+    Column("selection", Json),
     Column("cursor", BigInteger, nullable=False),
     Column("last_seq", BigInteger, nullable=False),
     Column("total", BigInteger, nullable=False),
