@@ -50,7 +50,7 @@ bench: setup ## Run every benchmark; each prints ratios against a reference of t
 bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
-soak: setup ## Kill the server and the processes of functions 200 times each, and let 10,000 retries be due at once (about 20 minutes)
+soak: setup ## Kill the server and the processes of functions 200 times each, and let 10,000 retries be due at once (20 to 40 minutes)
 	HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 $(BIN)/python -m pytest tests/faults
 
 validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew

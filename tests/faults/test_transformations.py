@@ -164,7 +164,7 @@ def test_memory_beyond_the_address_space_fails_the_run_only() -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(240 + 6 * KILLS)
+@pytest.mark.timeout(240 + 10 * KILLS)
 def test_killed_processes_lose_no_event(process: TransformationProcess) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(SEED)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
-from time import perf_counter
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_gl
 from hoglab.delivery.state import State, Timing, encode_state, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
+from hoglab.filters.hog.patience import GIVEN_UP, Patience
 from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json
@@ -128,6 +129,7 @@ class Plan:
     results: list[InvocationResult] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     costs: Counter[str] = field(default_factory=Counter)
+    patience: Patience = field(default_factory=Patience)
     invocations: list[NewInvocation] = field(default_factory=list)
     masking: list[MaskingCount] = field(default_factory=list)
     dead: list[DeadEvent] = field(default_factory=list)
@@ -356,7 +358,7 @@ class EventDispatcher:
     ) -> None:
         reads = asked.reads
         seen = filter_globals(quick_globals(event, self._groups, reads), reads)
-        matches = asked.dispatcher.match(seen)
+        matches = asked.dispatcher.match(seen, batch.patience)
         for place, message in matches.failed:
             hits[place] += 1
             self._filter_failed(asked.functions[place], event, message, batch)
@@ -398,7 +400,7 @@ class EventDispatcher:
         found: list[CompiledMapping | None] = []
         for mapping in function.mappings:
             try:
-                if mapping.filter.matches(seen):
+                if mapping.filter.matches_in_time(seen, batch.patience):
                     found.append(mapping)
                 else:
                     batch.count(function, "filtered")
@@ -430,10 +432,7 @@ class EventDispatcher:
         if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
             globals_ = {**values, "source": self._site.source(function)}
             try:
-                started = perf_counter()
-                globals_["inputs"] = function.build_inputs(globals_, mapping)
-                took_ms = (perf_counter() - started) * 1000
-                batch.costs[function.id] += cost_of([Timing("hog", took_ms)])
+                globals_["inputs"] = self._inputs(function, mapping, globals_, batch)
             except (HogRuntimeError, HogThrow, HogLimit) as error:
                 self._inputs_failed(run_id, function, index, cause, error, batch)
                 return
@@ -447,6 +446,25 @@ class EventDispatcher:
             return
         masked = None if function.masking is None else mask_of(function.id, function.masking, globals_)
         batch.candidates.append(Candidate(run_id, function, index, cause, masked, order_key))
+
+    def _inputs(
+        self,
+        function: CompiledFunction,
+        mapping: CompiledMapping | None,
+        globals_: dict[str, Any],
+        batch: Plan,
+    ) -> dict[str, Any]:
+        """Build inputs, which the watcher is told of. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
+        program = function.inputs if mapping is None else mapping.inputs
+        if batch.patience.is_over(program):
+            raise HogRuntimeError(GIVEN_UP)
+        started = thread_time()
+        try:
+            return function.build_inputs(globals_, mapping)
+        finally:
+            used_s = thread_time() - started
+            batch.patience.note(program, used_s)
+            batch.costs[function.id] += cost_of([Timing("hog", used_s * 1_000)])
 
     def _unordered(
         self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan

@@ -7,12 +7,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from time import thread_time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 import orjson
 
 from hoglab.filters.hog import FilterFailure
+from hoglab.filters.hog.patience import GIVEN_UP, Patience
 from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
@@ -86,6 +88,7 @@ class _Notes:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
     given_up: set[str] = field(default_factory=set)
+    patience: Patience = field(default_factory=Patience)
 
     def count(self, function: CompiledFunction, name: str) -> None:
         self.counts[function.id, name] += 1
@@ -215,7 +218,7 @@ class Transformations:
             if function.has_fixed_inputs:
                 return orjson.dumps({"event": shown["event"]}), function.fixed_inputs[1]
             event = {**shown["event"], "properties": from_json(shown["event"]["properties"])}
-            inputs = function.build_inputs({"project": shown["project"], "event": event})
+            inputs = self._inputs(function, {"project": shown["project"], "event": event}, notes)
             return orjson.dumps({"event": shown["event"], "inputs": to_json(inputs)}), function.redactor(
                 inputs
             )
@@ -225,12 +228,22 @@ class Transformations:
             self._log(function, passage.event, [], text, str, notes)
             return FAILED
 
+    def _inputs(self, function: CompiledFunction, variables: dict[str, Any], notes: _Notes) -> dict[str, Any]:
+        """Build the inputs of a run. Raises `_INPUT_ERRORS`."""
+        if notes.patience.is_over(function.inputs):
+            raise HogRuntimeError(GIVEN_UP)
+        started = thread_time()
+        try:
+            return function.build_inputs(variables)
+        finally:
+            notes.patience.note(function.inputs, thread_time() - started)
+
     def _matches(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> bool:
         expression = function.filter.expression
         if expression is not None and not expression.required and not expression.entries:
             return True
         try:
-            if function.filter.matches(filter_globals(shown)):
+            if function.filter.matches_in_time(filter_globals(shown), notes.patience):
                 return True
         except FilterFailure as failure:
             notes.count(function, "filtering_failed")

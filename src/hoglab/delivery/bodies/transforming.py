@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
+from hoglab.filters.hog.patience import Patience
 from hoglab.functions.body_run import BodyRun
 from hoglab.hog.rt.context import DESTINATION_LIMITS
 from hoglab.hog.rt.numbers import format_number
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 GROUP_EVENTS = 256
 GROUP_BYTES = 1 << 20
 """Most events, and most of their JSON, in one request (a single event may be larger)."""
-SLOW_RUN_S = 0.05
-"""What a run computes beyond this is counted."""
-BATCH_SLOW_S = 3.0
-"""Given up is a function whose runs in one batch come to more than this, so counted."""
 BATCH_BYTES = 256 << 20
 """Given up is a function whose results in one batch are larger than this."""
 RESTART_S = 1.0
@@ -173,12 +170,12 @@ class _Batch:
         self.crashes = 0
         self._events = events
         self._waiting: deque[bytes] = deque()
-        self._slow_s = 0.0
+        self._patience = Patience()
         self._size = 0
 
     @property
     def _is_over(self) -> bool:
-        return self._slow_s > BATCH_SLOW_S or self._size > BATCH_BYTES
+        return self._patience.is_over("") or self._size > BATCH_BYTES
 
     def fill(self) -> None:
         """Have the next events at hand."""
@@ -203,7 +200,7 @@ class _Batch:
             self.alone = max(0, self.alone - len(answered))
             self.crashes = 0
         for run in answered:
-            self._slow_s += max(0.0, run.used_s - SLOW_RUN_S)
+            self._patience.note("", run.used_s)
             self._size += len(run.value or b"")
 
     def given_up(self) -> Iterator[BodyRun]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
+from hoglab.filters.hog.patience import GIVEN_UP, Patience
 from hoglab.hog.env import FILTER
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.program import Program, compile_expression
@@ -36,6 +38,16 @@ class CompiledFilter:
         if expression is not None:
             self._program = compile_expression(expression.node, FILTER)
             self._names = expression.event_names if expression.events_only else None
+
+    def matches_in_time(self, globals_: Globals, patience: Patience) -> bool:
+        """`matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
+        if patience.is_over(self):
+            raise FilterFailure(GIVEN_UP)
+        started = thread_time()
+        try:
+            return self.matches(globals_)
+        finally:
+            patience.note(self, thread_time() - started)
 
     def matches(self, globals_: Globals) -> bool:
         """Whether an event matches: only the boolean true counts. Raises `FilterFailure`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
 from hoglab.filters.hog.fuse import Case, Find, fuse
+from hoglab.filters.hog.patience import Patience
 from hoglab.filters.hog.tree import all_of, any_of, compare, const, field
 from hoglab.hog.errors import HogLimit
 
@@ -88,8 +89,9 @@ class FusedDispatcher:
         """Whether events of this name can match a filter or make one fail; others need not be asked about."""
         return self._asks_all or event in self._named
 
-    def match(self, globals_: Globals) -> Matches:
-        """Ask every filter about one event."""
+    def match(self, globals_: Globals, patience: Patience | None = None) -> Matches:
+        """Ask every filter about one event. ``patience``: with what is slow in the batch that the event is of."""
+        patience = patience or Patience()
         found: list[int] = []
         failed = [*self._broken]
         for bucket in (self._named.get(globals_["event"]), self._anywhere):
@@ -101,21 +103,26 @@ class FusedDispatcher:
                     bucket.find(globals_, found)
                 except (Exception, HogLimit):  # a limit of the machine, which none but the guilty shall feel
                     del found[sure:]
-                    self._ask(bucket.fused, globals_, found, failed)
+                    self._ask(bucket.fused, globals_, found, failed, patience)
             if bucket.risky:
-                self._ask(bucket.risky, globals_, found, failed)
+                self._ask(bucket.risky, globals_, found, failed, patience)
         found.sort()
         if failed:
             failed.sort()
         return Matches(found, failed)
 
     def _ask(
-        self, places: Sequence[int], globals_: Globals, found: list[int], failed: list[tuple[int, str]]
+        self,
+        places: Sequence[int],
+        globals_: Globals,
+        found: list[int],
+        failed: list[tuple[int, str]],
+        patience: Patience,
     ) -> None:
         """Ask filters one by one."""
         for place in places:
             try:
-                if self._filters[place].matches(globals_):
+                if self._filters[place].matches_in_time(globals_, patience):
                     found.append(place)
             except FilterFailure as failure:
                 failed.append((place, str(failure)))

@@ -1,0 +1,66 @@
+"""After a storm of failing requests and huge answers, the server is no larger than before it."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from aiohttp import web
+from tests.conftest import StartServer
+from tests.delivery.conftest import Receiver, wait_for
+
+from hoglab.demo.api import Api
+from hoglab.demo.server import ChildServer
+
+EVENTS = 300
+WARMING, STORMS = 2, 3
+ROOM_BYTES = 64 << 20
+"""What the allocator may keep from one storm to the next."""
+
+CODE = """\
+let r := fetch(inputs.url, {'body': event.properties})
+if (r.status >= 400) { throw Error(f'answered {r.status}') }
+"""
+
+
+def metric(server: ChildServer, name: str) -> float:
+    text = httpx.get(f"{server.url}/metrics", timeout=60).text
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_storms_leave_nothing_behind(start_server: StartServer) -> None:
+    receiver = Receiver()
+    huge = "x" * (1 << 20)
+    receiver.answer = lambda _request, number: web.Response(status=(500, 200, 200)[number % 3], text=huge)
+    try:
+        server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
+        Api(server.url, server.api_key).create_hog_function(
+            {
+                "name": "Teller",
+                "enabled": True,
+                "hog": CODE,
+                "inputs_schema": [{"key": "url", "type": "string"}],
+                "inputs": {"url": {"value": receiver.url}},
+            }
+        )
+        sizes = [storm(server, receiver, number) for number in range(WARMING + STORMS)]
+    finally:
+        receiver.close()
+    assert max(sizes[WARMING:]) - sizes[WARMING - 1] < ROOM_BYTES, [size >> 20 for size in sizes]
+
+
+def storm(server: ChildServer, receiver: Receiver, number: int) -> int:
+    """Many events whose deliveries fail at first and get large answers; the server's size when all are done."""
+    batch = [
+        {"event": "e", "distinct_id": f"d{n}", "properties": {"n": number * EVENTS + n, "text": "y" * 2_000}}
+        for n in range(EVENTS)
+    ]
+    sent = httpx.post(
+        f"{server.url}/batch/", json={"api_key": server.project_token, "batch": batch}, timeout=60
+    )
+    assert sent.status_code == 200
+    wait_for(lambda: len({hit.json["n"] for hit in list(receiver.hits)}) == (number + 1) * EVENTS, 100)
+    wait_for(lambda: metric(server, "hoglab_delivery_backlog") == 0, 100)
+    return int(metric(server, "process_resident_memory_bytes"))
