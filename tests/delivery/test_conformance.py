@@ -92,10 +92,55 @@ CHECKLIST = {
     "metric names and kinds": ["delivery/test_conformance.py: test_metrics_have_their_kinds"],
 }
 
+FAULTS = {
+    "kill -9 of the server": ["faults/test_kill_server.py: test_nothing_acknowledged_is_lost_or_doubled"],
+    "kill -9 of processes of functions": [
+        "faults/test_bodies.py: test_killed_processes_lose_nothing",
+        "faults/test_transformations.py: test_killed_processes_lose_no_event",
+    ],
+    "full disk": ["faults/test_full_disk.py: test_a_full_disk_delays_deliveries_and_loses_none"],
+    "destinations that misbehave": [
+        (
+            "faults/test_destinations.py: test_one_that_hangs, test_one_that_always_resets, "
+            "test_one_that_resets_connections, test_one_that_drips, test_one_that_answers_with_a_hundred_megabytes, "
+            "test_one_that_asks_to_wait, test_one_that_flips_between_failure_and_success, "
+            "test_one_that_closes_connections_that_were_to_be_kept"
+        )
+    ],
+    "names that rebind": ["delivery/guard/test_guard.py: test_what_a_name_leads_to_is_judged_each_time"],
+    "spellings of addresses": [
+        (
+            "delivery/guard/test_guard.py: test_no_spelling_reaches_an_internal_address, "
+            "test_public_addresses_are_reached_in_every_spelling_that_denotes_them, test_a_redirect_is_not_followed, "
+            "test_settings_of_proxies_do_not_lead_around_the_guard"
+        )
+    ],
+    "functions that loop, recurse, allocate, flood and catch": [
+        "faults/test_bodies.py: test_hostile_bodies_end_and_cost_no_one_else",
+        (
+            "faults/test_transformations.py: test_hostile_transformations_end_and_cost_no_one_else, "
+            "test_a_server_outlives_a_hostile_transformation"
+        ),
+        "faults/test_slow_filters.py: test_a_slow_filter, test_a_slow_filter_of_a_mapping, test_slow_inputs",
+    ],
+    "ten thousand retries at once, and a restart during back-off": [
+        "faults/test_bodies.py: test_ten_thousand_retries_that_are_due_at_once"
+    ],
+    "memory is back": [
+        "faults/test_bodies.py: test_processes_give_back_what_hostile_bodies_took",
+        "faults/test_memory.py: test_storms_leave_nothing_behind",
+    ],
+    "a webhook that is signed": [
+        "e2e/test_incoming_webhook.py: test_signed_requests_become_events_and_forged_ones_do_not"
+    ],
+    "functions in a browser": ["clients/test_site_functions.py: test_site_functions_run, test_templates_run"],
+}
+"""What goes wrong, and the test that nothing is lost of it."""
 
-@pytest.mark.parametrize("point", CHECKLIST)
+
+@pytest.mark.parametrize("point", [*CHECKLIST, *FAULTS])
 def test_every_point_has_its_test(point: str) -> None:
-    for line in CHECKLIST[point]:
+    for line in {**CHECKLIST, **FAULTS}[point]:
         path, _, names = line.partition(": ")
         tree = ast.parse((TESTS / path).read_text())
         known = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
