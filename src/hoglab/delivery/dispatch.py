@@ -323,7 +323,10 @@ class EventDispatcher:
             revived=plan.revived,
             step=step,
         )
+        totals: Counter[str] = Counter()
         for (_, _, name), count in plan.counts.items():
+            totals[name] += count
+        for name, count in totals.items():
             _DISPATCHED.labels(name).inc(count)
         for one in plan.dead:
             _PUT_ASIDE.labels(one.step).inc()
