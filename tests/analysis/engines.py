@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from tests.analysis.events import Event, person_id, row, store_events
 
-from hoglab.analysis.compute import Computer
+from hoglab.analysis.compute import Computer, Groups
 from hoglab.analysis.query.clickhouse import ClickHouse
 from hoglab.storage.event_store import QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
@@ -53,6 +53,8 @@ class Engine(Protocol):
     """How many generated examples a test may try."""
     tables: TableDirectory
     """Where the files of tables beside the events are."""
+    groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]]
+    """The groups of a project and a type, with their properties."""
 
     def add(
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()
@@ -66,8 +68,9 @@ class DuckDbEngine:
 
     def __init__(self, path: Path) -> None:
         self.tables = _tables(path)
+        self.groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]] = {}
         self.store = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
-        self.computer = Computer(self.store, timeout_s=60, tables=self.tables)
+        self.computer = Computer(self.store, timeout_s=60, tables=self.tables, groups=_from(self.groups))
         self.examples = 60
 
     def add(
@@ -91,7 +94,14 @@ class ClickHouseEngine:
             self._session.query(statement)
         self._count = 0
         self.tables = _tables(path)
-        self.computer = Computer(self, timeout_s=60, dialect=ClickHouse(), tables=self.tables)  # type: ignore[arg-type]
+        self.groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]] = {}
+        self.computer = Computer(
+            self,  # type: ignore[arg-type]
+            timeout_s=60,
+            dialect=ClickHouse(),
+            tables=self.tables,
+            groups=_from(self.groups),
+        )
         self.examples = 8  # a series takes it about a second, however few events there are
 
     def add(
@@ -149,6 +159,10 @@ def _tables(path: Path) -> TableDirectory:
     return TableDirectory(path / "tables")
 
 
+def _from(groups: Mapping[tuple[int, int], list[tuple[str, Mapping[str, Any]]]]) -> Groups:
+    return lambda project_id, index, limit: groups.get((project_id, index), [])[:limit]
+
+
 def _columns(stored: Any) -> dict[str, Any]:
     """A stored event as a row of the table."""
     moment = stored.timestamp.astimezone(UTC).replace(tzinfo=None)
@@ -175,7 +189,7 @@ def _text(value: Any) -> str:
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
     if isinstance(value, tuple):
         quoted = ", ".join("'" + each.replace("\\", "\\\\").replace("'", "\\'") + "'" for each in value)
-        return f"[{quoted}]".translate(_ESCAPES)
+        return f"[{quoted}]"  # unlike a text, an array is taken as it is
     return value.translate(_ESCAPES) if isinstance(value, str) else repr(value)
 
 

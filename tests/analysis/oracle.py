@@ -52,6 +52,13 @@ class Setting:
     only: tuple[str, ...] | None = None  # the one cell of the breakdowns that is looked at
     lookback: timedelta | None = None  # of the CUPED covariate
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # rows beside the events
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # properties of those of type 0 now
+
+    def property(self, event: Event, name: str) -> Any:
+        """A property of an event, or with ``group_0.`` before its name of the group that it belongs to."""
+        if name.startswith("group_0."):
+            return self.groups.get(event.groups.get(0) or "", {}).get(name.removeprefix("group_0."))
+        return event.properties.get(name)
 
     def entity(self, event: Event) -> str | None:
         if self.group is not None:
@@ -103,7 +110,7 @@ def units(setting: Setting, events: Sequence[Event]) -> dict[str, Unit]:
     if setting.activation is not None:
         found = activated(setting, events, found)
     for unit in found.values():
-        unit.cell = tuple(shown(unit.exposures[0].properties.get(name)) for name in setting.breakdowns)
+        unit.cell = tuple(shown(setting.property(unit.exposures[0], name)) for name in setting.breakdowns)
     return {entity: unit for entity, unit in found.items() if setting.only in (None, unit.cell)}
 
 
@@ -152,10 +159,13 @@ def number(value: Any) -> float:
     return float(value)
 
 
-def is_from(node: Mapping[str, Any], event: Event) -> bool:
+def is_from(setting: Setting, node: Mapping[str, Any], event: Event) -> bool:
     if node.get("event") is not None and event.event != node["event"]:
         return False
-    return all(event.properties.get(f["key"]) == f["value"] for f in node.get("properties", ()))
+    return all(
+        setting.property(event, f"group_0.{f['key']}" if f.get("type") == "group" else f["key"]) == f["value"]
+        for f in node.get("properties", ())
+    )
 
 
 def rows(
@@ -177,7 +187,7 @@ def rows(
     found: dict[str, list[Event]] = {}
     owners = owners_of(setting, events, node, key)
     for event in sorted(happened(setting, events, node), key=lambda event: (event.timestamp, uuid_of(event))):
-        if setting.start <= event.timestamp < before and is_from(node, event):
+        if setting.start <= event.timestamp < before and is_from(setting, node, event):
             for entity in owners(event):
                 found.setdefault(entity, []).append(event)
     return found
@@ -466,7 +476,7 @@ def before(
         event
         for event in happened(setting, events, node)
         if entity in owners(event)
-        and is_from(node, event)
+        and is_from(setting, node, event)
         and first - setting.lookback <= event.timestamp < first
     ]
     return setting, node, found

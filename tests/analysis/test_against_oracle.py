@@ -248,6 +248,7 @@ class Bench:
         self, setting: Setting, events: list[Event], metric: dict[str, Any], tables: Tables = no_tables
     ) -> Question:
         self.project += 1
+        self.engine.groups[self.project, 0] = list(setting.groups.items())
         merges = list((setting.merged or {}).items())
         self.engine.add(events, project_id=self.project, merges=merges)
         staff = {"key": "staff", "type": "person", "operator": "is_not", "value": "true"}
@@ -359,7 +360,12 @@ def check_every_day(
     tables: Tables = no_tables,
 ) -> None:
     """The whole span, one earlier day asked alone, and every day of the series."""
-    names = [{"property": name} for name in setting.breakdowns]
+    names: list[dict[str, Any]] = [
+        {"property": name.removeprefix("group_0."), "type": "group", "group_type_index": 0}
+        if name.startswith("group_0.")
+        else {"property": name}
+        for name in setting.breakdowns
+    ]
     metric = {**metric, "breakdownFilter": {"breakdowns": names}}
     question = bench.ask(setting, events, metric, tables)
     compare_answers(bench.computer.result(question), setting, events, metric, "whole span")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -14,7 +15,7 @@ from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
 from hoglab.analysis.query.kept import kept
-from hoglab.analysis.query.model import MeanMetric, Metric, QuantileMetric, Question, tables_of
+from hoglab.analysis.query.model import KnownGroups, MeanMetric, Metric, QuantileMetric, Question, tables_of
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
 from hoglab.analysis.query.statements import (
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from hoglab.storage.table_files import TableDirectory
 
 MULTIPLE_VARIANT = "$multiple"
+MAX_GROUPS = 200_000
+"""How many groups of a type there may be where a question asks for their properties: all are sent with it."""
 MAX_CELLS = 500
 """How many combinations of breakdown values one result may have."""
 
@@ -51,6 +54,15 @@ class Readable(Protocol):
     def reader(self) -> AbstractContextManager[Reader]:
         """A reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
+
+
+Groups = Callable[[int, int, int], Sequence[tuple[str, Mapping[str, Any]]]]
+"""The groups of a project and the index of a type, with their properties; of so many at most."""
+
+
+def no_groups(_project_id: int, _index: int, _limit: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """A project without groups."""
+    return ()
 
 
 class Computer:
@@ -64,12 +76,14 @@ class Computer:
         dialect: Dialect | None = None,
         tables: TableDirectory | None = None,
         state: ResultsState | None = None,
+        groups: Groups = no_groups,
     ) -> None:
         """``tables`` is where the files of tables beside the events are; the store must be able to read them.
 
         ``state`` is of the same store; without it all is read from the events.
         """
         self._store = store
+        self._groups = groups
         self._tables = tables
         self._state = state
         self._timeout_s = timeout_s
@@ -226,8 +240,8 @@ class Computer:
 
     def _settled(self, question: Question) -> Question:
         """The question with what counts as exposure in its project (spec experiment-results 2.2), and with the
-        files that its tables have now."""
-        question = replace(question, files=self._files(question.metric))
+        files and the groups that there are now."""
+        question = replace(question, files=self._files(question.metric), groups=self._known_groups(question))
         exposures = question.exposures
         if exposures.substitute is None:
             return question
@@ -258,6 +272,18 @@ class Computer:
                 found[table.name] = self._tables.files_of(table)
             except TableFileError as error:
                 raise DefinitionError(f"The data warehouse table {table.name}: {error}") from error
+        return found
+
+    def _known_groups(self, question: Question) -> Mapping[int, KnownGroups]:
+        found: dict[int, KnownGroups] = {}
+        for index, names in question.group_properties.items():
+            groups = self._groups(question.exposures.project_id, index, MAX_GROUPS + 1)
+            if len(groups) > MAX_GROUPS:
+                raise DefinitionError(
+                    f"Properties of groups can be used while there are at most {MAX_GROUPS:,} of them."
+                )
+            asked = [json.dumps({n: each[n] for n in names if n in each}) for _, each in groups]
+            found[index] = KnownGroups(tuple(key for key, _ in groups), tuple(asked))
         return found
 
     def _built(self, build: Callable[[Scope], Statement], question: Question) -> Statement:

@@ -14,6 +14,7 @@ from hoglab.analysis.actions import Actions, action_matches
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.hogql import aggregated, parsed
 from hoglab.analysis.query.model import (
+    GROUP_TYPES,
     SECOND_US,
     Bounds,
     Breakdown,
@@ -291,7 +292,10 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
             raise DefinitionError("A breakdown needs a property.")
         kind, prop = str(each.get("type") or "event"), str(each["property"])
         expression = parsed(prop, "The HogQL of a breakdown") if kind == "hogql" else None
-        found.append(Breakdown(prop, kind, expression))
+        index = each.get("group_type_index")
+        if kind == "group" and not (_is_whole(index) and 0 <= index < GROUP_TYPES):
+            raise DefinitionError("A breakdown by a property of groups needs a group_type_index.")
+        found.append(Breakdown(prop, kind, expression, index if kind == "group" else None))
     return tuple(found)
 
 

@@ -22,6 +22,7 @@ from hoglab.analysis.store import COMPLETED, FAILED, Job, NewPoint, Point, Serie
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
 from hoglab.http.errors import validation_error
+from hoglab.people import reading as people
 from hoglab.statistics import Correction
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class ResultsService:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
-        self.computer = Computer(event_store, timeout_s=query_timeout_s, tables=tables, state=state)
+        self.computer = Computer(
+            event_store, timeout_s=query_timeout_s, tables=tables, groups=self._groups_of_type, state=state
+        )
         self.now = now
         self.queries = Queries(now=now, position=event_store.position)
         self._experiments = experiments
@@ -79,6 +82,12 @@ class ResultsService:
         self._refresh = timedelta(seconds=refresh_s)
         self._flights = Flights(CONCURRENT_COMPUTATIONS)
         self._failures: dict[SeriesKey, datetime] = {}
+
+    def _groups_of_type(
+        self, project_id: int, index: int, limit: int
+    ) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        with self.database.read() as connection:
+            return people.groups_of_type(connection, project_id, index, limit)
 
     def plan_of(self, project: Project, experiment_id: int) -> Plan:
         """What is to be computed for an experiment. Raises 404."""

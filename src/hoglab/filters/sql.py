@@ -116,6 +116,8 @@ class FilterScope:
         }
     )
     """JSON column by type of filter."""
+    group_columns: Mapping[int, str] = field(default_factory=dict)
+    """JSON column of the properties of the event's group, by the index of its type."""
     cohort: Callable[[PropertyFilter], str] | None = None
     """The condition of a cohort filter, where cohorts can be looked up."""
     field_of: Callable[[PropertyFilter], FilterField] | None = None
@@ -176,7 +178,12 @@ def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
         if column is None:
             raise FilterError(f"{key} is no column of events", key)
         return FilterField(column, dialect.number(column), "NULL")
-    column = scope.columns.get(kind)
+    index = condition.group_type_index
+    column = (
+        scope.group_columns.get(-1 if index is None else index)
+        if kind == "group"
+        else scope.columns.get(kind)
+    )
     if column is None:
         raise FilterError(f"filters of type {kind} are not supported in metrics", key)
     text = dialect.property_text(column, key, scope.parameters)

@@ -114,6 +114,15 @@ def group_properties(connection: Connection, project_id: int, index: int, key: s
     return None if row is None else row[0]
 
 
+def groups_of_type(
+    connection: Connection, project_id: int, index: int, limit: int
+) -> list[tuple[str, dict[str, Any]]]:
+    """Keys and properties of groups of a type, in order, of so many at most."""
+    mine = (group.c.project_id == project_id, group.c.group_type_index == index)
+    found = sa.select(group.c.group_key, group.c.properties).where(*mine).order_by(group.c.group_key)
+    return [(key, properties) for key, properties in connection.execute(found.limit(limit))]
+
+
 def person_by_uuid(connection: Connection, project_id: int, uuid: str) -> PersonView | None:
     """The person with a uuid (canonical text)."""
     row = connection.execute(

@@ -122,6 +122,18 @@ class ClickHouse:
         ]
         return f"({' UNION ALL '.join(parts)})"
 
+    def pairs(
+        self,
+        first: str,
+        firsts: Sequence[str],
+        second: str,
+        seconds: Sequence[str],
+        parameters: Parameters,
+    ) -> str:
+        lists = [parameters.bind(tuple(texts)) for texts in (firsts, seconds)]
+        pairs = f"SELECT arrayJoin(arrayZip({lists[0]}, {lists[1]})) AS pair"
+        return f"(SELECT tupleElement(pair, 1) AS {first}, tupleElement(pair, 2) AS {second} FROM ({pairs}))"  # noqa: S608 - bound
+
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         key = keys[0] if len(keys) == 1 else f"tuple({', '.join(keys)})"
         return f"argMin({value}, {key})"

@@ -36,7 +36,7 @@ def any_event(scope: Scope) -> Statement:
     exposures = scope.question.exposures
     names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)
     sql = scope.dialect.finished(
-        f"SELECT 1 AS found FROM {scope.dialect.events} "
+        f"SELECT 1 AS found FROM {scope.events} "
         f"WHERE project_id = {scope.bind(exposures.project_id)} AND event IN ({names}) LIMIT 1"
     )
     return Statement(sql, scope.parameters.used_in(sql))
@@ -52,6 +52,6 @@ def _define_tagged(scope: Scope, x: str) -> None:
     scope.define(
         "tagged",
         f"SELECT {scope.entity()} AS entity, CASE {text} {cases} END AS variant, {scope.ts()} AS ts, {x} AS x "
-        f"FROM {scope.dialect.events} WHERE {scope.within(span.start, exclusive(span.end))} "
+        f"FROM {scope.events} WHERE {scope.within(span.start, exclusive(span.end))} "
         f"AND {exposure_condition(scope)}",
     )

@@ -58,6 +58,17 @@ class Dialect(PropertyDialect, Protocol):
         """The rows of files as a relation with these columns, each of its registered type."""
         ...
 
+    def pairs(
+        self,
+        first: str,
+        firsts: Sequence[str],
+        second: str,
+        seconds: Sequence[str],
+        parameters: Parameters,
+    ) -> str:
+        """A relation of two columns of bound texts, which are as many."""
+        ...
+
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         """Aggregate: ``value`` of the row that comes first by ``keys``."""
         ...

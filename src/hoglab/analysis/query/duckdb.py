@@ -104,6 +104,17 @@ class DuckDb:
         )
         return f"(SELECT {shown or '1 AS nothing'} FROM {reader})"  # noqa: S608 - names are quoted
 
+    def pairs(
+        self,
+        first: str,
+        firsts: Sequence[str],
+        second: str,
+        seconds: Sequence[str],
+        parameters: Parameters,
+    ) -> str:
+        lists = [f"CAST({parameters.bind(tuple(texts))} AS VARCHAR[])" for texts in (firsts, seconds)]
+        return f"(SELECT unnest({lists[0]}) AS {first}, unnest({lists[1]}) AS {second})"
+
     def first_by(self, value: str, keys: Sequence[str]) -> str:
         key = keys[0] if len(keys) == 1 else f"ROW({', '.join(keys)})"
         return f"arg_min({value}, {key})"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hoglab.analysis.days import micros
 from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.model import EventSource
-from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.scope import Scope, Statement, exclusive, group_column
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import FALSE, combined
 
@@ -72,7 +72,7 @@ def _define_flag_exposures(scope: Scope) -> str:
     return scope.define(
         "exposure" if exposures.activation is None else "flag_exposure",
         f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, "
-        f"uuid{_carried_values(scope)} FROM {scope.dialect.events} "
+        f"uuid{_carried_values(scope)} FROM {scope.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
         f"AND {exposure_condition(scope)}",
     )
@@ -144,7 +144,7 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
     scope.define(
         "exposure",
         f"SELECT flagged.entity AS entity, {ts} AS ts, uuid{_carried_values(scope)} "
-        f"FROM {scope.dialect.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
+        f"FROM {scope.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} "
         f"AND {activation_condition(scope, activation)} AND {ts} >= flagged.t0",
     )
@@ -169,7 +169,9 @@ def _carried_values(scope: Scope) -> str:
     """The values of breakdowns and the keys of tables on a row of events, as further items of a list."""
     found = []
     for name, breakdown in zip(scope.cell, scope.question.exposures.breakdowns, strict=True):
-        column = _BREAKDOWN_COLUMNS.get(breakdown.type)
+        index, column = breakdown.group_type_index, _BREAKDOWN_COLUMNS.get(breakdown.type)
+        if index is not None and index in scope.question.groups:
+            column = group_column(index)
         if breakdown.expression is not None:
             text = text_of(breakdown.expression, scope)
         elif column is not None:

@@ -57,7 +57,7 @@ def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> N
     scope.define(
         "covariate",
         f"SELECT {units}.entity AS entity, 1 AS x "
-        f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
+        f"FROM {scope.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
         f"WHERE {scope.before_exposures(metric.covariate_us)} AND {scope.matches(last)} "
         f"AND {ts} >= {units}.t0 - {metric.covariate_us} AND {ts} < {units}.t0 GROUP BY {units}.entity",
     )
@@ -101,7 +101,7 @@ def _define_entity_rows(scope: Scope, metric: FunnelMetric) -> None:
         is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", step_zero(scope)])
         rows = (
             f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, "
-            f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.dialect.events} "
+            f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.events} "
             f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
             f"AND {combined('OR', [is_exposure, *conditions])}"
         )
@@ -109,7 +109,7 @@ def _define_entity_rows(scope: Scope, metric: FunnelMetric) -> None:
         nothing = ", ".join(f"0 AS s{number}" for number in range(1, len(events) + 1))
         rows = (
             f"SELECT entity, ts, 1 AS s0, {nothing} FROM exposure "
-            f"UNION ALL SELECT {scope.entity()}, {scope.ts()}, 0, {flags} FROM {scope.dialect.events} "
+            f"UNION ALL SELECT {scope.entity()}, {scope.ts()}, 0, {flags} FROM {scope.events} "
             f"WHERE {scope.within(span.start, before)} AND {scope.has_entity()} "
             f"AND {combined('OR', conditions)}"
         )

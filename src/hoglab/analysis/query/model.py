@@ -11,16 +11,17 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from hoglab.filters.model import PropertyGroup
+from hoglab.filters.model import PropertyFilter, PropertyGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hoglab.analysis.days import DayGrid
     from hoglab.hog.nodes import Expr
     from hoglab.storage.table_files import FileTable
 
 SECOND_US = 1_000_000
+GROUP_TYPES = 5
 NO_FILTERS = PropertyGroup("AND", ())
 LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 
@@ -79,12 +80,13 @@ Source = EventSource | TableSource
 class Breakdown:
     """A property of the first exposure row, by which results are told apart; ``type`` is that of filters.
 
-    For the type ``hogql`` the property is the text of the ``expression``.
+    For the type ``hogql`` the property is the text of the ``expression``; the type ``group`` needs an index.
     """
 
     property: str
     type: str = "event"
     expression: Expr | None = None
+    group_type_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,11 +283,19 @@ class Cohort:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownGroups:
+    """Groups of one type as they are now: their keys, and of each the properties that are asked for, as JSON."""
+
+    keys: tuple[str, ...]
+    properties: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A metric over the exposed entities of a span. ``matured_only``: spec experiment-results 2.5.
 
-    ``cohorts`` are those that filters of the question name, by id. ``files`` are those of its tables, by name:
-    known when it is computed.
+    ``cohorts`` are those that filters of the question name, by id. ``files`` are those of its tables, by name,
+    and ``groups`` those whose properties it asks for, by the index of their type: known when it is computed.
     """
 
     exposures: Exposures
@@ -295,11 +305,38 @@ class Question:
     zone: str = "UTC"
     cohorts: Mapping[int, Cohort] = field(default_factory=dict)
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: Mapping[int, KnownGroups] = field(default_factory=dict)
+
+    @property
+    def group_properties(self) -> Mapping[int, frozenset[str]]:
+        """The properties of groups that filters and breakdowns ask for, by the index of the groups' type.
+
+        They are those that groups have when the question is answered, not those of the time of the events.
+        """
+        found: dict[int, set[str]] = {}
+        for leaf in _filters_of(self):
+            if leaf.type == "group" and leaf.group_type_index is not None:
+                found.setdefault(leaf.group_type_index, set()).add(leaf.key)
+        for breakdown in self.exposures.breakdowns:
+            if breakdown.type == "group" and breakdown.group_type_index is not None:
+                found.setdefault(breakdown.group_type_index, set()).add(breakdown.property)
+        return {index: frozenset(names) for index, names in found.items() if 0 <= index < GROUP_TYPES}
 
     @property
     def join_keys(self) -> tuple[JoinKey, ...]:
         """What rows of tables are joined by, over the first exposure."""
         return tuple(dict.fromkeys(table.events_join_key for table in tables_of(self.metric)))
+
+
+def _filters_of(question: Question) -> Iterator[PropertyFilter]:
+    exposures = question.exposures
+    yield from exposures.test_account_filters.leaves()
+    events = (exposures.source, exposures.activation, exposures.substitute)
+    for source in (*(each for each in events if each is not None), *sources_of(question.metric)):
+        yield from source.filters.leaves()
+        if isinstance(source, EventSource):
+            for match in source.alternatives:
+                yield from match.filters.leaves()
 
 
 def later(moment: datetime, duration_us: int) -> datetime:

@@ -65,7 +65,7 @@ def _define_starts(scope: Scope, metric: RetentionMetric, *, matured_only: bool)
     within = f" AND start_row.ts <= unit.t0 + {metric.window_us}" if metric.window_us else ""
     scope.define(
         "start_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid FROM {scope.dialect.events} "
+        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid FROM {scope.events} "
         f"WHERE {scope.within(span.start, scope.read_until(metric.window_us))} AND {scope.has_entity()} "
         f"AND {scope.matches(metric.start)}",
     )
@@ -86,7 +86,7 @@ def _define_returns(scope: Scope, metric: RetentionMetric) -> None:
     span = scope.question.span
     scope.define(
         "completion_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid FROM {scope.dialect.events} "
+        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid FROM {scope.events} "
         f"WHERE {scope.within(span.start, scope.read_until(metric.window_us + span_us(metric)))} "
         f"AND {scope.has_entity()} AND {scope.matches(metric.completion)}",
     )

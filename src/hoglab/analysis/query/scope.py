@@ -51,6 +51,22 @@ class Scope:
 
     # -- events ----------------------------------------------------------------------------------------
 
+    @cached_property
+    def events(self) -> str:
+        """The relation of all events; with the properties of their groups where the question asks for some."""
+        relation = self.dialect.events
+        if not self.question.groups:
+            return relation
+        columns, joins = "", ""
+        for index, known in self.question.groups.items():
+            name = f"known_{index}"
+            columns += f", {name}.properties AS {group_column(index)}"
+            pairs = self.dialect.pairs(
+                "group_key", known.keys, "properties", known.properties, self.parameters
+            )
+            joins += f" LEFT JOIN {pairs} AS {name} ON {name}.group_key = all_events.group_{index}"
+        return f"(SELECT all_events.*{columns} FROM {relation} AS all_events{joins}) AS events_of_groups"  # noqa: S608 - all of it is ours
+
     def entity(self) -> str:
         """The column that identifies an entity; NULL or empty for events that belong to none."""
         index = self.question.exposures.group_type_index
@@ -100,6 +116,7 @@ class Scope:
             self.parameters,
             question.span.now,
             zone_of(question.zone),
+            group_columns={index: group_column(index) for index in question.groups},
             cohort=lambda leaf: self._cohort(leaf, inside),
         )
 
@@ -171,6 +188,11 @@ class Scope:
         # Shifted so that the dividend is not negative, because engines round negative quotients differently.
         since_first = f"greatest({local_time(ts, grid.offsets)} - {grid.first_number * DAY_US}, 0)"
         return f"least({self.dialect.integer_division(since_first, DAY_US)}, {grid.count - 1})"
+
+
+def group_column(index: int) -> str:
+    """The column of `Scope.events` that holds the properties of an event's group, as JSON."""
+    return f"group_{index}_properties"
 
 
 def cohort_ids(value: object) -> list[int]:

@@ -27,7 +27,7 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
     session = scope.dialect.property_text("properties", "$session_id", scope.parameters)
     touched = scope.define(
         f"{name}_touched",
-        f"SELECT {scope.entity()} AS entity, {session} AS session, min({ts}) AS ts FROM {scope.dialect.events} "
+        f"SELECT {scope.entity()} AS entity, {session} AS session, min({ts}) AS ts FROM {scope.events} "
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} AND {scope.has_entity()} "
         f"AND {scope.matches(source)} AND {session} IS NOT NULL AND {session} <> '' "
         f"GROUP BY {scope.entity()}, {session}",
@@ -51,7 +51,7 @@ def _define_sessions(scope: Scope, prop: str, name: str, session: str, window_us
     until = scope.read_until(window_us)
     return scope.define(
         f"{name}_session",
-        f"SELECT {session} AS session, CAST({measure(scope)} AS DOUBLE) AS x FROM {scope.dialect.events} "
+        f"SELECT {session} AS session, CAST({measure(scope)} AS DOUBLE) AS x FROM {scope.events} "
         f"WHERE {scope.within(span.start - SESSION_REACH, until if span.capped else until + SESSION_REACH)} "
         f"AND {session} IS NOT NULL AND {session} <> '' GROUP BY {session}",
     )

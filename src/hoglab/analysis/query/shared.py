@@ -126,9 +126,11 @@ class SharedEvents(DuckDb):
 
 
 def can_share(question: Question) -> bool:
-    """Sessions are made of events that no metric asks for, and tables are joined by what only their metrics ask."""
-    return not tables_of(question.metric) and all(
-        value.session_property is None for value in _values(question.metric)
+    """Sessions are made of events that no metric asks for, and tables and groups are joined by those who ask."""
+    return (
+        not tables_of(question.metric)
+        and not question.group_properties
+        and all(value.session_property is None for value in _values(question.metric))
     )
 
 

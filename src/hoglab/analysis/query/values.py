@@ -114,7 +114,7 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
         rows = scope.define(
             "x_row",
             f"SELECT {units}.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
-            f"FROM {scope.dialect.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
+            f"FROM {scope.events} INNER JOIN {units} ON {units}.entity = {scope.entity()} "
             f"WHERE {scope.before_exposures(lookback_us)} AND {scope.matches(value.source)} "
             f"AND {ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0",
         )
@@ -145,7 +145,7 @@ def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> 
     return scope.define(
         f"{name}_row",
         f"SELECT unit.entity AS entity, {ts} AS ts, {value_of_event(scope, value)} AS x "
-        f"FROM {scope.dialect.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
+        f"FROM {scope.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} "
         f"AND {scope.matches(source)} AND {ts} >= unit.t0{within}",
     )
