@@ -36,7 +36,13 @@ from hoglab.analysis.query.model import (
     Value,
     tables_of,
 )
-from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT, Calculation
+from hoglab.experiments.exposed import GAVE_A_VARIANT
+from hoglab.experiments.fingerprint import (
+    DEFAULT_EXPOSURE_EVENT,
+    DEFAULT_EXPOSURES,
+    WRITTEN_EXPOSURE_EVENT,
+    Calculation,
+)
 from hoglab.filters import FilterError, PropertyGroup, parse_filters
 from hoglab.hog.nodes import Expr, Field
 from hoglab.statistics import CupedConfig
@@ -49,22 +55,7 @@ MAX_BREAKDOWNS = 3
 MAX_STEPS = 30
 """The most steps of one funnel."""
 
-WRITTEN_EXPOSURE_EVENT = "$experiment_exposure"
-"""What some servers write beside each flag call that gave a variant; counted only where a criterion names it."""
-_CALLS_WITH_A_VARIANT = EventMatch(
-    DEFAULT_EXPOSURE_EVENT,
-    parse_filters(
-        [
-            {
-                "key": "$feature_flag_response",
-                "operator": "is_not",
-                "value": ["", "true", "false"],
-                "type": "event",
-            }
-        ],
-        "substitute",
-    ),
-)
+_CALLS_WITH_A_VARIANT = EventMatch(DEFAULT_EXPOSURE_EVENT, parse_filters([GAVE_A_VARIANT], "substitute"))
 
 _PROPERTY_MATH = frozenset({Math.SUM, Math.AVG, Math.MIN, Math.MAX})
 
@@ -94,7 +85,7 @@ class Reader:
         filtering = True if filtering is None else bool(filtering)
         config = criteria.get("exposure_config")
         event = config.get("event") if isinstance(config, Mapping) else DEFAULT_EXPOSURE_EVENT
-        is_default = event in (DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT) and not _is_action(config)
+        is_default = event in DEFAULT_EXPOSURES and not _is_action(config)
         if isinstance(config, Mapping):
             source = self._exposure_source(config)
         else:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hoglab.experiments import flag_config, store
-from hoglab.experiments.fingerprint import DEFAULT_EXPOSURE_EVENT
+from hoglab.experiments.fingerprint import (
+    DEFAULT_EXPOSURE_EVENT,
+    DEFAULT_EXPOSURES,
+    WRITTEN_EXPOSURE_EVENT,
+)
 from hoglab.experiments.presentation import live_key
 from hoglab.filters import PropertyFilter, parse_filter
 from hoglab.http.dates import format_offset
@@ -29,6 +33,14 @@ Performed = Callable[["Project", PropertyFilter], Iterable[UUID]]
 """The persons of a project who did what a behavioural rule says. Raises `ApiError` when that cannot be found."""
 
 EVENTS, ACTIONS = "events", "actions"
+
+GAVE_A_VARIANT: Mapping[str, Any] = {
+    "key": "$feature_flag_response",
+    "operator": "is_not",
+    "value": ["", "true", "false"],
+    "type": "event",
+}
+"""The filter of flag calls that gave a variant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +71,23 @@ class Exposure:
         return replace(self, filters=[*self.filters, wanted])
 
 
-def exposure_of(row: ExperimentRow, flag: FlagRow) -> Exposure:
-    """What exposes people: the custom filter of ``parameters``, else the criteria, else the call of the flag."""
+def exposures_of(row: ExperimentRow, flag: FlagRow) -> tuple[Exposure, ...]:
+    """What exposes people, any of these: the custom filter of ``parameters``, else the criteria, else the call of
+    the flag.
+
+    Written exposures are copies of calls that gave a variant. Results count the calls while there are no copies;
+    here both make a member, for whoever has the copy has made the call (spec experiment-results 2.2).
+    """
     key = live_key(flag.key)
     custom = _custom(row)
-    if custom is not None:
-        return Exposure(*custom, variant_property=f"$feature/{key}")
+    if custom is not None and custom[0] not in DEFAULT_EXPOSURES:
+        return (Exposure(*custom, variant_property=f"$feature/{key}"),)
+    event, _, filters = custom or (DEFAULT_EXPOSURE_EVENT, EVENTS, [])
     called = {"key": "$feature_flag", "value": [key], "operator": "exact", "type": "event"}
-    return Exposure(DEFAULT_EXPOSURE_EVENT, EVENTS, [called], "$feature_flag_response")
+    first = Exposure(event, EVENTS, [called, *filters], "$feature_flag_response")
+    if event != WRITTEN_EXPOSURE_EVENT:
+        return (first,)
+    return (first, replace(first, key=DEFAULT_EXPOSURE_EVENT, filters=[*first.filters, GAVE_A_VARIANT]))
 
 
 def _custom(row: ExperimentRow) -> tuple[str | int, str, list[Any]] | None:
@@ -96,8 +117,9 @@ def exposed_persons(
     """Who saw a variant since the start, test accounts included: a frozen flag must go on serving them all."""
     if row.start_date is None:
         return ()
-    exposure = exposure_of(row, flag).with_variants(flag_config.variant_keys(flag.filters))
-    return performed(project, parse_filter(exposure.rule(row.start_date)))
+    keys, start = flag_config.variant_keys(flag.filters), row.start_date
+    rules = (exposure.with_variants(keys).rule(start) for exposure in exposures_of(row, flag))
+    return {person for rule in rules for person in performed(project, parse_filter(rule))}
 
 
 class ExposureCohorts:
@@ -118,7 +140,7 @@ class ExposureCohorts:
             known = row.exposure_cohort_id
             if known is not None and cohorts.existing(tx.connection, row.project_id, [known]):
                 raise validation_error("Experiment already has an exposure cohort")
-            rule = exposure_of(row, flag).rule(row.start_date)
+            rules = [exposure.rule(row.start_date) for exposure in exposures_of(row, flag)]
             user = actor.principal.user
             made = self._service.cohorts.create_in(
                 tx,
@@ -126,7 +148,7 @@ class ExposureCohorts:
                 user,
                 {
                     "name": f'Users exposed to experiment "{row.name}"',
-                    "filters": {"properties": {"type": "OR", "values": [{"type": "OR", "values": [rule]}]}},
+                    "filters": {"properties": {"type": "OR", "values": [{"type": "OR", "values": rules}]}},
                 },
             )
             self._service.save(tx, actor, row, {"exposure_cohort_id": made.id})

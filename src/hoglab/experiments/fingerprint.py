@@ -17,9 +17,11 @@ from hoglab.http.dates import format_offset
 from hoglab.statistics import BayesianConfig, StatisticsConfig
 
 DEFAULT_EXPOSURE_EVENT = "$feature_flag_called"
+WRITTEN_EXPOSURE_EVENT = "$experiment_exposure"
+"""What some servers write beside each flag call that gave a variant; counted only where a criterion names it."""
 _DEFAULT_EXPOSURE_LITERAL = "$default_exposure_event"
 # Events that stand for "the flag was shown", with or without further property filters.
-_DEFAULT_EXPOSURES = frozenset({DEFAULT_EXPOSURE_EVENT, "$experiment_exposure"})
+DEFAULT_EXPOSURES = frozenset({DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT})
 
 _NOT_HASHED = frozenset({"uuid", "name", "kind", "fingerprint", "only_count_matured_users"})
 _DISABLED_LOOKBACK_DAYS = 14
@@ -159,7 +161,7 @@ def _event(config: Any) -> dict[str, Any]:
     if config.get("kind") == "ActionsNode":
         return {"action_id": config.get("id"), "properties": properties}
     event = config.get("event")
-    name = _DEFAULT_EXPOSURE_LITERAL if event in _DEFAULT_EXPOSURES else event
+    name = _DEFAULT_EXPOSURE_LITERAL if event in DEFAULT_EXPOSURES else event
     return {"event": name, "properties": properties}
 
 

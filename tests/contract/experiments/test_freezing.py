@@ -163,3 +163,28 @@ def test_a_patch_back_to_draft_thaws(api: Api, running: dict[str, Any]) -> None:
     after = patch(api, running, start_date=None)
     assert (after["status"], conditions(after)[0]["properties"]) == ("draft", [])
     assert api.refused("GET", f"/cohorts/{cohort_id}/", status=404)
+
+
+@pytest.mark.parametrize("event", ["$feature_flag_called", "$experiment_exposure"])
+def test_the_call_of_the_flag_named_as_criterion(api: Api, event: str) -> None:
+    """Calls of other flags do not count, and without written exposures those that gave a variant do."""
+    pro = {"key": "plan", "type": "event", "value": "pro", "operator": "exact"}
+    config = {"kind": "ExperimentEventExposureConfig", "event": event, "properties": [pro]}
+    criteria = {"exposure_config": config}
+    experiment = api.experiment(start_date="2026-01-01T00:00:00Z", exposure_criteria=criteria)
+    wanted = (
+        called("in", "test"),
+        called("free", "test"),
+        called("out", False),
+        called("else", "test", key="x"),
+    )
+    for each in wanted:
+        each["properties"]["plan"] = "free" if each["distinct_id"] == "free" else "pro"
+    written = {**called("copied", "control"), "event": event}
+    written["properties"]["plan"] = "pro"
+    api.capture(*wanted, written)
+    path = f"/experiments/{experiment['id']}/create_exposure_cohort_for_experiment/"
+    (either,) = api.ok("POST", path, {})["cohort"]["filters"]["properties"]["values"]
+    assert [each["key"] for each in either["values"]] == list(dict.fromkeys([event, "$feature_flag_called"]))
+    frozen = act(api, experiment, "freeze_exposure")
+    assert members(api, conditions(frozen)[0]["exposure_frozen_cohort"]) == {"in", "copied"}
