@@ -65,7 +65,7 @@ def bench(engine: Engine) -> Bench:
 
 @pytest.mark.timeout(900)  # many examples, on machines that may be busy
 def test_every_metric_on_every_day(bench: Bench) -> None:
-    @settings(max_examples=bench.engine.examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=bench.engine.examples // 2, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         metric=st.sampled_from(METRICS),
         seed=seeds,
