@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import timedelta
+from itertools import chain
 from math import sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought
 
+from hoglab.analysis import experiment_simulation
 from hoglab.analysis.cancelling import Cancellation, cancellable
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.experiment_simulation import simulation_answer
+from hoglab.analysis.simulated_people import ValuedPeople
 from hoglab.statistics import (
     FrequentistConfig,
     Proportion,
+    QuantileSample,
     SampleMean,
     StatisticsConfig,
     power_at,
@@ -200,8 +206,14 @@ RATIO = {
 }
 
 
+QUANTILE = REVENUE | {"metric_type": "quantile", "quantile_level": 0.5, "quantile_unit": "entity"}
+EVENT_QUANTILE = QUANTILE | {"quantile_unit": "event", "quantile_level": 0.6}
+
+
 @pytest.mark.parametrize(
-    "metric", [RETENTION, RATIO, REVENUE | {"threshold": 20}], ids=["retention", "ratio", "threshold"]
+    "metric",
+    [RETENTION, RATIO, REVENUE | {"threshold": 20}, QUANTILE | {"ignore_zeros": True}, EVENT_QUANTILE],
+    ids=["retention", "ratio", "threshold", "quantile", "quantile of events"],
 )
 def test_other_kinds_of_metrics_grow_by_the_effect_too(lab: Lab, metric: dict[str, Any]) -> None:
     answer = ask(
@@ -221,6 +233,32 @@ def test_other_kinds_of_metrics_grow_by_the_effect_too(lab: Lab, metric: dict[st
     assert fixed["power"] > 0.9
 
 
+def test_people_are_drawn_with_all_of_their_values() -> None:
+    """What is drawn fast is what the same people, drawn slowly, give."""
+    dice = np.random.default_rng(3)
+    clusters = [dice.integers(1, 9, size).astype(float).tolist() for size in dice.integers(0, 4, 60)]
+    sizes = np.array([len(values) for values in clusters])
+    everything = np.array([value for values in clusters for value in values])
+    for per_event in (True, False):
+        people = ValuedPeople(everything, sizes, 0.7, per_event, effect=0.5)
+        looks = list(people.group(50, 4, np.random.default_rng(11), changed=True))
+        drawn = [clusters[place] for place in np.random.default_rng(11).integers(0, 60, 50)]
+        grown = [[1.5 * value for value in values] for values in drawn]
+        for look, come in zip(looks, (13, 26, 38, 50), strict=True):
+            if per_event:
+                expected = QuantileSample.of_clusters(grown[:come], 0.7)
+            else:
+                expected = QuantileSample.of(chain.from_iterable(grown[:come]), 0.7)
+            assert asdict(look) == pytest.approx(asdict(expected))
+
+
+def test_how_many_values_a_simulation_holds(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_simulation, "MAX_VALUES", 10)
+    query = {"kind": "ExperimentSimulationQuery", "experiment_id": 1, "metric": EVENT_QUANTILE}
+    refused = lab.ok("POST", "/query/", {"query": query}, status=400)
+    assert refused["detail"] == "There are more than 10 values: take fewer days of history."
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "part"),
     [
@@ -237,8 +275,8 @@ def test_other_kinds_of_metrics_grow_by_the_effect_too(lab: Lab, metric: dict[st
         ("ExperimentSimulationQuery", {"metric": PURCHASES, "effect": 9}, "not possible"),
         (
             "ExperimentSimulationQuery",
-            {"metric": REVENUE | {"metric_type": "quantile", "quantile_level": 0.5}},
-            "Q",
+            {"metric": QUANTILE | {"source": {"kind": "EventsNode", "event": "never"}}},
+            "ignore_zeros",
         ),
         (
             "ExperimentSimulationQuery",

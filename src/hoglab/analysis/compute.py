@@ -24,6 +24,7 @@ from hoglab.analysis.query.statements import (
     at_end_of_day,
     can_telescope,
     compiled,
+    value_statement,
 )
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import (
@@ -116,6 +117,22 @@ class Computer:
         whole = self._settled(replace(question, span=replace(question.span, days=None)))
         query = self._compiled(whole, entities=limit)
         return self._run(query.statement, whole), query.statistics
+
+    def values(self, question: Question, people: int, limit: int) -> list[list[float]]:
+        """The values that a quantile is taken of, for each of so many entities at most; some may have none.
+
+        Raises `DefinitionError` for more than ``limit`` values.
+        """
+        whole = self._settled(replace(question, span=replace(question.span, days=None)))
+        found: dict[str, list[float]] = {}
+        rows = self._run(self._built(lambda scope: value_statement(scope, people, limit + 1), whole), whole)
+        if len(rows) > limit:
+            raise DefinitionError(f"There are more than {limit:,} values: take fewer days of history.")
+        for entity, value in rows:
+            values = found.setdefault(entity, [])
+            if value is not None:
+                values.append(value)
+        return list(found.values())
 
     @contextmanager
     def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:

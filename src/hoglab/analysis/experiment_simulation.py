@@ -15,8 +15,16 @@ import numpy as np
 from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.history import history_object, history_of, number, whole_number
-from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, QuantileMetric, RatioMetric
-from hoglab.analysis.simulation import Growth, Rows, Setting, Tally, simulate
+from hoglab.analysis.query.model import (
+    FunnelMetric,
+    MeanMetric,
+    Metric,
+    QuantileMetric,
+    Question,
+    RatioMetric,
+)
+from hoglab.analysis.simulated_people import Growth, Rows, SummedPeople, ValuedPeople
+from hoglab.analysis.simulation import People, Setting, Tally, simulate
 from hoglab.statistics import BayesianConfig, FrequentistConfig, StatisticsConfig
 
 if TYPE_CHECKING:
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_PEOPLE = 20_000
 """Of how many people of the history a simulation knows the values, and how large its experiments may be."""
+MAX_VALUES = 500_000
+"""How many values of events these people may have together, where a quantile is taken of them."""
 MIN_PEOPLE = 100
 DEFAULT_EXPERIMENTS = 1000
 MAX_EXPERIMENTS = 2000
@@ -44,24 +54,18 @@ def simulation_answer(
     looks = whole_number(query, "looks", DEFAULT_LOOKS, 1, MAX_LOOKS)
     seed = whole_number(query, "seed", DEFAULT_SEED, 0, MAX_SEED)
     history = history_of(found, query, now, computer)
-    if isinstance(history.question.metric, QuantileMetric):
-        raise DefinitionError(
-            "Quantiles of groups do not add up, so experiments with them are not simulated."
-        )
     if not history.mean:
         raise DefinitionError(
             "The metric is zero for everybody in the history, so there is nothing to change."
+            if not isinstance(history.question.metric, QuantileMetric)
+            else "The quantile of the history is zero, so there is nothing to change: see ignore_zeros."
         )
-    table, build = computer.entities(history.question, MAX_PEOPLE)
     usual = min(max(history.people, MIN_PEOPLE), MAX_PEOPLE)
     people = whole_number(query, "people", usual, MIN_PEOPLE, MAX_PEOPLE)
-    rows = np.asarray(table, dtype=np.float64)
     setting = Setting(people, experiments, looks, effect)
     cancellation = cancelling.current() or cancelling.Cancellation()
     tallies = simulate(
-        rows,
-        build,
-        _growth(history.question.metric, rows, effect),
+        _people(history.question, computer, effect),
         _methods(found.calculation.statistics),
         setting,
         np.random.default_rng(seed),
@@ -78,6 +82,21 @@ def simulation_answer(
         "effect": effect,
         "methods": [_tally_object(name, tally) for name, tally in tallies.items()],
     }
+
+
+def _people(question: Question, computer: Computer, effect: float) -> People:
+    """Those of the history, of whom an effect is a share of what they do."""
+    metric = question.metric
+    if isinstance(metric, QuantileMetric):
+        found = computer.values(question, MAX_PEOPLE, MAX_VALUES)
+        sizes = [len(values) for values in found]
+        together = np.asarray([value for values in found for value in values], dtype=np.float64)
+        return ValuedPeople(
+            together, np.asarray(sizes, dtype=np.int64), metric.level, metric.per_event, effect
+        )
+    table, build = computer.entities(question, MAX_PEOPLE)
+    rows = np.asarray(table, dtype=np.float64)
+    return SummedPeople(rows, build, _growth(metric, rows, effect))
 
 
 def _methods(config: StatisticsConfig) -> dict[str, StatisticsConfig]:

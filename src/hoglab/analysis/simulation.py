@@ -10,18 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from hoglab.statistics import DifferenceType, StatisticsConfig, SufficientStatistics, compare
 
-Rows = npt.NDArray[np.float64]
-"""One row for each entity: what it adds to each of a variant's sums; the first one is 1 for those that count."""
-Build = Callable[[Sequence[float]], SufficientStatistics]
-"""Statistics of the sums of a group."""
-Growth = Callable[[Rows, np.random.Generator], Rows]
-"""The rows of people whose values were changed by an effect."""
+
+class People(Protocol):
+    """Those of a history."""
+
+    @property
+    def mean(self) -> float:
+        """What the metric says of all of them."""
+        ...
+
+    def group(
+        self, size: int, looks: int, rng: np.random.Generator, *, changed: bool
+    ) -> Iterator[SufficientStatistics]:
+        """So many of them, drawn with replacement and with the effect if ``changed``, at each look."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +66,7 @@ class _Look:
 
 
 def simulate(
-    rows: Rows,
-    build: Build,
-    growth: Growth,
+    people: People,
     methods: Mapping[str, StatisticsConfig],
     setting: Setting,
     rng: np.random.Generator,
@@ -69,15 +75,15 @@ def simulate(
 ) -> Mapping[str, Tally]:
     """Count what each method does without an effect and with one.
 
-    ``rows`` are those of the history. Ends early, with what was counted, when it is cancelled.
+    Ends early, with what was counted, when it is cancelled.
     """
     tallies = {name: Tally() for name in methods}
-    mean = build(rows.sum(axis=0).tolist()).mean
+    mean = people.mean
     for _ in range(setting.experiments):
         if is_cancelled():
             break
-        without = list(_experiment(rows, build, None, setting, rng))
-        with_effect = list(_experiment(rows, build, growth, setting, rng))
+        without = _experiment(people, setting, rng, changed=False)
+        with_effect = _experiment(people, setting, rng, changed=True)
         for name, config in methods.items():
             tally, relative = tallies[name], config.test.difference_type is DifferenceType.RELATIVE
             null, real = _judged(config, without), _judged(config, with_effect)
@@ -93,18 +99,12 @@ def simulate(
 
 
 def _experiment(
-    rows: Rows, build: Build, growth: Growth | None, setting: Setting, rng: np.random.Generator
-) -> Iterator[tuple[SufficientStatistics, SufficientStatistics]]:
+    people: People, setting: Setting, rng: np.random.Generator, *, changed: bool
+) -> list[tuple[SufficientStatistics, SufficientStatistics]]:
     """Both groups of one experiment at each look."""
-    groups = []
-    for grown in (None, growth):
-        drawn = rows[rng.integers(0, len(rows), setting.people // 2)]
-        if grown is not None:
-            drawn = grown(drawn, rng)
-        parts = np.array_split(drawn, setting.looks)
-        groups.append(np.cumsum([part.sum(axis=0) for part in parts], axis=0).tolist())
-    for control, test in zip(*groups, strict=True):
-        yield build(control), build(test)
+    size = setting.people // 2
+    control = list(people.group(size, setting.looks, rng, changed=False))
+    return list(zip(control, people.group(size, setting.looks, rng, changed=changed), strict=True))
 
 
 def _judged(

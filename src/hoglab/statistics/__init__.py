@@ -52,6 +52,7 @@ from hoglab.statistics.quantiles import (
     QuantileRanks,
     QuantileSample,
     cluster_factor,
+    quantile_positions,
     quantile_precision,
     quantile_ranks,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "pooled_theta",
     "power_at",
     "power_of_test",
+    "quantile_positions",
     "quantile_precision",
     "quantile_rank",
     "quantile_ranks",

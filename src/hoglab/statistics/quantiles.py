@@ -8,17 +8,25 @@ Source: spec experiment-results 10 (quantile metric); Deng, Knoblich, Lu 2018, s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import floor, nan, sqrt
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from hoglab.statistics.config import DEFAULT_ALPHA
 from hoglab.statistics.distributions import normal_critical_value
 from hoglab.statistics.refusal import Refusal, RefusalError
 from hoglab.statistics.samples import Moments, Ratio
 from hoglab.statistics.winsorization import quantile_rank
+
+
+class Ordered(Protocol):
+    """Values by their position."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: int, /) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +63,18 @@ class QuantileSample:
         ordered = sorted(values)
         if not ordered:
             raise RefusalError(Refusal.NO_SAMPLES)
+        return cls.of_ordered(ordered, level)
+
+    @classmethod
+    def of_ordered(cls, ordered: Ordered, level: float) -> QuantileSample:
+        """Statistics of ascending values, at least one; only those at `quantile_positions` are looked at."""
         ranks = quantile_ranks(level, len(ordered))
         return cls(
             len(ordered),
             level,
-            ordered[quantile_rank(level, len(ordered))],
-            _between_ranks(ordered, ranks.lower),
-            _between_ranks(ordered, ranks.upper),
+            float(ordered[quantile_rank(level, len(ordered))]),
+            float(_between_ranks(ordered, ranks.lower)),
+            float(_between_ranks(ordered, ranks.upper)),
         )
 
     @classmethod
@@ -132,6 +145,15 @@ def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
     return QuantileRanks(number_of_samples * level - half, number_of_samples * level + half)
 
 
+def quantile_positions(level: float, number_of_samples: int) -> list[int]:
+    """Which of so many ascending values, counted from 0, decide a `QuantileSample`. There is at least one value."""
+    ranks = quantile_ranks(level, number_of_samples)
+    last = number_of_samples - 1
+    ends = [max(floor(rank) - 1, 0) for rank in (ranks.lower, ranks.upper)]
+    wanted = [quantile_rank(level, number_of_samples), *ends, *(each + 1 for each in ends)]
+    return sorted({min(each, last) for each in wanted})
+
+
 def quantile_precision(level: float, number_of_samples: int) -> float:
     """Degrees of freedom of the variance of a quantile, which only the values between the two ranks tell.
 
@@ -161,7 +183,7 @@ def cluster_factor(level: float, below: Ratio) -> float:
     return below.moments().variance_of_mean / independent
 
 
-def _between_ranks(ordered: Sequence[float], rank: float) -> float:
+def _between_ranks(ordered: Ordered, rank: float) -> float:
     """The value at a rank counted from 1, which need not be whole; the nearest value outside the sample."""
     rank = min(max(rank, 1), len(ordered))
     below = floor(rank)

@@ -54,6 +54,19 @@ def quantile_statement(scope: Scope, metric: QuantileMetric) -> tuple[Statement,
     return scope.statement(f"SELECT {shown}, {sums} FROM picked INNER JOIN cluster_sums ON {same}"), outcome
 
 
+def quantile_values(scope: Scope, metric: QuantileMetric, people: int, limit: int) -> Statement:
+    """Rows ``(entity, value)`` of so many entities, chosen without regard to what they did: one row with NULL for an
+    entity without values. ``unit`` must be defined."""
+    values = _define_event_values(scope, metric) if metric.per_event else _define_entity_values(scope, metric)
+    name = "CAST(entity AS VARCHAR)"
+    order = scope.dialect.scattered(name)
+    chosen = scope.define("chosen_unit", f"SELECT entity FROM unit ORDER BY {order} LIMIT {people}")
+    return scope.statement(
+        f"SELECT CAST({chosen}.entity AS VARCHAR) AS entity, CAST({values}.y AS DOUBLE) AS y FROM {chosen} "
+        f"LEFT JOIN {values} ON {values}.entity = {chosen}.entity ORDER BY entity, y LIMIT {limit}"
+    )
+
+
 def quantile_sample(metric: QuantileMetric, numbers: Sequence[Any]) -> QuantileSample:
     """The statistics of one row of the answer, without its key."""
     size, quantile, low, l0, l1, high, u0, u1, *clusters = numbers

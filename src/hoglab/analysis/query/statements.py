@@ -25,7 +25,7 @@ from hoglab.analysis.query.model import (
     Value,
 )
 from hoglab.analysis.query.outcome import Outcome
-from hoglab.analysis.query.quantiles import quantile_sample, quantile_statement
+from hoglab.analysis.query.quantiles import quantile_sample, quantile_statement, quantile_values
 from hoglab.analysis.query.retention import retention_statement
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.values import define_mean_covariate, mean_statement, ratio_statement
@@ -149,6 +149,14 @@ def compiled(question: Question, dialect: Dialect, *, entities: int | None = Non
         case QuantileMetric():
             statement, outcome = quantile_statement(scope, metric)
     return Compiled(question, statement, outcome)
+
+
+def value_statement(scope: Scope, people: int, limit: int) -> Statement:
+    """Rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
+    metric = scope.question.metric
+    assert isinstance(metric, QuantileMetric)  # noqa: S101 - others have sums
+    _define_units(scope, metric, metric.window_us if scope.question.matured_only else 0)
+    return quantile_values(scope, metric, people, limit)
 
 
 def _define_units(scope: Scope, metric: Metric, maturity_us: int) -> None:
