@@ -11,6 +11,8 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 
+from hoglab.analysis import live
+from hoglab.analysis.compute import Computer
 from hoglab.statistics import Correction
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
@@ -71,13 +73,55 @@ def test_daily_points_are_corrected_over_metrics_and_variants(lab: Lab, correcti
     assert p_values(first, "adjusted_p_value") == expected[2:]
 
 
-def test_the_query_is_corrected_with_the_newest_points_of_the_others(lab: Lab) -> None:
+def test_the_query_is_corrected_with_all_primary_metrics(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No daily point is needed, and what is known already is not computed again."""
     made = experiment(lab, "bonferroni")
-    lab.series(made, 1)
-    metric = made["metrics"][0]
-    answer = lab.query({"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": metric})
+    computed: list[Any] = []
+    result = Computer.result
+    monkeypatch.setattr(
+        Computer, "result", lambda self, question: computed.append(question) or result(self, question)
+    )
+    query = {"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": made["metrics"][0]}
+    for _ in range(2):
+        answer = lab.query(query)
+        assert p_values(answer, "adjusted_p_value") == [
+            min(1.0, 4 * p) for p in p_values(answer) if p is not None
+        ]
+    assert len(computed) == 2
+    lab.send([bought("a-1", START + timedelta(hours=3), 5)])
+    lab.query(query)
+    assert len(computed) == 4
+    secondary = {**query, "metric": made["metrics_secondary"][0]}
+    lab.query(secondary)
+    assert len(computed) == 5
+
+
+def test_how_many_metrics_a_query_computes_beside_its_own(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = experiment(lab, "bonferroni")
+    monkeypatch.setattr(live, "MAX_FAMILY", 0)
+    query = {"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": made["metrics"][0]}
+    answer = lab.query(query)
     assert p_values(answer, "adjusted_p_value") == [
+        min(1.0, 2 * p) for p in p_values(answer) if p is not None
+    ]
+    lab.series(made, 1)
+    stored = lab.query(query)  # of others the newest stored points count
+    assert p_values(stored, "adjusted_p_value") == [
         min(1.0, 4 * p) for p in p_values(answer) if p is not None
+    ]
+
+
+def test_a_metric_of_the_family_that_cannot_be_computed_holds_up_none(lab: Lab) -> None:
+    odd = {
+        **REVENUE,
+        "source": {**REVENUE["source"], "math": "hogql", "math_hogql": "sum(nothing)"},
+    }
+    made = experiment(lab, "bonferroni")
+    made = lab.ok("PATCH", f"/experiments/{made['id']}/", {"metrics": [made["metrics"][0], odd]})
+    query = {"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": made["metrics"][0]}
+    answer = lab.query(query)
+    assert p_values(answer, "adjusted_p_value") == [
+        min(1.0, 2 * p) for p in p_values(answer) if p is not None
     ]
 
 

@@ -322,7 +322,8 @@ def test_breakdowns_by_everything_are_refused(lab: Lab) -> None:
     [
         ({"property": "properties.", "type": "hogql"}, "cannot be read"),
         ({"property": "sleep(10)", "type": "hogql"}, "cannot be used"),
-        ({"property": "name", "type": "group", "group_type_index": 0}, "breakdowns by group"),
+        ({"property": "name", "type": "group"}, "needs a group_type_index"),
+        ({"property": "name", "type": "session"}, "breakdowns by session"),
     ],
 )
 def test_breakdowns_that_cannot_be_told_are_refused(lab: Lab, breakdown: dict[str, Any], part: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -19,7 +22,7 @@ from hoglab.analysis.legacy import legacy_answer
 from hoglab.analysis.plan import Plan, plan
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.queries import FRESH_FOR, Kept, Prepared, Refresh, Status
-from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
+from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Metric, Question, Span, Value
 from hoglab.analysis.query.statements import Answer
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
@@ -41,6 +44,12 @@ MAX_EXPOSURE_ROWS = 5000
 
 SILENT_FRESH_FOR = timedelta(minutes=1)
 """How long an answer is fresh that changes without any new event: users mature, and files are written."""
+
+MAX_FAMILY = 20
+"""How many other primary metrics are computed beside one whose p-values are corrected; of further ones the newest
+stored points count."""
+FAMILY_BUDGET_S = 20.0
+"""How long that may take; of those that are left the newest stored points count."""
 
 
 class LiveResults:
@@ -175,29 +184,66 @@ class LiveResults:
         found = self._plan_asked(project, query, *([metric] if isinstance(metric, Mapping) else []))
         if not isinstance(metric, Mapping):
             raise validation_error("metric is required")
-        variants = list(found.calculation.variants)
-        config = found.calculation.statistics
+        family = self._service.others_of_family(found, metric)
 
         def compute() -> dict[str, Any]:
             span = found.span(self._service.now())
             if span is None:
-                return result_object(Answer({}), variants, config, found.reader.metric(metric))
-            question = found.question(metric, span)
-            return result_object(self._service.computer.result(question), variants, config, question.metric)
+                return _result_of(found, Answer({}), found.reader.metric(metric))
+            return self._computed(project, found, metric, span, family)
 
         def finish(result: dict[str, Any]) -> dict[str, Any]:
-            return self._service.corrected(
-                found, metric, result, self._service.newest_of_family(found, metric)
-            )
+            others = self._service.newest_of_family(found, metric)
+            for other in family:
+                kept = self._service.queries.kept(self._prepared_result(project, found, other), fresh=False)
+                if kept is not None:
+                    others[other["uuid"]] = kept.answer
+            return self._service.corrected(found, metric, result, others)
 
+        return self._prepared_result(project, found, metric, compute, finish=finish)
+
+    def _prepared_result(
+        self,
+        project: Project,
+        found: Plan,
+        metric: Mapping[str, Any],
+        compute: Callable[[], dict[str, Any]] = dict,
+        **options: Any,
+    ) -> Prepared:
         silent = found.row.only_count_matured_users or metrics.table_names([metric])
         return self._prepare(
             project,
             ("result", found.identity, json.dumps(metric, sort_keys=True)),
             compute,
-            finish=finish,
             fresh_for=SILENT_FRESH_FOR if silent else FRESH_FOR,
+            **options,
         )
+
+    def _computed(
+        self,
+        project: Project,
+        found: Plan,
+        metric: Mapping[str, Any],
+        span: Span,
+        family: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """The result of a metric; those of its family that are not kept are computed and kept beside it."""
+        question, queries = found.question(metric, span), self._service.queries
+        missing = []
+        for other in family[:MAX_FAMILY]:
+            if queries.kept(self._prepared_result(project, found, other), fresh=True) is None:
+                with suppress(DefinitionError):
+                    missing.append((other, found.question(other, span)))
+        deadline = time.monotonic() + FAMILY_BUDGET_S
+        with self._service.computer.sharing([question, *(each for _, each in missing)]) as answer:
+            result = _result_of(found, answer(question), question.metric)
+            for other, asked in missing:
+                if time.monotonic() >= deadline:
+                    break
+                work = partial(lambda asked: _result_of(found, answer(asked), asked.metric), asked)
+                with suppress(ApiError):
+                    queries.compute(self._prepared_result(project, found, other, work))
+        return result
 
     def _legacy(self, project: Project, query: Mapping[str, Any]) -> Prepared:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
@@ -366,6 +412,11 @@ class _Asked:
         }
         actions = {} if found is None else found.actions
         return cls(calculation, rollout, start, end, actions, {} if found is None else found.cohorts)
+
+
+def _result_of(found: Plan, answer: Answer, metric: Metric) -> dict[str, Any]:
+    calculation = found.calculation
+    return result_object(answer, list(calculation.variants), calculation.statistics, metric)
 
 
 def _mismatch(totals: Mapping[str, int], asked: _Asked) -> dict[str, Any] | None:

@@ -171,6 +171,15 @@ class ResultsService:
         outside = frozenset({None}) if secondary else frozenset()
         return adjusted(family, found.calculation.statistics.correction, outside=outside)[None]
 
+    def others_of_family(self, found: Plan, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The other primary metrics, where the metric is a primary one and p-values are to be corrected."""
+        if found.calculation.statistics.correction is Correction.NONE:
+            return []
+        uuid = metric.get("uuid")
+        if uuid not in found.primary:
+            return []
+        return [each for each in found.metrics if each["uuid"] in found.primary and each["uuid"] != uuid]
+
     def newest_of_family(self, found: Plan, metric: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The newest stored results of the other primary metrics, where the metric is a primary one."""
         return {uuid: days[max(days)] for uuid, days in self._family(found, metric).items() if days}
