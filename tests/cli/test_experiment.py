@@ -340,3 +340,31 @@ def test_a_draft_and_a_metric_of_the_former_engine_are_explained(done: Done, tmp
     assert "has not started yet" in shown
     assert "fewer than 50 people" in shown
     done("experiment", "results", 1, "--data", path, "--to", tmp_path / "draft.html")
+
+
+def test_results_from_a_table_beside_the_events(done: Done, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.mkdir(mode=0o700)
+    orders = {
+        "kind": "ExperimentMetric",
+        "metric_type": "mean",
+        "name": "Orders",
+        "source": {
+            "kind": "ExperimentDataWarehouseNode",
+            "table_name": "orders",
+            "timestamp_field": "at",
+            "events_join_key": "distinct_id",
+            "data_warehouse_join_key": "customer",
+            "math": "sum",
+            "math_property": "amount",
+        },
+    }
+    with closing(Lab(path)) as lab:
+        lab.experiment(start_date=START.isoformat(), end_date=END.isoformat(), metrics=[orders])
+        lab.send(exposed(f"p{number}", ("control", "test")[number % 2], START) for number in range(4))
+    (path / "warehouse").mkdir()
+    lines = ["customer,at,amount", *(f"p{number},2026-03-02 10:00:00,{number}.5" for number in range(4))]
+    (path / "warehouse" / "orders.csv").write_text("\n".join(lines) + "\n")
+    done("warehouse", "add", "orders", "orders.csv", "--data", path)
+    rows = json.loads(done("experiment", "results", 1, "--json", "--data", path))["rows"]
+    assert {row["variant"]: row["sum"] for row in rows} == {"control": 0.5 + 2.5, "test": 1.5 + 3.5}

@@ -144,6 +144,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.event_store import EventStoreUnavailableError
     from hoglab.storage.event_store.duckdb import DuckDbEventStore
+    from hoglab.storage.table_files import TableDirectory
 
     with ExitStack() as opened:
         try:
@@ -154,6 +155,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
                 memory=settings.event_store_memory,
                 query_timeout_s=settings.query_timeout_s,
                 min_free_disk_bytes=settings.min_free_disk_bytes,
+                tables=TableDirectory(settings.warehouse_directory),
             )
             opened.callback(events.close)
         except (DatabaseError, EventStoreUnavailableError) as error:
@@ -174,6 +176,7 @@ class _Local:
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
+        from hoglab.storage.table_files import TableDirectory
 
         self._database = database
         self._accounts = accounts
@@ -184,6 +187,7 @@ class _Local:
             ExperimentService(database, FlagService(database), CohortService(database)),
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
+            tables=TableDirectory(settings.warehouse_directory),
         )
         self._live = LiveResults(self._results)
         self._health = ExperimentHealth(self._results, self._live, events)
