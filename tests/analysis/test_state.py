@@ -55,6 +55,7 @@ class Stateful(DuckDbEngine):
 
     def __init__(self, path: Path, limits: Limits = ALWAYS) -> None:
         self.path = path
+        self.groups = {}
         self.open(limits)
         self.examples = 15
 
@@ -185,6 +186,10 @@ def test_questions_that_time_or_merges_change_are_not_kept(lasting: Stateful) ->
     recent = {"key": "when", "type": "event", "operator": "is_date_after", "value": "-7d"}
     assert kept(bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day"))))) is None
     assert kept(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]}))) is None
+    of_group = {"key": "plan", "type": "group", "operator": "exact", "value": "pro", "group_type_index": 0}
+    assert kept(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]}))) is None
+    by_group = {"breakdowns": [{"property": "plan", "type": "group", "group_type_index": 0}]}
+    assert kept(bench.ask(plain(), [], mean(breakdownFilter=by_group))) is None
     question = bench.ask(plain(), [], REVENUE)
     assert kept(replace(question, span=replace(question.span, capped=True))) is None
     assert kept(replace(question, span=replace(question.span, days=None))) is None
