@@ -233,9 +233,17 @@ def key_text(key: str, event: Event) -> str | None:
     return as_text(event.properties.get(key.removeprefix("properties.")))
 
 
-def formula(text: str) -> tuple[str, Callable[[Event], Any]]:
+def formula(setting: Setting, text: str) -> tuple[str, Callable[[Event], Any]]:
     """The aggregates over expressions that tests use, said again in Python."""
     return {
+        "count(distinct group_0.properties.plan)": (
+            "distinct",
+            lambda event: as_text(setting.property(event, "group_0.plan")),
+        ),
+        "sum(if(group_0.properties['plan'] = 'pro', 2, 1))": (
+            "sum",
+            lambda event: 2 if setting.property(event, "group_0.plan") == "pro" else 1,
+        ),
         "sum(toFloat(properties.amount) * 2)": (
             "sum",
             lambda event: 2 * number(event.properties.get("amount")),
@@ -315,7 +323,7 @@ def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> 
     """One entity's number from its events."""
     math_, prop = node.get("math", "total"), node.get("math_property")
     if math_ == "hogql":
-        how, of = formula(node["math_hogql"])
+        how, of = formula(setting, node["math_hogql"])
         if how == "distinct":
             return len({of(event) for event in found} - {None, ""})
         return aggregated(how, [number(of(event)) for event in found]) if found else 0.0

@@ -47,6 +47,13 @@ def of_plan(value: Any) -> dict[str, Any]:
 METRICS = [
     mean(),
     *(mean(source={**PURCHASE, "properties": [of_plan(value)]}) for value in ("pro", 'o\'neill "x" \\')),
+    *(
+        mean(source={**PURCHASE, "math": "hogql", "math_hogql": text})
+        for text in (
+            "count(distinct group_0.properties.plan)",
+            "sum(if(group_0.properties['plan'] = 'pro', 2, 1))",
+        )
+    ),
     funnel(CHECKOUT, {**PURCHASE, "properties": [of_plan("free")]}),
     {
         "metric_type": "ratio",

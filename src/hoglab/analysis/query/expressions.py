@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from hoglab.analysis.query.scope import Scope
+from hoglab.analysis.query.model import group_property
+from hoglab.analysis.query.scope import Scope, group_column
 from hoglab.filters.model import FilterError
 from hoglab.hog import nodes
 
@@ -151,6 +152,9 @@ class _Translation:
         if len(chain) == 1 and chain[0] in _COLUMNS:
             return Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", Kind.TEXT)
         column = _JSON.get(tuple(map(str, chain[:-1])))
+        asked = group_property(chain)
+        if asked is not None and asked[0] in self.scope.question.groups:
+            column = group_column(asked[0])
         if column is None:
             raise FilterError(f"{'.'.join(map(str, chain))} cannot be used in metrics", "math_hogql")
         text = self.scope.dialect.property_text(column, str(chain[-1]), self.scope.parameters)

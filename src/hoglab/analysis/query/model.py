@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from hoglab.filters.model import PropertyFilter, PropertyGroup
+from hoglab.hog import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hoglab.analysis.days import DayGrid
     from hoglab.hog.nodes import Expr
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SECOND_US = 1_000_000
 GROUP_TYPES = 5
+_GROUP_NAMES = tuple(f"group_{index}" for index in range(GROUP_TYPES))
 NO_FILTERS = PropertyGroup("AND", ())
 LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 
@@ -317,6 +319,10 @@ class Question:
         for leaf in _filters_of(self):
             if leaf.type == "group" and leaf.group_type_index is not None:
                 found.setdefault(leaf.group_type_index, set()).add(leaf.key)
+        for expression in _expressions_of(self):
+            for chain in _chains_of(expression):
+                if (asked := group_property(chain)) is not None:
+                    found.setdefault(asked[0], set()).add(asked[1])
         for breakdown in self.exposures.breakdowns:
             if breakdown.type == "group" and breakdown.group_type_index is not None:
                 found.setdefault(breakdown.group_type_index, set()).add(breakdown.property)
@@ -337,6 +343,38 @@ def _filters_of(question: Question) -> Iterator[PropertyFilter]:
         if isinstance(source, EventSource):
             for match in source.alternatives:
                 yield from match.filters.leaves()
+
+
+def _expressions_of(question: Question) -> Iterator[Expr]:
+    """Those over events."""
+    metric = question.metric
+    yield from (each.expression for each in question.exposures.breakdowns if each.expression is not None)
+    yield from (key.expression for key in question.join_keys)
+    values: tuple[Value, ...] = ()
+    match metric:
+        case MeanMetric() | QuantileMetric():
+            values = (metric.value,)
+        case RatioMetric():
+            values = (metric.numerator, metric.denominator)
+    for value in values:
+        if value.expression is not None and isinstance(value.source, EventSource):
+            yield value.expression
+
+
+def _chains_of(expression: Expr) -> Iterator[tuple[str, ...]]:
+    for node in nodes.walk(expression):
+        match node:
+            case nodes.Field(chain=chain):
+                yield chain
+            case nodes.ArrayAccess(array=nodes.Field(chain=chain), property=nodes.Constant(value=str(key))):
+                yield (*chain, key)
+
+
+def group_property(chain: Sequence[str]) -> tuple[int, str] | None:
+    """The index of the type and the property that ``group_0.properties.plan`` names; None for other names."""
+    if len(chain) != 3 or chain[1] != "properties" or chain[0] not in _GROUP_NAMES:
+        return None
+    return _GROUP_NAMES.index(chain[0]), chain[2]
 
 
 def later(moment: datetime, duration_us: int) -> datetime:
