@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 MIB = 1024 * 1024
@@ -93,6 +93,14 @@ class Settings(BaseSettings):
         ge=0,
         description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
     )
+
+    @field_validator("warehouse")
+    @classmethod
+    def _beside_the_data(cls, value: Path | None, known: ValidationInfo) -> Path | None:
+        data = known.data.get("data")
+        if value is not None and data is not None and data.resolve().is_relative_to(value.resolve()):
+            raise ValueError("must not hold the data directory, whose files are nobody's tables")
+        return value
 
     @property
     def warehouse_directory(self) -> Path:

@@ -343,3 +343,10 @@ def test_tables_beside_the_events(tmp_path: Path) -> None:
         assert_one_clear_line(hoglab("warehouse", *arguments, **environment), part)
     assert hoglab("warehouse", "remove", "orders", **environment).returncode == 0
     assert json.loads(hoglab("warehouse", "list", "--json", **environment).stdout) == []
+
+
+def test_the_data_itself_is_no_table(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "data"):
+        environment = {"HOGLAB_DATA": str(tmp_path / "data"), "HOGLAB_WAREHOUSE": str(place)}
+        done = hoglab("warehouse", "list", **environment)
+        assert_one_clear_line(done, "HOGLAB_WAREHOUSE", "must not hold the data directory")
