@@ -330,9 +330,11 @@ class Ingestion:
 
     def _known(self, events: Sequence[Event]) -> list[Event]:
         """Without events of projects that are gone, and without repetitions inside the batch."""
+        gone = {each for each in {event.project_id for event in events} if self._project(each) is None}
+        if not gone and len({event.uuid.int for event in events}) == len(events):
+            return list(events)
         seen: set[tuple[int, int]] = set()
         kept: list[Event] = []
-        gone = {each for each in {event.project_id for event in events} if self._project(each) is None}
         for event in events:
             key = (event.project_id, event.uuid.int)  # hashing a UUID itself takes longer
             if event.project_id in gone:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -12,7 +11,7 @@ from uuid import UUID
 import msgspec
 import orjson
 
-from hoglab.capture.envelope import IncomingEvent, mend_surrogates
+from hoglab.capture.envelope import NO_JSON, IncomingEvent, mend_surrogates
 from hoglab.capture.records import Record, derived_uuid
 from hoglab.ingestion.elements import take_elements_chain
 from hoglab.ingestion.timestamps import event_time, sent_time
@@ -22,6 +21,8 @@ from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
     from hoglab.people import Attribution
+
+MAX_UUID_CHARS = 45  # with braces and a prefix
 
 INTERNAL_IP = "127.0.0.1"
 """What events with the property ``capture_internal`` get as address (spec: sdk-wire 1.8)."""
@@ -52,6 +53,8 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
     # Formatted once for all events of the request.
     sent_text = None if sent_at is None else sent_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     may_be_large = record.json_bytes > header.max_event_bytes
+    # Who brings events of the past is not where they happened.
+    ip = None if envelope.historical_migration else header.ip
     events: list[Event] = []
     for uuid, incoming in zip(_uuids(record), envelope.events, strict=True):
         if may_be_large and incoming.size_bytes > header.max_event_bytes:
@@ -67,9 +70,13 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
         properties = _properties(incoming)
         if sent_text is not None:
             properties["$sent_at"] = sent_text
-        # Who brings events of the past is not where they happened.
-        _set_ip(properties, None if envelope.historical_migration else header.ip)
-        _lower_session_id(properties)
+        if "capture_internal" in properties:
+            properties.setdefault("$ip", INTERNAL_IP)
+        elif ip is not None:
+            properties.setdefault("$ip", ip)
+        session_id = properties.get("$session_id")
+        if type(session_id) is str and not session_id.islower():
+            properties["$session_id"] = _lower_uuid(session_id)
         ignore_skew = properties.get("$ignore_sent_at") is True
         events.append(
             Event(
@@ -100,12 +107,17 @@ def _uuids(record: Record) -> list[UUID]:
 
 def _properties(incoming: IncomingEvent) -> dict[str, Any]:
     properties = decode_object(memoryview(incoming.properties))
-    for name, raw in (("$set", memoryview(incoming.set)), ("$set_once", memoryview(incoming.set_once))):
-        if raw:
-            inner = properties.get(name)
-            outer = decode_object(raw)
-            properties[name] = {**inner, **outer} if isinstance(inner, dict) else outer
+    if incoming.set is not NO_JSON:
+        _lay_over(properties, "$set", incoming.set)
+    if incoming.set_once is not NO_JSON:
+        _lay_over(properties, "$set_once", incoming.set_once)
     return properties
+
+
+def _lay_over(properties: dict[str, Any], name: str, raw: msgspec.Raw) -> None:
+    """What stands beside the properties of an event wins over what stands among them."""
+    inner, outer = properties.get(name), decode_object(memoryview(raw))
+    properties[name] = {**inner, **outer} if isinstance(inner, dict) else outer
 
 
 def decode_object(text: memoryview) -> dict[str, Any]:
@@ -139,21 +151,15 @@ def _fractional(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _set_ip(properties: dict[str, Any], ip: str | None) -> None:
-    if "capture_internal" in properties:
-        ip = INTERNAL_IP
-    if ip is not None and "$ip" not in properties:
-        properties["$ip"] = ip
-
-
-def _lower_session_id(properties: dict[str, Any]) -> None:
-    session_id = properties.get("$session_id")
-    if isinstance(session_id, str) and not session_id.islower() and len(session_id) <= 45:
-        try:
-            UUID(session_id)
-        except ValueError:
-            return
-        properties["$session_id"] = session_id.lower()
+def _lower_uuid(text: str) -> str:
+    """A UUID in lower case; any other text as it is."""
+    if len(text) > MAX_UUID_CHARS:
+        return text
+    try:
+        UUID(text)
+    except ValueError:
+        return text
+    return text.lower()
 
 
 def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> EventRow:
@@ -165,6 +171,9 @@ def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> Eve
     if anonymize_ip:
         properties.pop("$ip", None)
     person = attribution.person
+    flag = properties.get("$feature_flag")
+    response = properties.get("$feature_flag_response")
+    session_id = properties.get("$session_id")
     return EventRow(
         event.project_id,
         event.uuid,
@@ -180,15 +189,12 @@ def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> Eve
         chain,
         attribution.groups,
         event.log_offset,
-        _column(properties, "$feature_flag"),
-        _column(properties, "$feature_flag_response"),
-        _column(properties, "$session_id"),
+        None if flag is None else _text_form(flag),
+        None if response is None else _text_form(response),
+        None if session_id is None else _text_form(session_id),
     )
 
 
-def _column(properties: Mapping[str, Any], name: str) -> str | None:
-    """The text form of a property that has a column of its own; None when missing or null."""
-    value = properties.get(name)
-    if value is None or type(value) is str:
-        return value
-    return orjson.dumps(value).decode()
+def _text_form(value: Any) -> str:
+    """A property that has a column of its own, as text."""
+    return value if type(value) is str else orjson.dumps(value).decode()

@@ -39,15 +39,13 @@ def parse_time(value: Any) -> datetime | None:
         # All digits can be an ISO date without dashes, or seconds: nobody sends the former.
         if value.isdigit() and len(value) != 8:
             return _from_number(float(value))
-        return _in_utc(moment)
+        return moment if moment.tzinfo is UTC else _in_utc(moment)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return _from_number(float(value))
     return None
 
 
 def _in_utc(moment: datetime) -> datetime:
-    if moment.tzinfo is UTC:
-        return moment
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

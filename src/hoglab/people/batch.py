@@ -145,7 +145,7 @@ class PeopleBatch:
             mirror_initial_properties(event.event, event.properties)
         person = self._merged_person(event) if event.event in MERGING_EVENTS else None
         if person is None:
-            person = self._person_of(event.distinct_id, event.timestamp)
+            person = self._find(event.distinct_id) or self._create(event.distinct_id, event.timestamp)
         self._update(person, event)
         self._see(person, event.timestamp)
         return Resolution(person.uuid, person.json, person.created_at, "full")
@@ -194,9 +194,6 @@ class PeopleBatch:
         if person is None or person.into is None:
             return person
         return person.root()
-
-    def _person_of(self, distinct_id: str, at: datetime) -> PersonState:
-        return self._find(distinct_id) or self._create(distinct_id, at)
 
     def _create(self, distinct_id: str, at: datetime) -> PersonState:
         person = PersonState(
