@@ -149,10 +149,11 @@ def test_what_failed_is_run_again(place: Place) -> None:
         )
     )
     assert place.run("replay", "Teller", "--dry-run") == "2 would run again, 0 skipped\n"
-    assert place.run("replay", function["id"]) == "2 run again, 0 skipped\n"
-    assert place.run("replay", "Teller", "--error-kind", "timeout") == "0 run again, 0 skipped\n"
-    first = place.call("GET", f"/hog_functions/{function['id']}/reruns/")["results"][-1]
-    assert place.run("cancel", "Teller", first["id"]) == "2 run again, 0 skipped\n"  # it was over
+    assert "completed: 2 of 2 runs, 2 run again, 0 skipped\n" in place.run("replay", function["id"])
+    assert ": 0 of 0 runs, 0 run again" in place.run("replay", "Teller", "--error-kind", "timeout")
+    newest, first = place.run("replays", "Teller").splitlines()
+    assert "0 of 0" in newest
+    assert place.run("cancel", "Teller", first.split()[0]) == f"{first}\n"  # it was over
 
 
 def test_dead_letters_are_listed_retried_and_forgotten(place: Place) -> None:

@@ -247,8 +247,19 @@ def replay(
         raise typer.Exit(FAILED)
 
 
+@functions_app.command()
+def replays(
+    function: FunctionArgument, host: HostOption = None, key: KeyOption = None, project: ProjectOption = 1
+) -> None:
+    """List the replays of a function, newest first."""
+    client = api(host, key, project)
+    for job in client.pages(f"{function_path(client, function)}/reruns/"):
+        typer.echo(_told_rerun(job))
+
+
 def _told_rerun(job: dict[str, Any]) -> str:
-    text = f"{job['queued']} run again, {job['skipped']} skipped"
-    if job["status"] != "completed":
-        text = f"{job['id']} {job['status']}: {job['seen']} of {job['total']} runs, {text}"
+    text = (
+        f"{job['id']} {job['status']}: {job['seen']} of {job['total']} runs, "
+        f"{job['queued']} run again, {job['skipped']} skipped"
+    )
     return text if job["error"] is None else f"{text} ({job['error']})"
