@@ -35,7 +35,7 @@ EVENTS_PER_USER = 20
 # Half of the users see the flag, each three times; the other events are spread over 20 names.
 GENERATE = """
 INSERT INTO events BY NAME
-SELECT i AS seq, 1 AS project_id, uuid() AS uuid, kind AS event, 'user-' || person AS distinct_id,
+SELECT i + 1 AS seq, 1 AS project_id, uuid() AS uuid, kind AS event, 'user-' || person AS distinct_id,
        happened AS timestamp, happened AS captured_at,
        CAST(lpad(to_hex(person), 32, '0') AS UUID) AS person_id, 'full' AS person_mode, i AS log_offset,
        CASE WHEN flagged THEN 'new-checkout' END AS feature_flag,
@@ -126,6 +126,7 @@ def generated(path: Path, events: int) -> DuckDbEventStore:
         span_us = DAYS * 86_400_000_000
         values = {"events": events, "users": max(1, events // EVENTS_PER_USER), "span_us": span_us}
         connection.execute(GENERATE, values)
+        connection.execute("UPDATE store_state SET next_seq = $1", [events + 1])
     return DuckDbEventStore(path)
 
 

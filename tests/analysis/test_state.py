@@ -361,6 +361,21 @@ def test_a_merge_costs_the_entities_of_both(experiment: Experiment) -> None:
     assert experiment.cost(experiment.ask(REVENUE)).entities == 0
 
 
+def test_of_many_metrics_those_that_are_known_cost_no_events(experiment: Experiment) -> None:
+    engine = experiment.engine
+    metrics = [mean(), mean(source=CHECKOUT), funnel(PURCHASE), funnel(CHECKOUT, PURCHASE), REVENUE]
+    asked = [experiment.ask(metric) for metric in metrics]
+    engine.stateful.points(asked[0])
+    made = contents(engine)
+    with engine.stateful.sharing(asked) as result:
+        for question in asked:
+            before = engine.state.last
+            expected = numbers(engine.computer.result(question))
+            assert numbers(result(question)) == pytest.approx(expected, rel=1e-9), question.metric
+            assert (engine.state.last is not before) is (question in (asked[0], asked[-1]))
+    assert contents(engine) == made  # nothing is kept of the others, which nobody follows from day to day
+
+
 # -- files that are lost, damaged or of other events --------------------------------------------------
 
 

@@ -140,23 +140,22 @@ class Computer:
 
         All are of one experiment and span. Where sharing is not possible each is computed by itself.
         """
-        fitting = [self._settled(question) for question in questions if can_share(question)]
-        fitting = [question for question in fitting if not self._is_known(question)]
+        shareable = (self._settled(question) for question in questions if can_share(question))
+        fitting = [question for question in shareable if not self._is_known(question)]
         if len(fitting) < MIN_QUESTIONS or not isinstance(self._dialect, DuckDb):
             yield self.result
             return
         with explained_failures(self._timeout_s), self._store.reader() as reader:
             shared = self._shared(reader, fitting)
+
+            def result(question: Question) -> Answer:
+                question = self._settled(question)
+                if shared is None or question not in fitting:
+                    return self.result(question)
+                return Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared).result(question)
+
             try:
-                yield (
-                    lambda question: (
-                        self.result(question)
-                        if shared is None or not can_share(question) or self._is_known(question)
-                        else Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared).result(
-                            self._settled(question)
-                        )
-                    )
-                )
+                yield result
             finally:
                 for drop in DROP:
                     reader.execute(drop)

@@ -161,6 +161,7 @@ class ResultsState:
         self._limits = limits or Limits()
         self._lock = threading.Lock()
         self._refused: set[str] = set()
+        self._known: set[str] | None = None
         self.last = Work()
         """The work for the last answer."""
 
@@ -172,20 +173,26 @@ class ResultsState:
         """
         if not self._store.has_state or kept.key in self._refused:
             return None
+        if only_if_known and not self.knows(kept):
+            return None
         try:
             with self.in_use():
-                return self._rows(kept, only_if_known=only_if_known)
+                return self._rows(kept)
         except BusyError:
             _log.info("results_state_busy")
         return None
 
     def knows(self, kept: Kept) -> bool:
-        """Whether the question was asked before. Raises as `Reader.execute`."""
-        if not self._store.has_state or kept.key in self._refused:
+        """Whether the question was asked before."""
+        if not self._store.has_state:
             return False
-        sql = f"SELECT 1 FROM duckdb_tables() WHERE database_name = '{SCHEMA}' AND table_name = $name"
-        with self._store.reader() as reader:
-            return bool(reader.execute(sql, {"name": kept.table.removeprefix(f"{SCHEMA}.")}))
+        if self._known is None:
+            with self._store.reader() as reader:
+                tables = reader.execute(
+                    f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{SCHEMA}'"
+                )
+            self._known = {name.removeprefix("of_") for (name,) in tables if name.startswith("of_")}
+        return kept.key in self._known
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -197,33 +204,37 @@ class ResultsState:
         finally:
             self._lock.release()
 
-    def _rows(self, kept: Kept, *, only_if_known: bool) -> list[tuple[Any, ...]] | None:
+    def _rows(self, kept: Kept) -> list[tuple[Any, ...]] | None:
         try:
             self._store.check_room()
             try:
-                return self._answered(kept, only_if_known=only_if_known)
+                return self._answered(kept)
             except _ReplacedError:
-                self._store.reset_state()
-                return self._answered(kept, only_if_known=only_if_known)
+                self._reset()
+                return self._answered(kept)
         except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
             _log.warning("results_state_failed", reason=str(error))
         except QueryError as error:
             _log.error("results_state_failed", reason=str(error), action="begun anew")
             self._refused.add(kept.key)
-            self._store.reset_state()
+            self._reset()
         return None
 
-    def _answered(self, kept: Kept, *, only_if_known: bool) -> list[tuple[Any, ...]] | None:
+    def _reset(self) -> None:
+        self._store.reset_state()
+        self._known = None
+
+    def _answered(self, kept: Kept) -> list[tuple[Any, ...]] | None:
         with self._reading() as refresh:
             [(refresh.newest,)] = refresh.run("SELECT next_seq - 1 FROM store_state")
             if refresh.newest < self._limits.min_events:
                 return None
             self._begin(refresh)
-            if only_if_known and _contributions_of(refresh, kept) is None:
-                return None
             for log in kept.logs:
                 _grow(refresh, log, kept.since, self._limits.chunk_events)
             rows = self._summed(refresh, kept)
+            if self._known is not None:
+                self._known.add(kept.key)
             self._evict(refresh, kept)
         self.last = refresh.work
         return rows
@@ -291,6 +302,7 @@ class ResultsState:
                 [(key,)] = found
                 if key == kept.key:  # too large by itself
                     self._refused.add(key)
+                self._known = None
                 refresh.run(f"DROP TABLE {SCHEMA}.of_{key}")
                 refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": key})
                 _drop_unused_logs(refresh)
