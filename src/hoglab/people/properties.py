@@ -73,6 +73,7 @@ _SERVER_LIBRARIES = frozenset(
 )
 
 _MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in (*_DEVICE, *_CAMPAIGN)}
+_NOTHING: Properties = {}
 _IS_MIRRORED = _MIRRORED.__contains__
 
 _VOLATILE = frozenset(
@@ -143,32 +144,46 @@ def update(properties: Properties, event: str, changes: Properties) -> tuple[dic
     """
     if event in NEVER_UPDATING_EVENTS:
         return None
-    once, values, unset = changes.get("$set_once"), changes.get("$set"), changes.get("$unset")
+    once, values = _object(changes.get("$set_once")), _object(changes.get("$set"))
+    unset = changes.get("$unset")
     if not once and not values and not unset:
         return None
-    given: dict[str, Any] = {}
-    written = event in PERSON_EVENTS
-    if isinstance(once, dict) and not once.keys() <= properties.keys():
-        given = {name: value for name, value in once.items() if name not in properties}
-        written = True
-    if isinstance(values, dict):
-        for name, value in values.items():
-            if name not in properties:
-                given[name] = value
-                written = True
-            elif not _same(properties[name], value):
-                given[name] = value
-                written = written or name not in _VOLATILE
+    if properties:
+        given, written = _differences(properties, once, values)
+        written = written or event in PERSON_EVENTS
+    else:
+        given, written = {**once, **values}, True
     gone: set[str] = set()
-    if isinstance(unset, (list, dict)):
+    if unset and isinstance(unset, (list, dict)):
         gone = {name for name in unset if isinstance(name, str) and (name in properties or name in given)}
         written = written or not gone <= _VOLATILE
     if not given and not gone:
         return None
-    after = {**properties, **given}
+    after = {**properties, **given} if properties else given
     for name in gone:
         del after[name]
     return after, written
+
+
+def _object(value: Any) -> Properties:
+    return value if isinstance(value, dict) else _NOTHING
+
+
+def _differences(properties: Properties, once: Properties, values: Properties) -> tuple[dict[str, Any], bool]:
+    """What ``$set_once`` and ``$set`` change, and whether that is more than volatile properties."""
+    given: dict[str, Any] = {}
+    written = False
+    if not once.keys() <= properties.keys():
+        given = {name: value for name, value in once.items() if name not in properties}
+        written = True
+    for name, value in values.items():
+        if name not in properties:
+            given[name] = value
+            written = True
+        elif not _same(properties[name], value):
+            given[name] = value
+            written = written or name not in _VOLATILE
+    return given, written
 
 
 def _same(one: Any, other: Any) -> bool:
