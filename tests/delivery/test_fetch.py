@@ -14,7 +14,14 @@ from aiohttp import web
 
 from hoglab import __version__
 from hoglab.delivery.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
-from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest, FetchResponse
+from hoglab.delivery.fetch import (
+    TARGETS,
+    Fetcher,
+    FetchFailure,
+    FetchLimits,
+    FetchRequest,
+    FetchResponse,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -71,6 +78,21 @@ async def fetch(
         return await fetcher.fetch(request)
     finally:
         await fetcher.close()
+
+
+def test_spellings_of_an_address_are_one_host_and_only_so_many_urls_are_remembered(run: Any) -> None:
+    async def story() -> None:
+        fetcher = Fetcher(LOOPBACK)
+        same = ["http://127.0.0.1:80/x", "http://0x7f.1/", "https://2130706433", "http://127.0.0.1./y"]
+        assert {fetcher.host_of(url) for url in same} == {"127.0.0.1"}
+        assert fetcher.host_of("http://a.example/x?y") == "a.example"
+        assert fetcher.host_of("nonsense") == fetcher.host_of("ftp://a.example") == ""
+        for number in range(TARGETS + 1):
+            assert fetcher.host_of(f"http://a.example/{number}") == "a.example"
+        assert fetcher._target.cache_info().currsize == TARGETS
+        await fetcher.close()
+
+    run(story())
 
 
 def test_sends_what_was_asked_for_and_reads_json(run: Any) -> None:

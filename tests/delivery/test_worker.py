@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -20,6 +21,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.storage.database import tables
+from hoglab.storage.invocations import ClaimedInvocation
 from hoglab.storage.invocations.janitor import MAX_RESETS
 
 
@@ -220,6 +222,24 @@ def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: 
     wait_for(lambda: sum(hit.path == "/quick" for hit in receiver.hits) == 10, 4.0)
     assert sum(hit.path == "/slow" for hit in receiver.hits) <= 10
     assert house.delivery.stop(0.5)
+
+
+def test_a_flood_is_taken_in_small_portions(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, portions = house.queue.claim, []
+
+    def noted(**options: Any) -> list[ClaimedInvocation]:
+        claimed = claim(**options)
+        portions.append(len(claimed))
+        return claimed
+
+    monkeypatch.setattr(house.queue, "claim", noted)
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(*[stored() for _ in range(50)])
+    house.delivery.start()
+    house.wait_idle()
+    assert (sum(portions), max(portions)) == (50, 16)
 
 
 @rule("H9.2")
