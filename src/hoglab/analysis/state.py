@@ -141,7 +141,7 @@ class _Contributions:
 
 @dataclass(slots=True)
 class _Refresh:
-    """One answer: a reader in a transaction, and how far the events go."""
+    """One answer: its reader, and how far the events go that it looks at."""
 
     reader: Reader
     timeout_s: float
@@ -186,13 +186,15 @@ class ResultsState:
         """Whether the question was asked before."""
         if not self._store.has_state:
             return False
-        if self._known is None:
+        known = self._known  # which another thread may forget
+        if known is None:
             with self._store.reader() as reader:
                 tables = reader.execute(
                     f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{SCHEMA}'"
                 )
-            self._known = {name.removeprefix("of_") for (name,) in tables if name.startswith("of_")}
-        return kept.key in self._known
+            known = {name.removeprefix("of_") for (name,) in tables if name.startswith("of_")}
+            self._known = known
+        return kept.key in known
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -233,8 +235,9 @@ class ResultsState:
             for log in kept.logs:
                 _grow(refresh, log, kept.since, self._limits.chunk_events)
             rows = self._summed(refresh, kept)
-            if self._known is not None:
-                self._known.add(kept.key)
+            known = self._known
+            if known is not None:
+                known.add(kept.key)
             self._evict(refresh, kept)
         self.last = refresh.work
         return rows
