@@ -45,7 +45,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "HOGLAB_API_KEY": self.server.api_key, "COLUMNS": "300"}
+        return {**os.environ, "HOGLAB_API_KEY": self.server.api_key, "COLUMNS": "80"}
 
     def run(self, *arguments: str, status: int = 0) -> str:
         done = subprocess.run(
