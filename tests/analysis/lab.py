@@ -18,6 +18,7 @@ from hoglab.analysis.flag_properties import flag_property_seen
 from hoglab.analysis.routes import routers
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
+from hoglab.analysis.state import Limits, ResultsState
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
@@ -51,15 +52,22 @@ REVENUE = {
 
 
 class Lab:
-    """A server with one project; ``now`` can be moved."""
+    """A server with one project; ``now`` can be moved. ``keeps``: results keep what they made of events, from the
+    first event on."""
 
-    def __init__(self, path: Path, *, refresh_s: float = 60) -> None:
+    def __init__(self, path: Path, *, refresh_s: float = 60, keeps: bool = False) -> None:
         self.now = NOW
         self.database = Database.open(path / "hoglab.db")
         self.accounts = AccountService(self.database)
         bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
         self.tables = TableDirectory(path / "tables")
-        self.events = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
+        self.events = DuckDbEventStore(
+            path / "events.duckdb",
+            memory="512MB",
+            threads=2,
+            tables=self.tables,
+            state_path=path / "state.duckdb" if keeps else None,
+        )
         experiments = ExperimentService(
             self.database,
             FlagService(self.database),
@@ -74,6 +82,7 @@ class Lab:
             refresh_s=refresh_s,
             query_timeout_s=30,
             tables=self.tables,
+            state=ResultsState(self.events, timeout_s=30, limits=Limits(min_events=0)),
             now=lambda: self.now,
         )
         self.runner = ResultsRunner(self.service)

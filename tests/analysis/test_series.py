@@ -16,9 +16,9 @@ from hoglab.statistics import FrequentistConfig, Proportion, StatisticsConfig, c
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
+@pytest.fixture(params=[False, True], ids=["from events", "from what is kept"])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path, keeps=request.param)
     yield lab
     lab.close()
 
