@@ -68,6 +68,7 @@ def test_killed_processes_lose_nothing(house: House, receiver: Receiver) -> None
         house.dispatch(*events)
         goal = before + dice.randrange(LOAD)
         wait_for(lambda goal=goal: len(receiver.hits) >= goal)  # type: ignore[misc]
+        wait_for(pool.processes)  # those that were killed before may be on their way still
         processes = pool.processes()
         for process in dice.sample(processes, dice.randint(1, len(processes))):
             os.kill(process, signal.SIGKILL)

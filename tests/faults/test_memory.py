@@ -48,7 +48,8 @@ def test_storms_leave_nothing_behind(start_server: StartServer) -> None:
         sizes = [storm(server, receiver, number) for number in range(WARMING + STORMS)]
     finally:
         receiver.close()
-    assert max(sizes[WARMING:]) - sizes[WARMING - 1] < ROOM_BYTES, [size >> 20 for size in sizes]
+    # What the allocator has not given back yet comes and goes; what is never given back is there after every storm.
+    assert min(sizes[WARMING:]) - max(sizes[:WARMING]) < ROOM_BYTES, [size >> 20 for size in sizes]
 
 
 def storm(server: ChildServer, receiver: Receiver, number: int) -> int:

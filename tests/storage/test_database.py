@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -266,6 +267,35 @@ class TestChanges:
         assert heard[1:] == [(3, ["a"], 2)]
         assert database.changes.version("flags", 3) == 1
         assert database.changes.version("project", 4) == 0
+
+    def test_a_writer_goes_on_when_everybody_knows_even_if_a_refresh_was_faster(
+        self, database: Database
+    ) -> None:
+        told, going_on = threading.Event(), threading.Event()
+        heard: list[threading.Thread] = []
+
+        def listener(_project_id: int) -> None:
+            heard.append(threading.current_thread())
+            told.set()
+            if threading.current_thread() is refresher:
+                assert going_on.wait(10)
+
+        publish = database.changes.publish
+
+        def after_a_refresh(*changes: Any, **options: Any) -> int:
+            if threading.current_thread() is not refresher:
+                refresher.start()
+                assert told.wait(10)
+            return publish(*changes, **options)
+
+        refresher = threading.Thread(target=database.refresh_changes)
+        database.changes.subscribe("project", listener)
+        database.changes.publish = after_a_refresh  # type: ignore[method-assign]
+        with database.write() as tx:
+            tx.changed("project", 3)
+        assert heard == [refresher, threading.current_thread()]
+        going_on.set()
+        refresher.join()
 
     def test_a_listener_may_write(self, database: Database) -> None:
         def listener(project_id: int) -> None:

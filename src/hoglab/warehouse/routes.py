@@ -58,7 +58,7 @@ def warehouse_router(service: WarehouseService) -> ResourceRouter:
             call.principal.user.id,
             name=body.name,
             url_pattern=body.url_pattern,
-            format_=body.format or None,
+            format_=body.format,
         )
         return objects([row])[0]
 

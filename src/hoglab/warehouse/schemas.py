@@ -31,7 +31,7 @@ class TablePatch(WireModel):
     notes = NOTES
 
     name: Annotated[str, Text(max_length=MAX_NAME)] = Field("", description="Cannot be changed.")
-    format: _Format = ""
+    format: _Format | None = None
     url_pattern: _Pattern = ""
 
 

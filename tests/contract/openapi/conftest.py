@@ -114,6 +114,9 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "table_id": [table["id"]],
         "function_id": [function["id"]],
         "backfill_id": [backfill["id"], "00000000-0000-4000-8000-000000000001"],
+        "rerun_id": [
+            "00000000-0000-4000-8000-000000000001"
+        ],  # none goes on in the background with so few runs
         "webhook_id": [webhook["id"], f"{webhook['id']}.gif"],
         "version": [1, 2],
         "template_id": [template["id"] for template in templates[:3]],

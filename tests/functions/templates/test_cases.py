@@ -43,19 +43,27 @@ def hosts() -> Iterator[Hosts]:
 
 
 @pytest.fixture(scope="module")
-def house(prepared: tuple[Path, FirstStart], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(
+    prepared: tuple[Path, FirstStart], tmp_path_factory: pytest.TempPathFactory, geoip_database: Path
+) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("templates")
-    house = House(Path(shutil.copytree(prepared[0], folder / "data")), {"now": lambda: NOW})
+    options = {"now": lambda: NOW, "geoip_database": geoip_database}
+    house = House(Path(shutil.copytree(prepared[0], folder / "data")), options)
     house.open()
     yield house
     house.close()
 
 
 @pytest.fixture(scope="module")
-def geoip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeoIp]:
+def geoip_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("geoip") / "city.mmdb"
     path.write_bytes(mmdb("89.160.20.0/24", PLACE))
-    geoip = GeoIp(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def geoip(geoip_database: Path) -> Iterator[GeoIp]:
+    geoip = GeoIp(geoip_database)
     yield geoip
     geoip.close()
 

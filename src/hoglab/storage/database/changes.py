@@ -88,13 +88,18 @@ class ChangeFeed:
         )
         return self.publish((topic, project_id, version) for topic, project_id, version in rows)
 
-    def publish(self, committed: Iterable[tuple[str, int, int]]) -> int:
-        """Take over (topic, project, version) triples that are committed, and notify of the new ones."""
+    def publish(self, committed: Iterable[tuple[str, int, int]], *, own: bool = False) -> int:
+        """Take over (topic, project, version) triples that are committed, and notify of the new ones.
+
+        ``own``: notify of all. A `refresh` may have seen the change of this writer first and still be telling of it,
+        but the writer goes on only when everybody knows.
+        """
         fresh = []
         with self._lock:
             for topic, project_id, version in committed:
-                if self._versions.get((topic, project_id), 0) < version:
-                    self._versions[topic, project_id] = version
+                known = self._versions.get((topic, project_id), 0)
+                self._versions[topic, project_id] = max(known, version)
+                if own or known < version:
                     fresh.append((topic, project_id))
         for topic, project_id in fresh:
             for listener in self._listeners.get(topic, ()):
