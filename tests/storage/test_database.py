@@ -282,11 +282,10 @@ class TestChanges:
 
         publish = database.changes.publish
 
-        def after_a_refresh(*changes: Any, **options: Any) -> int:
-            if threading.current_thread() is not refresher:
-                refresher.start()
-                assert told.wait(10)
-            return publish(*changes, **options)
+        def after_a_refresh(committed: Any) -> None:
+            refresher.start()
+            assert told.wait(10)
+            publish(committed)
 
         refresher = threading.Thread(target=database.refresh_changes)
         database.changes.subscribe("project", listener)

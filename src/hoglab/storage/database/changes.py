@@ -86,28 +86,36 @@ class ChangeFeed:
         rows = connection.execute(
             select(change_version.c.topic, change_version.c.project_id, change_version.c.version)
         )
-        return self.publish((topic, project_id, version) for topic, project_id, version in rows)
+        fresh = self._take_over((topic, project_id, version) for topic, project_id, version in rows)
+        self._notify(fresh)
+        return len(fresh)
 
-    def publish(self, committed: Iterable[tuple[str, int, int]], *, own: bool = False) -> int:
-        """Take over (topic, project, version) triples that are committed, and notify of the new ones.
+    def publish(self, committed: Sequence[tuple[str, int, int]]) -> None:
+        """Take over (topic, project, version) triples that this process has committed, and notify of all of them.
 
-        ``own``: notify of all. A `refresh` may have seen the change of this writer first and still be telling of it,
-        but the writer goes on only when everybody knows.
+        A `refresh` may have seen them first and still be telling of them, but their writer goes on only when
+        everybody knows.
         """
+        self._take_over(committed)
+        self._notify([(topic, project_id) for topic, project_id, _ in committed])
+
+    def _take_over(self, committed: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
+        """Topics and projects whose versions were not known."""
         fresh = []
         with self._lock:
             for topic, project_id, version in committed:
-                known = self._versions.get((topic, project_id), 0)
-                self._versions[topic, project_id] = max(known, version)
-                if own or known < version:
+                if self._versions.get((topic, project_id), 0) < version:
+                    self._versions[topic, project_id] = version
                     fresh.append((topic, project_id))
-        for topic, project_id in fresh:
+        return fresh
+
+    def _notify(self, changed: Sequence[tuple[str, int]]) -> None:
+        for topic, project_id in changed:
             for listener in self._listeners.get(topic, ()):
                 try:
                     listener(project_id)
                 except Exception:
                     _log.exception("change_listener_failed", topic=topic, project_id=project_id)
-        return len(fresh)
 
 
 _VERSIONS = Prepared(

@@ -102,7 +102,7 @@ class Database:
                     companion(transaction)
                 bumped = transaction.bump_versions()
             self._companion.write = None
-            self.changes.publish(bumped, own=True)
+            self.changes.publish(bumped)
 
     @contextmanager
     def accompanied(self, write: Callable[[Transaction], object]) -> Iterator[None]:
