@@ -168,7 +168,7 @@ class EventGlobals:
                 "captured_at": milliseconds(row.captured_at),
                 "url": self._site.event_url(project.id, uuid, timestamp),
             },
-            "groups": self._groups_of(project, event),
+            "groups": self.groups_of(project.id, event.row.groups) if event.row.groups else {},
         }
         if has_person(event):
             made["person"] = self._site.person(
@@ -176,20 +176,18 @@ class EventGlobals:
             )
         return made
 
-    def _groups_of(self, project: KnownProject, event: IngestedEvent) -> dict[str, Any]:
-        keys = event.row.groups
-        if not keys:
-            return {}
-        url = self._site.project_url(project.id)
+    def groups_of(self, project_id: int, keys: Mapping[int, str]) -> dict[str, Any]:
+        """The groups with these keys, by the names of their types; ``keys`` are by the types' indexes."""
+        url = self._site.project_url(project_id)
         return {
             group_type: {
                 "id": keys[index],
                 "type": group_type,
                 "index": index,
                 "url": f"{url}/groups/{index}/{encoded(keys[index])}",
-                "properties": self._groups.get(project.id, index, keys[index]),
+                "properties": self._groups.get(project_id, index, keys[index]),
             }
-            for group_type, index in self._people.group_types(project.id).items()
+            for group_type, index in self._people.group_types(project_id).items()
             if index in keys
         }
 

@@ -11,10 +11,11 @@ from uuid import uuid4
 import orjson
 import sqlalchemy as sa
 
-from hoglab.delivery.globals import encoded
+from hoglab.delivery.globals import EventGlobals, GroupProperties
 from hoglab.delivery.jobs import Job, Jobs
 from hoglab.delivery.results import restored_globals
 from hoglab.delivery.state import State, encode_state, raw_json
+from hoglab.filters.hog.properties import GROUP_TYPES
 from hoglab.storage.database.tables import invocation_result
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (
@@ -124,7 +125,8 @@ def go_on(delivery: Delivery, job: Job) -> None:
         end(delivery, job, "failed", DISABLED)
         return
     rows, last = _page(delivery, job)
-    ready = [again for row in rows if (again := _again(delivery, row, job)) is not None]
+    event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
+    ready = [again for row in rows if (again := _again(event_globals, row, job)) is not None]
     step = BackfillStep(job["id"], job["cursor"], last, seen=len(rows))
     try:
         new = delivery.queue.enqueue(ready, step=step)
@@ -217,11 +219,14 @@ def _can_run_again(row: Mapping[str, Any]) -> bool:
     return row["invocation_globals"] is not None and row["status"] != "running"
 
 
-def _again(delivery: Delivery, row: Mapping[str, Any], job: Job) -> NewInvocation | None:
+def _again(event_globals: EventGlobals, row: Mapping[str, Any], job: Job) -> NewInvocation | None:
     if not _can_run_again(row):
         return None
     globals_, mapping = restored_globals(row["invocation_globals"])
-    globals_["groups"] = _groups(delivery, job["project_id"], globals_["event"].get("properties") or {})
+    properties = globals_["event"].get("properties") or {}
+    keys = {index: properties.get(f"$group_{index}") for index in range(GROUP_TYPES)}
+    named = {index: key for index, key in keys.items() if isinstance(key, str) and key}
+    globals_["groups"] = event_globals.groups_of(job["project_id"], named) if named else {}
     first = row["first_scheduled_at"]
     state = State(
         globals=raw_json(globals_),
@@ -240,19 +245,3 @@ def _again(delivery: Delivery, row: Mapping[str, Any], job: Job) -> NewInvocatio
         parent_run_id=job["id"],
         again=True,
     )
-
-
-def _groups(delivery: Delivery, project_id: int, properties: Mapping[str, Any]) -> dict[str, Any]:
-    url = delivery.site.project_url(project_id)
-    found = {}
-    for group_type, index in delivery.people.group_types(project_id).items():
-        key = properties.get(f"$group_{index}")
-        if isinstance(key, str) and key:
-            found[group_type] = {
-                "id": key,
-                "type": group_type,
-                "index": index,
-                "url": f"{url}/groups/{index}/{encoded(key)}",
-                "properties": delivery.people.group_properties(project_id, index, key) or {},
-            }
-    return found

@@ -15,7 +15,7 @@ from hoglab.delivery.batch_run import failures
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchResponse
-from hoglab.delivery.globals import GroupProperties, encoded, milliseconds
+from hoglab.delivery.globals import EventGlobals, GroupProperties, milliseconds
 from hoglab.delivery.program_run import EventFacts, ProgramRun
 from hoglab.delivery.retries import is_failure
 from hoglab.filters.hog import FilterFailure
@@ -74,7 +74,7 @@ class TestRuns:
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
-        self._groups = GroupProperties(delivery.people)
+        self._event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
 
     def run(
         self,
@@ -327,18 +327,9 @@ class TestRuns:
     def _row_groups(self, project: Project, named: Any) -> dict[str, Any]:
         if not isinstance(named, dict):
             return {}
-        url = self._delivery.site.project_url(project.id)
-        return {
-            name: {
-                "id": named[name],
-                "type": name,
-                "index": index,
-                "url": f"{url}/groups/{index}/{encoded(named[name])}",
-                "properties": self._groups.get(project.id, index, named[name]),
-            }
-            for name, index in self._delivery.people.group_types(project.id).items()
-            if isinstance(named.get(name), str)
-        }
+        types = self._delivery.people.group_types(project.id)
+        keys = {index: named[name] for name, index in types.items() if isinstance(named.get(name), str)}
+        return self._event_globals.groups_of(project.id, keys)
 
 
 def _hidden(value: Any, hide: Redact) -> Any:
