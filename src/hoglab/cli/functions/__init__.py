@@ -127,18 +127,19 @@ def backfill(
     body = {"from": since, "to": until, "limit": limit, "dry_run": dry_run}
     job = client.post(f"{path}/backfill/", body)
     if not detach:
-        try:
-            job = _watched(client, f"{path}/backfills", job, "events")
-        except KeyboardInterrupt:
-            typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
-            return
-    typer.echo(_told(job))
+        job = _watched(client, f"{path}/backfills", job, "events", function)
+    _tell(job, _told(job))
+
+
+def _tell(job: dict[str, Any], text: str) -> None:
+    """Print what became of work in the background; the status of the command tells too."""
+    typer.echo(text)
     if job["status"] in ("failed", "cancelled"):
         raise typer.Exit(FAILED)
 
 
-def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str) -> dict[str, Any]:
-    """Wait for the end of work in the background, with a bar."""
+def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str, function: str) -> dict[str, Any]:
+    """Wait for the end of work in the background, with a bar. Interrupted, it ends the command and nothing else."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -146,10 +147,14 @@ def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str) -> di
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=job["total"], completed=job["seen"])
-        while job["status"] == "running":
-            time.sleep(POLL_S)
-            job = client.get(f"{path}/{job['id']}/")
-            bar.update(task, completed=job["seen"])
+        try:
+            while job["status"] == "running":
+                time.sleep(POLL_S)
+                job = client.get(f"{path}/{job['id']}/")
+                bar.update(task, completed=job["seen"])
+        except KeyboardInterrupt:
+            typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
+            raise typer.Exit from None
     return job
 
 
@@ -237,14 +242,8 @@ def replay(
         return
     job = client.get(f"{path}/reruns/{done['rerun_job_id']}/")
     if not detach:
-        try:
-            job = _watched(client, f"{path}/reruns", job, "runs")
-        except KeyboardInterrupt:
-            typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
-            return
-    typer.echo(_told_rerun(job))
-    if job["status"] in ("failed", "cancelled"):
-        raise typer.Exit(FAILED)
+        job = _watched(client, f"{path}/reruns", job, "runs", function)
+    _tell(job, _told_rerun(job))
 
 
 @functions_app.command()
