@@ -67,8 +67,8 @@ def add(
 def list_tables(project: ProjectOption = 1, as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the tables of a project."""
     from rich.console import Console
-    from rich.table import Table
 
+    from hoglab.reports.tables import light_table, whole
     from hoglab.warehouse import store
     from hoglab.warehouse.service import MAX_TABLES_PER_PROJECT
 
@@ -87,7 +87,7 @@ def list_tables(project: ProjectOption = 1, as_json: JsonOption = False, data: D
         ]
         typer.echo(json.dumps(shown))
         return
-    table = Table("Name", "Format", "Files", "Columns")
+    table = light_table(None, whole("Name"), "Format", "Files", "Columns")
     for row in rows:
         table.add_row(row.name, row.format, row.url_pattern, ", ".join(name for name, _ in row.columns))
     Console().print(table)
