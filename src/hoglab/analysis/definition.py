@@ -14,7 +14,6 @@ from hoglab.analysis.actions import Actions, action_matches
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.hogql import aggregated, parsed
 from hoglab.analysis.query.model import (
-    GROUP_TYPES,
     SECOND_US,
     Bounds,
     Breakdown,
@@ -44,6 +43,7 @@ from hoglab.experiments.fingerprint import (
     Calculation,
 )
 from hoglab.filters import FilterError, PropertyGroup, parse_filters
+from hoglab.filters.model import GROUP_TYPES
 from hoglab.hog.nodes import Expr, Field
 from hoglab.statistics import CupedConfig
 from hoglab.storage.table_files import FileTable

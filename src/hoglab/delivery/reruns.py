@@ -15,7 +15,7 @@ from hoglab.delivery.globals import EventGlobals, GroupProperties
 from hoglab.delivery.jobs import Job, Jobs
 from hoglab.delivery.results import restored_globals
 from hoglab.delivery.state import State, encode_state, raw_json
-from hoglab.filters.hog.properties import GROUP_TYPES
+from hoglab.filters.model import GROUP_TYPES
 from hoglab.storage.database.tables import invocation_result
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (

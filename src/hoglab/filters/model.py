@@ -15,6 +15,9 @@ from typing import Any, Literal
 MAX_GROUP_DEPTH = 32
 """How deep property groups may nest."""
 
+GROUP_TYPES = 5
+"""How many types of groups a project may have; they are known by their index, from 0."""
+
 MAX_FILTERS = 1_000
 """How many filters one tree may hold."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from hoglab.filters import dates
 from hoglab.filters.evaluate import compile_regex, number_of, text_of
-from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
+from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup
 
 TRUE: Final = "TRUE"
 FALSE: Final = "FALSE"
@@ -27,7 +27,7 @@ METADATA_COLUMNS: Final[Mapping[str, str]] = {
     "event": "event",
     "distinct_id": "distinct_id",
     "elements_chain": "elements_chain",
-    **{f"$group_{index}": f"group_{index}" for index in range(5)},
+    **{f"$group_{index}": f"group_{index}" for index in range(GROUP_TYPES)},
 }
 """Columns of an event that filters of type ``event_metadata`` reach."""
 

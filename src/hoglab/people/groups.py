@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hoglab.filters.model import GROUP_TYPES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
     from hoglab.people.batch import PersonEvent
 
-MAX_GROUP_TYPES = 5
 MAX_GROUP_KEY_CHARS = 400
 
 _NO_GROUPS: dict[int, str] = {}
@@ -74,7 +75,7 @@ class GroupBatch:
         index = self.types.get(group_type)
         if index is None and group_type and len(group_type) <= MAX_GROUP_KEY_CHARS:
             taken = set(self.types.values())
-            index = next((each for each in range(MAX_GROUP_TYPES) if each not in taken), None)
+            index = next((each for each in range(GROUP_TYPES) if each not in taken), None)
             if index is not None:
                 self.types[group_type] = index
                 self.new_types[group_type] = (index, at)

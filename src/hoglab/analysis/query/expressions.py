@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from hoglab.analysis.query.model import group_property
 from hoglab.analysis.query.scope import Scope, group_column
-from hoglab.filters.model import FilterError
+from hoglab.filters.model import GROUP_TYPES, FilterError
 from hoglab.hog import nodes
 
 MAX_NODES = 200
@@ -41,7 +41,7 @@ Columns = Callable[[Sequence[str | int]], Sql]
 
 _COLUMNS = {
     **{name: name for name in ("event", "distinct_id", "person_id")},
-    **{f"$group_{index}": f"group_{index}" for index in range(5)},
+    **{f"$group_{index}": f"group_{index}" for index in range(GROUP_TYPES)},
 }
 _JSON = {("properties",): "properties", ("person", "properties"): "person_properties"}
 _ARITHMETIC = frozenset("+-*/")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from hoglab.filters.model import PropertyFilter, PropertyGroup
+from hoglab.filters.model import GROUP_TYPES, PropertyFilter, PropertyGroup
 from hoglab.hog import nodes
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hoglab.storage.table_files import FileTable
 
 SECOND_US = 1_000_000
-GROUP_TYPES = 5
 _GROUP_NAMES = tuple(f"group_{index}" for index in range(GROUP_TYPES))
 NO_FILTERS = PropertyGroup("AND", ())
 LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)

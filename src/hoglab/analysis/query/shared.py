@@ -34,6 +34,7 @@ from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.analysis.query.statements import compiled
 from hoglab.filters import FilterError
+from hoglab.filters.model import GROUP_TYPES
 from hoglab.filters.sql import Parameters, combined
 
 TABLE = "shared_events"
@@ -45,7 +46,7 @@ MIN_QUESTIONS = 3
 
 COLUMNS = (
     *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
-    *(f"group_{index}" for index in range(5)),
+    *(f"group_{index}" for index in range(GROUP_TYPES)),
     *PROMOTED.values(),
 )
 """What statements may read of an event beside its properties."""

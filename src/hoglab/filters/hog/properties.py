@@ -21,14 +21,12 @@ from hoglab.filters.hog.tree import (
     negate,
 )
 from hoglab.filters.hog.tree import field as path_to
-from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_filters
+from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup, parse_filters
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.regex import compile_regex
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
-
-GROUP_TYPES = 5
 
 ROOTS = frozenset(
     {
