@@ -613,17 +613,26 @@ def retention(
             moment = max(event.timestamp for event in mine)
         else:
             moment = min(event.timestamp for event in mine)
-        start = min((e for e in mine if e.timestamp == moment), key=uuid_of)
-        if not mature(setting, start.timestamp + reach):
+        starts_then = [e for e in mine if e.timestamp == moment]
+        if "table_name" not in metric["start_event"]:  # events are told apart; of rows any may be the start
+            starts_then = [min(starts_then, key=uuid_of)]
+        if not mature(setting, moment + reach):
             continue
+        same_rows = place_of(metric["start_event"]) == place_of(metric["completion_event"])
         came_back = any(
-            event.timestamp >= start.timestamp
-            and event.uuid != start.uuid
-            and returned(start.timestamp, event.timestamp, a, b, unit_name, ZoneInfo(setting.zone))
+            event.timestamp >= moment
+            and not (same_rows and event.uuid == start.uuid)
+            and returned(moment, event.timestamp, a, b, unit_name, ZoneInfo(setting.zone))
+            for start in starts_then
             for event in completions.get(entity, [])
         )
         result[entity] = {"sum": int(came_back)}
     return result
+
+
+def place_of(node: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Where the rows of a node are: nodes of one place may have rows in common."""
+    return node.get("table_name"), node.get("timestamp_field")
 
 
 def returned(start: datetime, back: datetime, a: int, b: int, unit: str, zone: ZoneInfo) -> bool:

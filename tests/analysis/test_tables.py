@@ -45,12 +45,14 @@ from hoglab.storage.table_files import FileFormat, FileTable, TableDirectory
 ODD = "a \"b\" 'c' `d` \\ {e} ключ"
 """The name of a column."""
 KEYS = ["a1", "a2", "it's", "7", "ключ", "", None]
+TIMES = ("at", "paid")
 KINDS = ["big", "small", "o'clock", None]
 SCHEMA = pa.schema(
     {
         "account": pa.string(),
         "person": pa.string(),
         "at": pa.timestamp("us"),
+        "paid": pa.timestamp("us"),
         "amount": pa.float64(),
         "quantity": pa.int64(),
         "kind": pa.string(),
@@ -81,6 +83,7 @@ def formula(text: str) -> dict[str, Any]:
     return orders("hogql", math_hogql=text)
 
 
+BIG, SMALL = only("kind", "big"), only("kind", "small")
 BY_PERSON = {"events_join_key": "distinct_id", "data_warehouse_join_key": "person"}
 METRICS = [
     mean(source=orders()),
@@ -106,6 +109,20 @@ METRICS = [
     funnel(EXPOSURE, orders(), PURCHASE),
     funnel(orders(**BY_PERSON), PURCHASE),
     *(funnel(PURCHASE, orders(), funnel_order_type=order) for order in ("unordered", "strict")),
+    *(
+        retention(0, 1, "day", start_event=orders(), completion_event=orders(), start_handling=how)
+        for how in ("first_seen", "last_seen")
+    ),
+    retention(0, 0, "hour", start_event=orders(**BIG), completion_event=orders(**SMALL)),
+    retention(0, 0, "hour", start_event=orders(**BIG), completion_event=orders()),
+    retention(0, 3, "hour", start_event=orders(), completion_event=orders(**BIG), start_handling="last_seen"),
+    retention(0, 30, "hour", start_event=orders(), completion_event=orders(timestamp_field="paid")),
+    retention(0, 2, "day", start_event=orders(**BIG)),
+    retention(0, 2, "day", completion_event=orders(**BY_PERSON)),
+    retention(
+        0, 1, "month", start_event=orders(), completion_event=orders(**BY_PERSON, timestamp_field="paid")
+    ),
+    retention(0, 1, "week", completion_event=orders(), start_handling="last_seen"),
 ]
 FORMATS = st.sampled_from(list(FileFormat))
 
@@ -123,6 +140,7 @@ def a_table(seed: int, size: int) -> list[dict[str, Any]]:
                 "account": random.choice(KEYS),
                 "person": random.choice(["ann", "bob", "cy", "zoe"]),
                 "at": random.choice([at] * 9 + [None]),
+                "paid": random.choice([at, at + timedelta(hours=random.choice([0, 1, 24])), None]),
                 "amount": random.choice([3.0, 0.0, -2.5, 1000.0, 1e300, None]),
                 "quantity": random.choice([1, 2, 5, None]),
                 "kind": random.choice(KINDS),
@@ -148,7 +166,9 @@ def written(
     folder.mkdir()
     half = len(rows) // 2
     for part, some in enumerate((rows[:half], rows[half:])):
-        naive = [{**row, "at": row["at"] and row["at"].replace(tzinfo=None)} for row in some]
+        naive = [
+            {**row, **{each: row[each] and row[each].replace(tzinfo=None) for each in TIMES}} for row in some
+        ]
         write(folder / str(part), pa.Table.from_pylist(naive, SCHEMA), format_)
     pattern = f"{name}/*"
     known = dict(directory.columns(pattern, format_))
@@ -218,6 +238,7 @@ ROWS = [
         "account": key,
         "person": "ann",
         "at": START + timedelta(hours=1),
+        "paid": None,
         "amount": 2.0,
         "quantity": 1,
         "kind": "big",
@@ -284,9 +305,14 @@ def table(bench: Bench, request: pytest.FixtureRequest) -> FileTable:
             "All data warehouse steps of a funnel must have the same events_join_key.",
         ),
         (
-            retention(0, 1, "day", completion_event=orders()),
-            "completion_event: data warehouse tables cannot be used here.",
+            retention(0, 1, "day", start_event=orders(), completion_event=orders(**BY_PERSON)),
+            "must be joined by the same keys when they are rows of one table.",
         ),
+        (
+            retention(0, 1, "day", completion_event=orders(timestamp_field="when")),
+            "orders has no column when",
+        ),
+        (retention(0, 1, "day", start_event=orders(**only("nothing", 1))), "orders has no column nothing"),
     ],
 )
 def test_what_a_table_cannot_answer_is_refused(
@@ -304,6 +330,16 @@ def test_two_people_of_one_account_both_get_its_rows(bench: Bench, table: FileTa
     question = bench.ask(SETTING, both, mean(source=orders("sum", "amount")), {"orders": table}.get)
     groups = bench.computer.result(question).groups
     assert (groups["control"].sum, groups["test"].sum) == (2, 2)
+
+
+def test_a_row_is_not_its_own_return(bench: Bench) -> None:
+    """One row is a start and no more; a second one, even at the same moment, is a return."""
+    metric = retention(0, 0, "hour", start_event=orders(), completion_event=orders())
+    for count, expected in ((1, 0), (2, 1)):
+        table = written(bench.engine.tables, f"returns_{count}", ROWS[:1] * count, FileFormat.PARQUET)
+        found = asked(bench, metric, table)
+        assert (found["control"].number_of_samples, found["control"].sum) == (1, expected)
+        assert "test" not in found
 
 
 def test_funnels_with_tables_have_no_covariate(bench: Bench, table: FileTable) -> None:

@@ -207,9 +207,21 @@ class Reader:
             raise DefinitionError("A retention metric needs a window of whole numbers and its unit.")
         if max(abs(first), abs(last)) * UNIT_S[unit] > MAX_WINDOW_S:
             raise DefinitionError("The retention window is too long.")
+        start, completion = (
+            self.source(metric.get(name), name) for name in ("start_event", "completion_event")
+        )
+        if (
+            isinstance(start, TableSource)
+            and isinstance(completion, TableSource)
+            and (start.table.name, start.timestamp) == (completion.table.name, completion.timestamp)
+            and (start.join_key, start.events_join_key) != (completion.join_key, completion.events_join_key)
+        ):
+            raise DefinitionError(
+                "start_event and completion_event must be joined by the same keys when they are rows of one table."
+            )
         return RetentionMetric(
-            start=self.events(metric.get("start_event"), "start_event"),
-            completion=self.events(metric.get("completion_event"), "completion_event"),
+            start=start,
+            completion=completion,
             first=first,
             last=last,
             unit=RetentionUnit(unit),

@@ -231,8 +231,8 @@ class RetentionUnit(StrEnum):
 class RetentionMetric:
     """Whether entities with a start event came back between ``first`` and ``last`` units later."""
 
-    start: EventSource
-    completion: EventSource
+    start: Source
+    completion: Source
     first: int
     last: int
     unit: RetentionUnit

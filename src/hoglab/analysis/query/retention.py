@@ -4,12 +4,22 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hoglab.analysis.days import DAY_US, micros, zone_of, zone_offsets
-from hoglab.analysis.query.model import SECOND_US, RetentionMetric, RetentionUnit, later
+from hoglab.analysis.query.model import (
+    SECOND_US,
+    EventSource,
+    RetentionMetric,
+    RetentionUnit,
+    Source,
+    TableSource,
+    later,
+)
 from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals
 from hoglab.analysis.query.scope import Scope, Statement, local_time
+from hoglab.analysis.query.tables import TableRows
+from hoglab.filters.sql import TRUE, combined
 
 HOUR_US = 3600 * SECOND_US
 UNIT_US = {
@@ -60,42 +70,77 @@ def span_us(metric: RetentionMetric) -> int:
 
 
 def _define_starts(scope: Scope, metric: RetentionMetric, *, matured_only: bool) -> None:
-    """``started(entity, ts, uuid)``: the start event that counts."""
+    """``started(entity, ts, id)``: the start that counts."""
     span = scope.question.span
     within = f" AND start_row.ts <= unit.t0 + {metric.window_us}" if metric.window_us else ""
-    scope.define(
-        "start_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid FROM {scope.events} "
-        f"WHERE {scope.within(span.start, scope.read_until(metric.window_us))} AND {scope.has_entity()} "
-        f"AND {scope.matches(metric.start)}",
-    )
+    _define_rows(scope, "start", metric.start, scope.read_until(metric.window_us))
     extreme, order = ("max", "-start_row.ts") if metric.last_seen else ("min", "start_row.ts")
-    uuid = scope.dialect.first_by("start_row.uuid", [order, "start_row.uuid"])
+    first = scope.dialect.first_by("start_row.id", [order, "start_row.id"])
     scope.define(
         "chosen",
-        f"SELECT unit.entity AS entity, {extreme}(start_row.ts) AS ts, {uuid} AS uuid "
+        f"SELECT unit.entity AS entity, {extreme}(start_row.ts) AS ts, {first} AS id "
         "FROM start_row INNER JOIN unit ON unit.entity = start_row.entity "
         f"WHERE start_row.ts >= unit.t0{within} GROUP BY unit.entity",
     )
     mature = f" WHERE ts + {span_us(metric)} <= {micros(span.matured_at)}" if matured_only else ""
-    scope.define("started", f"SELECT entity, ts, uuid FROM chosen{mature}")
+    scope.define("started", f"SELECT entity, ts, id FROM chosen{mature}")
 
 
 def _define_returns(scope: Scope, metric: RetentionMetric) -> None:
-    """``returned(entity, ts)``: the first completion in the retention window."""
-    span = scope.question.span
-    scope.define(
-        "completion_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid FROM {scope.events} "
-        f"WHERE {scope.within(span.start, scope.read_until(metric.window_us + span_us(metric)))} "
-        f"AND {scope.has_entity()} AND {scope.matches(metric.completion)}",
-    )
+    """``returned(entity, ts)``: the first completion in the retention window that is not the start itself."""
+    start, completion = metric.start, metric.completion
+    before = scope.read_until(metric.window_us + span_us(metric))
+    if isinstance(start, TableSource) and isinstance(completion, TableSource) and _same(start, completion):
+        _define_shared_completions(scope, start, completion, before)
+        other = "(completion_row.ts > started.ts OR completion_row.rows_then > 1)"
+    else:
+        _define_rows(scope, "completion", completion, before)
+        both_events = isinstance(start, EventSource) and isinstance(completion, EventSource)
+        other = "completion_row.id <> started.id" if both_events else TRUE
     scope.define(
         "returned",
         "SELECT started.entity AS entity, min(completion_row.ts) AS ts "
         "FROM completion_row INNER JOIN started ON started.entity = completion_row.entity "
-        "WHERE completion_row.ts >= started.ts AND completion_row.uuid <> started.uuid "
+        f"WHERE completion_row.ts >= started.ts AND {other} "
         f"AND {_in_window(scope, metric)} GROUP BY started.entity",
+    )
+
+
+def _same(start: TableSource, completion: TableSource) -> bool:
+    """Whether a row may be both. One that tells two moments is two things that happened."""
+    return (start.table.name, start.timestamp) == (completion.table.name, completion.timestamp)
+
+
+def _define_shared_completions(
+    scope: Scope, start: TableSource, completion: TableSource, before: datetime
+) -> None:
+    """``completion_row(entity, ts, rows_then)``: moments with a completion, and how many rows they have.
+
+    Rows have no name to be told apart by. Of several at the moment of the start one is the start, another returns.
+    """
+    rows = TableRows(scope, completion)
+    completes, starts = rows.matches(completion), rows.matches(start)
+    columns = {"completes": f"CASE WHEN {completes} THEN 1 ELSE 0 END"}
+    rows.define_owned(
+        "either", columns, combined("OR", [completes, starts]), "unit", scope.question.span.start, before
+    )
+    scope.define(
+        "completion_row",
+        "SELECT entity, ts, count(*) AS rows_then FROM either_row GROUP BY entity, ts HAVING max(completes) = 1",
+    )
+
+
+def _define_rows(scope: Scope, name: str, source: Source, before: datetime) -> None:
+    """``<name>_row(entity, ts, id)``: events by their uuids, or rows of a table, which have none."""
+    since = scope.question.span.start
+    if isinstance(source, TableSource):
+        rows = TableRows(scope, source)
+        rows.define_owned(name, {"id": "0"}, rows.matches(source), "unit", since, before)
+        return
+    scope.define(
+        f"{name}_row",
+        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid AS id FROM {scope.events} "
+        f"WHERE {scope.within(since, before)} AND {scope.has_entity()} AND {scope.matches(source)}",
     )
 
 

@@ -81,6 +81,29 @@ class TableRows:
         relation = self.scope.dialect.table(files, self.source.table, list(self.used), self.scope.parameters)
         return self.scope.define(name, f"SELECT {shown} FROM {relation} AS rows_of_table WHERE {condition}")
 
+    def define_owned(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        which: str,
+        units: str,
+        since: datetime,
+        before: datetime,
+        condition: str = TRUE,
+    ) -> str:
+        """``<name>_row(entity, ts, …)``: the rows of ``[since, before)`` for each of ``units`` that they belong to.
+
+        ``columns`` and ``which`` are over the row, ``condition`` over ``<name>_table.ts`` and columns of ``units``.
+        """
+        table = self.define(f"{name}_table", {"key": self.key(), "ts": self.ts(), **columns}, which)
+        shown = "".join(f", {table}.{column} AS {column}" for column in columns)
+        return self.scope.define(
+            f"{name}_row",
+            f"SELECT {units}.entity AS entity, {table}.ts AS ts{shown} "
+            f"FROM {table} INNER JOIN {units} ON {units}.{self.scope.key_of(self.source)} = {table}.key "
+            f"WHERE {table}.key <> '' AND {between(table, since, before)} AND {condition}",
+        )
+
     @property
     def _name(self) -> str:
         return f"the table {self.source.table.name}"
@@ -154,13 +177,8 @@ def define_joined(
     ``condition`` is over ``<name>_table.ts`` and columns of ``units``.
     """
     rows = TableRows(scope, source)
-    columns = {"key": rows.key(), "ts": rows.ts(), "x": rows.value(value)}
-    table = rows.define(f"{name}_table", columns, rows.matches(source))
-    return scope.define(
-        f"{name}_row",
-        f"SELECT {units}.entity AS entity, {table}.ts AS ts, {table}.x AS x "
-        f"FROM {table} INNER JOIN {units} ON {units}.{scope.key_of(source)} = {table}.key "
-        f"WHERE {table}.key <> '' AND {between(table, since, before)} AND {condition}",
+    return rows.define_owned(
+        name, {"x": rows.value(value)}, rows.matches(source), units, since, before, condition
     )
 
 
