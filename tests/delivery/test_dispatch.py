@@ -316,6 +316,20 @@ def test_functions_that_hold_themselves_back_hold_up_nobody(house: House) -> Non
     assert dispatcher.load() == 8
 
 
+@rule("H4.8")
+def test_runs_that_wait_for_one_of_their_key_hold_up_nobody(house: House) -> None:
+    house.create("sleep(600)", x_delivery={"order_key": "{event.distinct_id}"})
+    dispatcher = house.delivery.dispatcher
+    dispatcher._max_backlog = 3
+    house.dispatch(*(stored() for _ in range(5)))
+    house.delivery.start()
+    soon = datetime.now(UTC) + timedelta(seconds=60)
+    wait_for(lambda: (due := house.queue.next_due()) is not None and due > soon)
+    dispatcher._now = lambda: datetime.now(UTC) + timedelta(seconds=10)
+    assert house.queue.backlog() == 5
+    assert dispatcher.has_room(), "the first sleeps, and nobody could begin the others"
+
+
 def test_a_function_with_too_much_waiting_fails_further_runs_and_nobody_elses(house: House) -> None:
     full = house.create(
         name="Full",

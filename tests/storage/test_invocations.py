@@ -196,6 +196,59 @@ class TestEnqueueAndClaim:
         first = steps(50)
         assert steps(5_000) <= first * 2
 
+    def test_however_many_wait_for_one_of_their_key_a_claim_looks_at_none(
+        self, queue: SqliteInvocationQueue
+    ) -> None:
+        """Counted as above, and nothing of it is late: nobody could take it."""
+
+        def steps(waiting: int) -> int:
+            queue.enqueue([invocation(order_key="stuck") for _ in range(waiting)])
+            queue.enqueue([invocation(order_key=f"k{next(_ids)}")])
+            taken = 0
+
+            def count() -> int:
+                nonlocal taken
+                taken += 1
+                return 0
+
+            queue._relaxed.set_progress_handler(count, 10)
+            assert len(queue.claim(limit=10)) == 1
+            queue._relaxed.set_progress_handler(None, 0)
+            return taken
+
+        queue.enqueue([invocation(order_key="stuck")])
+        [stuck] = queue.claim()
+        queue.finish([outcome(stuck, "available", scheduled_at=START + timedelta(hours=1))])
+        first = steps(50)
+        assert steps(5_000) <= first * 2
+        assert queue.next_due() == START + timedelta(hours=1)
+        stats = queue.stats()
+        assert (stats.available, stats.oldest_due_at) == (5_051, None)
+
+    def test_what_is_next_of_its_key_is_not_late(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+        queue.enqueue([invocation(order_key="a"), invocation(order_key="a")])
+        [first] = queue.claim()
+        clock.advance(100)
+        queue.finish([outcome(first)])
+        assert queue.next_due() == clock()
+
+    def test_a_restart_knows_who_waits_for_whom(self, tmp_path: Path, clock: Clock) -> None:
+        ours = [invocation(order_key="a") for _ in range(3)]
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        queue.enqueue(ours)
+        queue.claim()
+        queue.close()
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        assert queue.backlogs() == {"f1": 3}
+        queue.release_all()
+        done = []
+        while claimed := queue.claim():
+            queue.finish([outcome(one) for one in claimed])
+            done.append([one.id for one in claimed])
+        assert done == [[one.id] for one in ours]
+        assert queue.backlog() == 0
+        queue.close()
+
     def test_one_key_is_worked_on_in_order(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
         a1, b1, a2, free, a3 = (
             invocation(order_key="a"),

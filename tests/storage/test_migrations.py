@@ -123,6 +123,34 @@ def test_distinct_ids_of_an_older_database_still_name_their_persons(tmp_path: Pa
         assert sorted(map(tuple, tx.execute(found))) == sorted(name for name in names if name[1] == 2)
 
 
+def test_invocations_of_an_older_queue_that_wait_for_one_of_their_key_are_held(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    connections = SqliteConnections(path, tables.queue_metadata)
+    rows = [
+        ("a1", "available", "a", None),
+        ("a2", "available", "a", None),
+        ("b1", "running", "b", None),
+        ("b2", "available", "b", None),
+        ("c1", "completed", "c", 1),
+        ("c2", "available", "c", None),
+        ("free", "available", None, None),
+    ]
+    with connections.migrate() as connection:
+        command.upgrade(alembic_config(tables.queue_metadata, connection), "0012")
+        for each, status, key, finished_at in rows:
+            connection.exec_driver_sql(
+                "INSERT INTO invocation (id, project_id, function_id, queue, priority, scheduled_at, status, "
+                "state, created_at, order_key, finished_at) VALUES (?, 1, 'f', 'hog', 0, 0, ?, x'', 0, ?, ?)",
+                (each, status, key, finished_at),
+            )
+    connections.dispose()
+    database = Database.open(path, tables.queue_metadata)
+    with database.read() as connection:
+        held = connection.exec_driver_sql("SELECT id FROM invocation WHERE status = 'held' ORDER BY id")
+        assert [row[0] for row in held] == ["a2", "b2"]
+    database.dispose()
+
+
 def test_a_revision_can_be_written_from_the_difference(tmp_path: Path) -> None:
     """Developers' tool: with an up-to-date database there is no difference, so its body is empty."""
     connections = SqliteConnections(tmp_path / "a.db", tables.metadata)

@@ -4,7 +4,8 @@ However much one function has waiting, another's first invocation is taken in th
 many rows as it takes, and at one index entry for each function that it passes over: how long a queue is does not
 matter.
 
-An invocation with an order key is not taken while an earlier one of the same function and key is not finished.
+An invocation with an order key is ``held`` while an earlier one of the same function and key is not finished: it is
+not among those that a claim looks at, however many there are.
 """
 
 from __future__ import annotations
@@ -29,11 +30,8 @@ COLUMNS = (
 CLAIMED = f"RETURNING {COLUMNS}"
 _CLAIM = (  # noqa: S608, constants only
     "UPDATE invocation SET status = 'running', lock_token = ?, heartbeat_at = ? WHERE rowid IN ("
-    "SELECT rowid FROM invocation AS mine WHERE status = 'available' AND queue = ? AND priority = ? "
-    "AND project_id = ? AND function_id = ? AND scheduled_at <= ? AND (order_key IS NULL OR NOT EXISTS ("
-    "SELECT 1 FROM invocation AS earlier WHERE earlier.function_id = mine.function_id "
-    "AND earlier.order_key = mine.order_key AND earlier.finished_at IS NULL AND earlier.rowid < mine.rowid)) "
-    "ORDER BY scheduled_at LIMIT ?) "
+    "SELECT rowid FROM invocation WHERE status = 'available' AND queue = ? AND priority = ? "
+    "AND project_id = ? AND function_id = ? AND scheduled_at <= ? ORDER BY scheduled_at LIMIT ?) "
 ) + CLAIMED
 _LANE = "FROM invocation WHERE status = 'available' AND queue = ? AND priority = ?"
 NEXT_PRIORITY = (

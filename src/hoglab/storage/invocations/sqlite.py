@@ -15,7 +15,7 @@ import time
 from collections import Counter as Counts
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from prometheus_client import Counter
@@ -55,11 +55,13 @@ if TYPE_CHECKING:
 
 _INSERT = (
     "INSERT INTO invocation (id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, "
-    "status, log_offset, state, created_at, order_key) VALUES (?, ?, ?, ?, ?, ?, ?, 'available', ?, ?, ?, ?) "
+    "log_offset, state, created_at, order_key, status) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, "
+    "CASE WHEN ?11 IS NOT NULL AND EXISTS (SELECT 1 FROM invocation AS earlier WHERE earlier.function_id = ?3 "
+    "AND earlier.order_key = ?11 AND earlier.finished_at IS NULL) THEN 'held' ELSE 'available' END) "
     "ON CONFLICT (id) DO NOTHING"
 )
 _INSERT_AGAIN = _INSERT.removesuffix("NOTHING") + (
-    "UPDATE SET status = 'available', finished_at = NULL, reset_count = 0, parent_run_id = excluded.parent_run_id, "
+    "UPDATE SET status = excluded.status, finished_at = NULL, reset_count = 0, parent_run_id = excluded.parent_run_id, "
     "queue = excluded.queue, priority = excluded.priority, scheduled_at = excluded.scheduled_at, "
     "state = excluded.state, created_at = excluded.created_at, order_key = excluded.order_key "
     "WHERE finished_at IS NOT NULL"
@@ -86,13 +88,18 @@ _SETTLED = (
 _POSITION = 'SELECT "offset" FROM consumer_position WHERE consumer = ?'
 _NEXT_QUEUE = "SELECT min(queue) FROM invocation WHERE status = 'available' AND queue > ?"
 _HELD = (
-    "SELECT invocation.id, invocation.lock_token, function_id FROM json_each(?) AS asked JOIN invocation "
+    "SELECT invocation.id, invocation.lock_token, function_id, order_key FROM json_each(?) AS asked JOIN invocation "
     "ON invocation.id = json_extract(asked.value, '$[0]') "
     "AND invocation.lock_token = json_extract(asked.value, '$[1]') WHERE status = 'running'"
 )
 _FINISH = (
     "UPDATE invocation SET status = ?, finished_at = ?, state = x'', lock_token = NULL, heartbeat_at = NULL "
     "WHERE id = ?"
+)
+_LET_NEXT = (
+    "UPDATE invocation SET status = 'available', scheduled_at = max(scheduled_at, ?) WHERE status = 'held' "
+    "AND rowid = (SELECT min(rowid) FROM invocation WHERE function_id = ? AND order_key = ? "
+    "AND finished_at IS NULL)"
 )
 _SUSPEND = (
     "UPDATE invocation SET status = 'available', scheduled_at = ?, priority = coalesce(?, priority), "
@@ -103,8 +110,6 @@ _RELEASE = (
     "UPDATE invocation SET status = 'available', scheduled_at = ?, lock_token = NULL, heartbeat_at = NULL "
     "WHERE status = 'running'"
 )
-_ANY_ORDERED = "SELECT 1 FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL LIMIT 1"
-_COUNT_AVAILABLE = "SELECT count(*) FROM invocation WHERE status = 'available'"
 _COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
 _STEP = (
     "UPDATE backfill SET cursor = ?, seen = seen + ?, queued = queued + ?, settled = settled + ?, "
@@ -112,7 +117,9 @@ _STEP = (
 )
 _COUNT_EACH = (
     "SELECT function_id, count(*) FROM invocation WHERE status = 'available' GROUP BY function_id UNION ALL "
-    "SELECT function_id, count(*) FROM invocation WHERE status = 'running' GROUP BY function_id"
+    "SELECT function_id, count(*) FROM invocation WHERE status = 'running' GROUP BY function_id UNION ALL "
+    "SELECT function_id, count(*) FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL "
+    "AND status = 'held' GROUP BY function_id"
 )
 _LAST_ROW = "SELECT coalesce(max(rowid), 0) FROM invocation"
 _NEWER = "SELECT function_id FROM invocation WHERE rowid > ?"
@@ -159,7 +166,6 @@ class SqliteInvocationQueue:
         for function_id, count in self._reader.execute(_COUNT_EACH):
             self._unfinished[function_id] += count
         self._backlog = self._unfinished.total()
-        self._ordered = self._value(_ANY_ORDERED) is not None  # whether the end of one may let another begin
         self._local = threading.local()  # arrivals that this thread has looked for already
 
     # -- adding -------------------------------------------------------------------------------------
@@ -200,7 +206,6 @@ class SqliteInvocationQueue:
                 _advance_backfill(connection, step, new.total())
         if crowded_out:
             _CROWDED_OUT.inc(crowded_out)
-        self._ordered = self._ordered or any(each.order_key is not None for each in invocations)
         self._note(arrivals=new.total(), added=new)
         return new.total()
 
@@ -295,11 +300,17 @@ class SqliteInvocationQueue:
         now = to_micros(self._now())
         with self._transaction() as connection:
             held = _held(connection, [(each.id, each.lock_token) for each in outcomes])
-            valid = {each.id: each for each in outcomes if held.get(each.id, ("",))[0] == each.lock_token}
+            valid = {
+                each.id: each
+                for each in outcomes
+                if each.id in held and held[each.id].lock_token == each.lock_token
+            }
             applied = valid.values()
             suspended = [each for each in applied if each.status == "available"]
             final = [each for each in applied if each.status != "available"]
             connection.executemany(_FINISH, [(each.status, now, each.id) for each in final])
+            keys = [(now, *key) for each in final if (key := held[each.id].key) is not None]
+            let = connection.executemany(_LET_NEXT, keys).rowcount if keys else 0
             connection.executemany(
                 _SUSPEND,
                 [
@@ -313,8 +324,7 @@ class SqliteInvocationQueue:
                 ],
             )
             self._traces.write(connection, logs, metrics, results)
-        arrivals = len(suspended) + (len(final) if self._ordered else 0)
-        self._note(arrivals=arrivals, over=Counts(held[each.id][1] for each in final))
+        self._note(arrivals=len(suspended) + let, over=Counts(held[each.id].function_id for each in final))
         return frozenset(held)
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
@@ -385,8 +395,9 @@ class SqliteInvocationQueue:
         """Counts, and since when the oldest due invocation waits."""
         first = self.next_due()
         due = first is not None and first <= self._now()
-        available, running = self._value(_COUNT_AVAILABLE), self._value(_COUNT_RUNNING)
-        return QueueStats(available, running, first if due else None, self._value(_COUNT_DEAD))
+        running = self._value(_COUNT_RUNNING)
+        waiting = max(0, self._backlog - running)
+        return QueueStats(waiting, running, first if due else None, self._value(_COUNT_DEAD))
 
     def _first_scheduled(self, apart_from: Collection[str]) -> int | None:
         lanes = [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
@@ -498,7 +509,20 @@ def _advance_backfill(connection: sqlite3.Connection, step: BackfillStep, new: i
         raise BackfillOverError(step.id)
 
 
-def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Which of these (id, token) are valid: token and function by id, which has one valid token at most."""
+class _Lock(NamedTuple):
+    """What is known of an invocation that a worker holds."""
+
+    lock_token: str
+    function_id: str
+    order_key: str | None
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """What it shares with those that wait for its end."""
+        return None if self.order_key is None else (self.function_id, self.order_key)
+
+
+def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, _Lock]:
+    """Which of these (id, token) are valid, by id, which has one valid token at most."""
     rows = connection.execute(_HELD, (json.dumps(locks),)) if locks else ()
-    return {id_: (token, function_id) for id_, token, function_id in rows}
+    return {id_: _Lock(*rest) for id_, *rest in rows}

@@ -47,7 +47,7 @@ invocation = Table(
     Column("queue", String(16), nullable=False),  # hog, hogoverflow, email
     Column("priority", SmallInteger, nullable=False),  # low first
     Column("scheduled_at", UtcTime, nullable=False),
-    Column("status", String(16), nullable=False),  # available, running, completed, failed, cancelled
+    Column("status", String(16), nullable=False),  # available, held, running, completed, failed, cancelled
     Column("lock_token", String(36)),
     Column("heartbeat_at", UtcTime),
     Column("reset_count", SmallInteger, nullable=False, server_default="0"),
