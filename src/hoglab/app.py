@@ -24,6 +24,7 @@ from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
 from hoglab.analysis.state import Limits as StateLimits
 from hoglab.analysis.state import ResultsState
+from hoglab.analysis.table_problems import table_problem
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
@@ -249,7 +250,7 @@ class Hoglab:
             FlagEvaluator.close,
         )
         cohort_service = CohortService(database, users=flags_naming_cohort)
-        experiments = ExperimentService(database, flags, cohort_service)
+        experiments = ExperimentService(database, flags, cohort_service, table_problem=table_problem)
         results = ResultsService(
             database,
             store,

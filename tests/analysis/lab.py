@@ -19,11 +19,13 @@ from hoglab.analysis.routes import routers
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
 from hoglab.analysis.state import Limits, ResultsState
+from hoglab.analysis.table_problems import table_problem
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.reading import ExperimentReads
-from hoglab.experiments.routes import experiments_router
+from hoglab.experiments.routes import experiments_router, saved_metrics_router
+from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
 from hoglab.http.app import HttpSettings, build_app
@@ -72,6 +74,7 @@ class Lab:
             self.database,
             FlagService(self.database),
             CohortService(self.database),
+            table_problem=table_problem,
             now=lambda: self.now,
         )
         self.service = ResultsService(
@@ -90,6 +93,7 @@ class Lab:
         self._app = build_app(
             [
                 *routers(self.service, self.events),
+                saved_metrics_router(SavedMetricService(experiments)),
                 warehouse_router(WarehouseService(self.database, self.tables)),
                 experiments_router(
                     experiments,

@@ -359,12 +359,13 @@ def test_results_from_a_table_beside_the_events(done: Done, tmp_path: Path) -> N
             "math_property": "amount",
         },
     }
-    with closing(Lab(path)) as lab:
-        lab.experiment(start_date=START.isoformat(), end_date=END.isoformat(), metrics=[orders])
-        lab.send(exposed(f"p{number}", ("control", "test")[number % 2], START) for number in range(4))
+    Lab(path).close()  # makes the database
     (path / "warehouse").mkdir()
     lines = ["customer,at,amount", *(f"p{number},2026-03-02 10:00:00,{number}.5" for number in range(4))]
     (path / "warehouse" / "orders.csv").write_text("\n".join(lines) + "\n")
     done("warehouse", "add", "orders", "orders.csv", "--data", path)
+    with closing(Lab(path)) as lab:
+        lab.experiment(start_date=START.isoformat(), end_date=END.isoformat(), metrics=[orders])
+        lab.send(exposed(f"p{number}", ("control", "test")[number % 2], START) for number in range(4))
     rows = json.loads(done("experiment", "results", 1, "--json", "--data", path))["rows"]
     assert {row["variant"]: row["sum"] for row in rows} == {"control": 0.5 + 2.5, "test": 1.5 + 3.5}

@@ -187,14 +187,106 @@ def test_files_that_change_reach_results_without_new_events(lab: Lab) -> None:
     assert lab.query(query)["baseline"]["sum"] == 2 * before
 
 
+FOR_TABLES = [
+    ({"table_name": "others"}, "source: the project has no data warehouse table 'others'."),
+    ({"timestamp_field": "when"}, "the table orders has no column when"),
+    (
+        {"timestamp_field": "amount"},
+        "timestamp_field: the column amount of the table orders is float, not a time",
+    ),
+    ({"data_warehouse_join_key": "buyer"}, "the table orders has no column buyer"),
+    (
+        {"math_property": "customer"},
+        "math_property: the column customer of the table orders is string, not a number",
+    ),
+    ({"math_property": "amount +"}, "source.math_property cannot be read"),
+    ({"math": "unique_session"}, "math: unique_session cannot be counted in rows of a table"),
+    (
+        {"properties": [{"key": "vip", "value": True, "operator": "exact", "type": "data_warehouse"}]},
+        "the table orders has no column vip",
+    ),
+]
+
+
+def revenue(**fields: Any) -> dict[str, Any]:
+    return {**REVENUE, "source": {**REVENUE["source"], **fields}}
+
+
+@pytest.mark.parametrize(("fields", "reason"), FOR_TABLES)
+def test_a_metric_that_its_table_cannot_answer_is_not_saved(
+    lab: Lab, fields: dict[str, Any], reason: str
+) -> None:
+    write_orders(lab, {"c1": 2.0})
+    add(lab)
+    metric = revenue(**fields)
+    body = {"name": "Orders", "feature_flag_key": "orders", "metrics_secondary": [REVENUE, metric]}
+    refused = lab.ok("POST", "/experiments/", body, status=400)
+    assert (refused["type"], refused["attr"]) == ("validation_error", "metrics_secondary")
+    assert refused["detail"].startswith(f"Invalid metric at index 1: {reason}")
+    assert lab.ok("GET", "/experiments/")["count"] == 0
+    experiment = lab.experiment(metrics=[REVENUE])
+    one = f"/experiments/{experiment['id']}/"
+    refused = lab.ok("PATCH", one, {"metrics": [metric]}, status=400)
+    assert refused["attr"] == "metrics"
+    assert reason in refused["detail"]
+    assert lab.ok("GET", one)["metrics"] == experiment["metrics"]
+    saved = {"name": "Orders", "query": metric}
+    refused = lab.ok("POST", "/experiment_saved_metrics/", saved, status=400)
+    assert refused["attr"] == "query"
+    assert refused["detail"].startswith(f"Invalid metric: {reason}")
+    kept = lab.ok("POST", "/experiment_saved_metrics/", {**saved, "query": REVENUE}, status=201)
+    one = f"/experiment_saved_metrics/{kept['id']}/"
+    assert reason in lab.ok("PATCH", one, {"query": metric}, status=400)["detail"]
+    assert lab.ok("GET", one)["query"] == kept["query"]
+
+
+def test_a_removed_table_leaves_its_experiments_editable(lab: Lab) -> None:
+    write_orders(lab, {"c1": 2.0})
+    made = add(lab)
+    experiment = lab.experiment(metrics=[REVENUE])
+    kept = lab.ok("POST", "/experiment_saved_metrics/", {"name": "Orders", "query": REVENUE}, status=201)
+    assert lab.call("DELETE", f"{PATH}{made['id']}/").status_code == 204
+    one = f"/experiments/{experiment['id']}/"
+    own = experiment["metrics"]
+    renamed = [{**own[0], "name": "What they paid"}]
+    purchases = {**REVENUE, "source": {"kind": "EventsNode", "event": "buy"}}
+    changed = lab.ok("PATCH", one, {"description": "Edited", "metrics": [purchases, *renamed]})
+    assert [metric.get("name") for metric in changed["metrics"]] == [None, "What they paid"]
+    assert lab.ok("PATCH", one, {"metrics": [], "metrics_secondary": renamed})["metrics_secondary"]
+    refused = lab.ok("PATCH", one, {"metrics_secondary": [revenue(math="max")]}, status=400)
+    assert "no data warehouse table 'orders'" in refused["detail"]
+    assert lab.call("POST", f"{one}duplicate/", {}).status_code == 200
+    linked = lab.ok("PATCH", one, {"saved_metrics_ids": [{"id": kept["id"]}]})
+    assert len(linked["saved_metrics"]) == 1
+    shared = f"/experiment_saved_metrics/{kept['id']}/"
+    assert lab.ok("PATCH", shared, {"name": "Paid", "query": kept["query"]})["name"] == "Paid"
+    lab.ok("PATCH", shared, {"query": {**kept["query"], "conversion_window": 2}}, status=400)
+
+
+def test_a_metric_with_cohorts_groups_and_actions_beside_a_table_is_saved(lab: Lab) -> None:
+    write_orders(lab, {"c1": 2.0})
+    add(lab)
+    plan = {"key": "plan", "value": "pro", "operator": "exact", "type": "group", "group_type_index": 0}
+    funnel = {
+        "kind": "ExperimentMetric",
+        "metric_type": "funnel",
+        "series": [{"kind": "EventsNode", "event": "buy", "properties": [plan]}, revenue()["source"]],
+        "breakdownFilter": {"breakdowns": [{"property": "plan", "type": "group", "group_type_index": 0}]},
+    }
+    assert lab.experiment(metrics=[funnel])["metrics"][0]["series"] == funnel["series"]
+
+
 def test_a_table_that_is_missing_fails_its_metric_alone(lab: Lab) -> None:
     amounts = expose(lab)
+    write_orders(lab, amounts)
+    made = add(lab)
     purchases = {
         "kind": "ExperimentMetric",
         "metric_type": "mean",
         "source": {"kind": "EventsNode", "event": "buy"},
     }
     experiment = lab.experiment(metrics=[REVENUE, purchases], start_date=START.isoformat())
+    lab.call("DELETE", f"{PATH}{made['id']}/")
     query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
     assert (
         "no data warehouse table 'orders'"

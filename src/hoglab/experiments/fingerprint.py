@@ -67,7 +67,7 @@ class Fingerprints:
         """The fingerprint of a metric."""
         zoneless = metric.get("metric_type") in _ZONELESS_METRICS
         after = self._after if zoneless else self._after_zoned
-        return _digest(f'{self._before},"metric":{_text(_rounded(_stripped(metric)))},{after}')
+        return _digest(f'{self._before},"metric":{_text(_rounded(hashed_part(metric)))},{after}')
 
 
 def _settings(calculation: Calculation) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def fingerprint_v1(metric: Mapping[str, Any], calculation: Calculation) -> str:
     """Version 1, for rows that another server stored (spec experiment-results 6.2)."""
     stats = calculation.stats_config or {}
     content: dict[str, Any] = {
-        "metric": _stripped(metric),
+        "metric": hashed_part(metric),
         "start_date": _start(calculation.start_date),
         "stats_method": stats.get("method") or "bayesian",
     }
@@ -124,7 +124,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _stripped(metric: Mapping[str, Any]) -> dict[str, Any]:
+def hashed_part(metric: Mapping[str, Any]) -> dict[str, Any]:
     """The metric without what does not change its numbers."""
     kept = {key: value for key, value in metric.items() if key not in _NOT_HASHED}
     if "breakdownFilter" in kept:

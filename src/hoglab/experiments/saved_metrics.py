@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
 from hoglab.experiments import metrics, store
+from hoglab.experiments.fingerprint import hashed_part
 from hoglab.experiments.presentation import saved_metric_object
 from hoglab.experiments.schemas import SavedMetricCreate, SavedMetricPatch
 from hoglab.experiments.service import SCOPE, Actor, ExperimentService
@@ -51,6 +52,7 @@ class SavedMetricService:
         query.setdefault("uuid", str(uuid4()))
         with self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
+            self._check_tables(tx.connection, actor, query)
             row = store.insert_saved_metric(
                 tx.connection,
                 {
@@ -75,6 +77,8 @@ class SavedMetricService:
                 if body.query is None:
                     raise validation_error("Query is required to create a saved metric")
                 sent["query"] = _same_uuid(_checked(body.query), before)
+                if hashed_part(sent["query"]) != hashed_part(before.query):
+                    self._check_tables(tx.connection, actor, sent["query"])
             if "tags" in sent:
                 sent["tags"] = _tags(body.tags)
             if "name" in sent:
@@ -89,6 +93,11 @@ class SavedMetricService:
                 _log(tx, actor, "updated", row, changes)
             self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, actor, row)
+
+    def _check_tables(self, connection: Connection, actor: Actor, query: dict[str, Any]) -> None:
+        problem = self._experiments.table_problem(connection, actor.project.id, query)
+        if problem is not None:
+            raise validation_error(f"Invalid metric: {problem}", "query")
 
     def delete(self, actor: Actor, metric_id: int) -> None:
         """Remove it for good, and from the orders of the experiments that used it."""

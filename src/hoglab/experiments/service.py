@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from hoglab.accounts import activity
 from hoglab.actions import store as actions
 from hoglab.experiments import criteria, flag_config, metrics, milestones, ordering, store
+from hoglab.experiments.fingerprint import hashed_part
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.presentation import experiment_object, load_related
 from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
@@ -22,8 +23,6 @@ from hoglab.http.errors import does_not_exist, not_found, validation_error
 from hoglab.http.fields import parse_bool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hoglab.flags.service import FlagService
     from hoglab.http.identity import Principal, Project
     from hoglab.http.preconditions import EntityTags
@@ -59,6 +58,14 @@ _ORDERS = (
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
 
 
+TableProblem = Callable[[Connection, int, Mapping[str, Any]], str | None]
+"""Why a metric of a project cannot be computed from the tables beside the events that it names; None when it can."""
+
+
+def no_table_problem(_connection: Connection, _project_id: int, _metric: Mapping[str, Any]) -> None:
+    """Where nothing is saved, or nothing computed, no metric is looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who does something, where, and when: what every write needs to know."""
@@ -79,10 +86,12 @@ class ExperimentService:
         flags: FlagService,
         cohorts: CohortService,
         *,
+        table_problem: TableProblem = no_table_problem,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
         self.cohorts = cohorts
+        self.table_problem = table_problem
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
 
@@ -152,6 +161,8 @@ class ExperimentService:
             taken=self._uuids_to_be_linked(tx.connection, project, body.saved_metrics_ids),
         )
         self._check_actions(tx.connection, project, [*primary, *secondary])
+        for attr, found in (("metrics", primary), ("metrics_secondary", secondary)):
+            self._check_tables(tx.connection, project, found, attr)
         values = {
             **{name: getattr(body, name) for name in _PLAIN},
             "project_id": project.id,
@@ -338,6 +349,8 @@ class ExperimentService:
             assigned = metrics.assign_uuids([lists[name] or [] for name in changed], taken)
             for name, fresh in zip(changed, assigned, strict=True):
                 self._check_actions(tx.connection, actor.project, fresh)
+                known = [*(row.metrics or ()), *(row.metrics_secondary or ())]
+                self._check_tables(tx.connection, actor.project, fresh, name, known=known)
                 values[name] = [_unstamped(metric) for metric in fresh]
         for name in lists:
             if name in sent and sent[name] is None:
@@ -395,6 +408,23 @@ class ExperimentService:
                 f"Action(s) with ID {ids} not found or deleted. "
                 "Each ActionsNode must reference an existing action belonging to this project."
             )
+
+    def _check_tables(
+        self,
+        connection: Connection,
+        project: Project,
+        found: Sequence[Mapping[str, Any]],
+        attr: str,
+        *,
+        known: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Raises 400 for a metric that its tables cannot answer; ``known`` ones may have lost theirs."""
+        kept = [hashed_part(metric) for metric in known]
+        for index, metric in enumerate(found):
+            if metrics.table_names([metric]) and hashed_part(metric) not in kept:
+                problem = self.table_problem(connection, project.id, metric)
+                if problem is not None:
+                    raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
 
     def _set_links(
         self, tx: Transaction, actor: Actor, row: ExperimentRow, wanted: Sequence[Mapping[str, Any]]

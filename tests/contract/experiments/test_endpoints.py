@@ -18,15 +18,7 @@ FUNNEL = {
     "series": [{"kind": "EventsNode", "event": "purchase"}],
 }
 # Passes the check of its shape, and cannot be computed.
-ODD = MEAN | {
-    "source": {
-        "kind": "ExperimentDataWarehouseNode",
-        "table_name": "orders",
-        "timestamp_field": "at",
-        "events_join_key": "id",
-        "data_warehouse_join_key": "id",
-    }
-}
+ODD = MEAN | {"source": {"kind": "EventsNode", "event": "purchase", "math": "hogql", "math_hogql": "sum("}}
 
 
 def ago(days: float) -> str:

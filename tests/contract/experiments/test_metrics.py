@@ -85,18 +85,35 @@ class TestShapes:
             {"kind": "EventsNode"},
             {"kind": "EventsNode", "event": None, "math": "unique_session"},
             {"kind": "EventsNode", "event": "never seen", "math": "sum", "math_property": "amount"},
-            {
-                "kind": "ExperimentDataWarehouseNode",
-                "table_name": "t",
-                "timestamp_field": "at",
-                "events_join_key": "a",
-                "data_warehouse_join_key": "b",
-                "name": "n",
-            },
         ],
     )
     def test_sources(self, api: Api, source: dict[str, Any]) -> None:
         assert api.experiment(metrics=[MEAN | {"source": source}])["metrics"][0]["source"] == source
+
+    @rule("3.8.1", "3.8.10")
+    def test_a_table_as_source(self, api: Api) -> None:
+        source = {
+            "kind": "ExperimentDataWarehouseNode",
+            "table_name": "orders",
+            "timestamp_field": "at",
+            "events_join_key": "properties.customer",
+            "data_warehouse_join_key": "customer",
+            "name": "n",
+        }
+        metrics = [MEAN | {"source": source}]
+        body = {"name": "Button", "feature_flag_key": "button", "metrics": metrics}
+        refused = api.refused("POST", "/experiments/", body)
+        assert (refused["type"], refused["code"], refused["attr"]) == (
+            "validation_error",
+            "invalid_input",
+            "metrics",
+        )
+        assert refused["detail"].startswith("Invalid metric at index 0: source: ")
+        (api.data / "warehouse").mkdir(exist_ok=True)
+        (api.data / "warehouse" / "orders.csv").write_text("customer,at\nc1,2026-03-09 10:00:00\n")
+        table = {"name": "orders", "url_pattern": "orders.csv"}
+        api.ok("POST", "/warehouse_tables/", table, status=201)
+        assert api.experiment(metrics=metrics)["metrics"][0]["source"] == source
 
     @rule("3.8.2")
     @pytest.mark.parametrize(
