@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +18,7 @@ import pytest
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
-from hoglab.delivery.bodies.child import BodyLimits, Work
+from hoglab.delivery.bodies.child import BodyLimits, Child, Work
 from hoglab.delivery.bodies.pool import BodyPool, Compute
 from hoglab.delivery.bodies.protocol import Outcome
 
@@ -271,6 +271,36 @@ def test_a_flood_of_quick_bodies_is_shared_out_by_function() -> None:
         assert [name for name, _ in together.outcomes].index("single") < 8
     finally:
         pool.close(1.0)
+
+
+@pytest.mark.parametrize(("limits", "most"), [({"BATCH_S": 0.0}, 1), ({}, 8)])
+def test_a_message_holds_so_many_runs_and_so_much_to_compute(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], most: int
+) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"hoglab.delivery.bodies.pool.{name}", limit)
+    sizes: list[int] = []
+
+    def send(self: Child, works: Sequence[Work], really: Any = Child.send) -> list[int]:
+        sizes.append(len(works))
+        return list(really(self, works))
+
+    pool = BodyPool(BodyLimits(processes=1, batch=8))
+    gate = threading.Event()
+    try:
+        pool.compute(work("return 1", "quick"))
+        pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="quick")
+        together = Together(pool)
+        for number in range(20):
+            together.add(f"quick {number}", work("return 1", "quick"))
+        monkeypatch.setattr(Child, "send", send)
+        gate.set()
+        together.wait()
+    finally:
+        gate.set()
+        pool.close(1.0)
+    assert sum(sizes) == 20
+    assert max(sizes) == most
 
 
 def test_large_answers_and_many_at_once(pool: BodyPool) -> None:

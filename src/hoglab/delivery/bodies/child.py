@@ -56,7 +56,7 @@ class BodyLimits:
     grace_s: float = 1.0
     stuck_s: float = 60.0
     idle_s: float = 60.0
-    batch: int = 16
+    batch: int = 64
     crashes: int = 2
 
 

@@ -4,6 +4,9 @@ Each thread has a process of its own. It takes some jobs, computes what of them 
 states), sends the rest as one message, and goes on with each answer as it comes. Nothing is started before it is
 needed; from the first job on, a spare process is kept warm, so that one that dies is replaced at once.
 
+As few threads as possible work: another one joins only where one does not keep up. Threads that take turns at small
+jobs spend more time on waiting for the interpreter than on the jobs.
+
 Functions take turns, so that one with many jobs holds up none of the others. Those whose bodies take long, and those
 that nobody has seen run yet, are served apart: one at a time, and never by all of the processes.
 """
@@ -37,8 +40,11 @@ PACES = 10_000
 """Functions whose pace is remembered."""
 RESTART_S = 1.0
 """How long to wait before another process is started when one could not be."""
+BATCH_S = 0.05
+"""Most computing time that the runs of one message are expected to take, together."""
 STUCK_S = 0.02
-"""A process that has been busy this long may be left by the runs that wait for it: another goes on with them."""
+"""When a thread has been busy this long, another one joins: it takes what waits for quick functions, and goes on with
+runs that wait for the other's process."""
 
 _PROCESSES = Gauge("hoglab_delivery_body_processes", "Processes that run bodies.")
 
@@ -72,7 +78,6 @@ class _Waiting:
 
     def __init__(self) -> None:
         self._by_function: OrderedDict[str, deque[_Task]] = OrderedDict()
-
         self._count = 0
 
     def __len__(self) -> int:
@@ -98,10 +103,13 @@ class _Waiting:
 class _Seat:
     """One thread's place."""
 
+    wake: threading.Condition
     child: Child | None = None
     own: _Waiting = field(default_factory=_Waiting)
     busy_since: float | None = None
     slow: bool = False
+    waits: bool = False  # until it is woken, or for a while
+    watches: bool = False  # it waits for a moment only, to see whether the others keep up
 
 
 class BodyPool:
@@ -112,7 +120,6 @@ class BodyPool:
 
     def __init__(self, limits: BodyLimits | None = None) -> None:
         self.limits = limits or BodyLimits()
-        self._seats = [_Seat() for _ in range(self.limits.processes)]
         self._threads: list[threading.Thread] = []
         self._quick = _Waiting()
         self._slow = _Waiting()
@@ -121,7 +128,9 @@ class BodyPool:
         self.starts_failed = 0
         """How often a process could not be started."""
         self._closing = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._over = threading.Condition(self._lock)  # told when the pool closes
+        self._seats = [_Seat(threading.Condition(self._lock)) for _ in range(self.limits.processes)]
 
     # --- for users
 
@@ -134,13 +143,13 @@ class BodyPool:
 
     def submit_all(self, jobs: Sequence[tuple[Job[Any], Done, str, Held | None]]) -> None:
         """`submit` many together, which is cheaper: those that serve them are woken once."""
-        with self._changed:
+        with self._lock:
             if self._closing:
                 raise RuntimeError("the pool is closed")
             self._start()
             for job, done, function_id, held in jobs:
                 self._enqueue(_Task(job, done, function_id, None if held is None else held.child))
-            self._changed.notify_all()
+            self._wake()
 
     def call(self, job: Job[T], function_id: str, held: Held | None = None) -> T:
         """Run a job and wait for what it comes to."""
@@ -173,15 +182,17 @@ class BodyPool:
 
     def processes(self) -> list[int]:
         """The ids of the running processes, the spare one last."""
-        with self._changed:
+        with self._lock:
             children = [seat.child for seat in self._seats] + [self._spare]
             return [child.process.pid for child in children if child is not None]
 
     def close(self, timeout_s: float) -> None:
         """End the threads and processes; what still computes after ``timeout_s`` is ended, too."""
-        with self._changed:
+        with self._lock:
             self._closing = True
-            self._changed.notify_all()
+            self._over.notify_all()
+            for seat in self._seats:
+                seat.wake.notify()
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -218,46 +229,87 @@ class BodyPool:
             self._quick.append(task)
 
     def _is_slow(self, function_id: str) -> bool:
-        return self._paces.get(function_id, SLOW_S) >= SLOW_S
+        return self._pace(function_id) >= SLOW_S
+
+    def _pace(self, function_id: str) -> float:
+        """What a body of the function is expected to compute, in seconds."""
+        return self._paces.get(function_id, SLOW_S)
 
     def _note_pace(self, function_id: str, took_s: float) -> None:
-        with self._changed:
+        with self._lock:
             pace = self._paces.pop(function_id, None)
             self._paces[function_id] = took_s if pace is None else pace * 0.8 + took_s * 0.2
             if len(self._paces) > PACES:
                 self._paces.popitem(last=False)
 
+    def _wake(self) -> None:
+        """Wake those threads that have something to do, and one to see to it that the others keep up."""
+        others_work = False
+        for seat in self._seats:
+            if seat.waits and seat.own:
+                self._rouse(seat)
+            others_work |= not seat.waits and not seat.slow
+        for seat in self._seats:
+            if seat.waits and not (seat.watches and others_work):
+                self._rouse(seat)
+                return
+
+    @staticmethod
+    def _rouse(seat: _Seat) -> None:
+        seat.waits = False
+        seat.wake.notify()
+
     def _take(self, seat: _Seat) -> list[_Task] | None:
         """The next tasks of a thread, None when there will be none. Waits for them; nothing after a long wait."""
-        with self._changed:
+        with self._lock:
             seat.busy_since, seat.slow = None, False
             while not (tasks := self._find(seat)):
                 if self._closing:
                     return None
                 others_wait = any(other.own for other in self._seats)
-                if not self._changed.wait(STUCK_S if others_wait else self.limits.idle_s) and not others_wait:
+                seat.waits, seat.watches = True, bool(self._quick) or others_wait
+                woken = seat.wake.wait(STUCK_S if seat.watches else self.limits.idle_s)
+                seat.waits = False
+                if not woken and not seat.watches:
                     return []
             seat.busy_since = time.monotonic()
+            if self._quick or self._slow:
+                self._wake()
             return tasks
 
     def _find(self, seat: _Seat) -> list[_Task]:
+        now = time.monotonic()
         tasks: list[_Task] = []
-        share = len(seat.own) + -(-len(self._quick) // len(self._seats))
-        most = min(self.limits.batch, max(1, share))
-        for line in (seat.own, self._quick):
-            while line and len(tasks) < most:
-                tasks.append(line.popleft())
+        self._move(seat.own, tasks)
+        if not self._is_served(seat, now):
+            self._move(self._quick, tasks)
         if tasks:
             return tasks
         apart = max(1, len(self._seats) - 1)
         if self._slow and sum(other.slow for other in self._seats) < apart:
             seat.slow = True
             return [self._slow.popleft()]
-        now = time.monotonic()
         for other in self._seats:
             if other.own and other.busy_since is not None and now - other.busy_since > STUCK_S:
                 return [other.own.popleft()]
         return []
+
+    def _is_served(self, seat: _Seat, now: float) -> bool:
+        """Whether another thread can be expected to take at once what waits for quick functions."""
+        return len(self._quick) <= self.limits.batch and any(
+            other is not seat
+            and not other.slow
+            and other.busy_since is not None
+            and now - other.busy_since <= STUCK_S
+            for other in self._seats
+        )
+
+    def _move(self, line: _Waiting, tasks: list[_Task]) -> None:
+        """Take from a line what one message holds beside the tasks that are in it; it holds one at least."""
+        expected_s = sum(self._pace(task.function_id) for task in tasks)
+        while line and len(tasks) < self.limits.batch and (not tasks or expected_s < BATCH_S):
+            tasks.append(line.popleft())
+            expected_s += self._pace(tasks[-1].function_id)
 
     # --- one thread
 
@@ -341,7 +393,7 @@ class BodyPool:
     def _child(self, seat: _Seat) -> Child | None:
         """The thread's process; a new one if it has none, None when the pool closes before there is one."""
         while seat.child is None and not self._closing:
-            with self._changed:
+            with self._lock:
                 child, self._spare = self._spare, None
             try:
                 seat.child = child or Child(self.limits)
@@ -350,7 +402,7 @@ class BodyPool:
                 _logger.error("body_process_not_started", error=str(error))  # noqa: TRY400
                 self._pause()
                 continue
-            with self._changed:
+            with self._lock:
                 wanted = self._spare is None
                 if wanted:
                     self._spare = spare
@@ -360,13 +412,13 @@ class BodyPool:
         return seat.child
 
     def _pause(self) -> None:
-        with self._changed:
+        with self._lock:
             self.starts_failed += 1
-            self._changed.wait_for(lambda: self._closing, RESTART_S)
+            self._over.wait_for(lambda: self._closing, RESTART_S)
 
     def _bury(self, seat: _Seat, child: Child, culprit: _Task | None, *, stuck: bool) -> None:
         """After a process died: find out why, and whether the task that it was at is to blame."""
-        with self._changed:
+        with self._lock:
             seat.child = None
             for task in seat.own:
                 task.child = None
@@ -419,7 +471,7 @@ class BodyPool:
     def _leave(self, seat: _Seat) -> None:
         while seat.own:
             self._finish(seat.own.popleft(), None, RuntimeError("the pool is closed"))
-        with self._changed:
+        with self._lock:
             while self._quick:
                 self._finish(self._quick.popleft(), None, RuntimeError("the pool is closed"))
             while self._slow:
