@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from sqlalchemy import text
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
@@ -428,6 +429,36 @@ def test_sleep_waits_without_a_worker(house: House) -> None:
         "sleep takes a number of seconds from 0 to 86400; it did not wait."
     ]
     assert house.metrics(function) == {"triggered": 1, "succeeded": 1}
+
+
+def test_a_clock_that_is_set_back_lengthens_no_sleep(house: House) -> None:
+    function = house.create("sleep(600) print('up')")
+    house.dispatch(stored())
+    house.delivery.start()
+    soon = datetime.now(UTC) + timedelta(seconds=60)
+    wait_for(lambda: (due := house.queue.next_due()) is not None and due > soon)
+    assert house.delivery.stop(10)
+    with house.queue_database.write() as tx:  # as the queue does it when the clock goes back
+        tx.execute(text("UPDATE invocation SET scheduled_at = 0"))
+    house.restart()
+    house.run()
+    assert infos(house, function) == ["up"]
+
+
+def test_results_of_a_run_replace_earlier_ones_when_the_clock_was_set_back(
+    house: House, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 0 else 200)
+    house.options["retries"] = SLOW_RETRY
+    house.restart()
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    suspended_once(house, stored())
+    with house.queue_database.write() as tx:
+        tx.execute(text("UPDATE invocation_result SET version = version + 86400 * 1000000"))
+        tx.execute(text("UPDATE invocation SET scheduled_at = 0"))
+    house.restart()
+    house.run()
+    assert [one["status"] for one in house.results()] == ["succeeded"]
 
 
 def test_random_numbers_and_the_clock_stay_the_same_when_a_program_is_repeated(

@@ -99,6 +99,19 @@ def test_a_degraded_function_recovers(watcher: Watcher, clock: Clock) -> None:
     assert watcher.statuses(["f"]) == {"f": {"state": 1, "tokens": 8_210}}
 
 
+def test_a_clock_that_is_set_back_neither_stops_nor_locks_anybody(watcher: Watcher, clock: Clock) -> None:
+    watcher.observe({"f": 1_000, "g": 3_000})
+    assert watcher.is_degraded("g")
+    clock.tick(-86_400)
+    assert watcher.statuses(["f"])["f"]["tokens"] == 9_000
+    watcher.observe({"f": 10})
+    assert watcher.statuses(["f"]) == {"f": {"state": 1, "tokens": 8_990}}
+    watcher.observe({"g": 0})
+    clock.tick(200)
+    watcher.observe({"g": 0})
+    assert not watcher.is_degraded("g"), "its state is not locked for a day"
+
+
 @rule("H6.4")
 def test_a_disabled_function_stays_disabled_until_it_is_saved(watcher: Watcher, clock: Clock) -> None:
     changes: list[tuple[str, int, int]] = []

@@ -24,6 +24,7 @@ from hoglab.storage.invocations import (
     InvocationQueue,
     InvocationResult,
     LogEntry,
+    MaskingCount,
     NewInvocation,
     janitor,
 )
@@ -296,6 +297,59 @@ class TestEnqueueAndClaim:
         passed += 61
         queue.sweep()
         assert claim_ids(queue) == [waiting.id]
+        queue.close()
+
+    @pytest.mark.parametrize("jump_s", [3600, -3600])
+    def test_what_is_due_stays_due_when_the_clock_is_set(
+        self, tmp_path: Path, clock: Clock, jump_s: int
+    ) -> None:
+        """Nobody swept meanwhile: whoever comes to the queue first notices."""
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: 0.0)
+        before, after = invocation(), invocation()
+        queue.enqueue([before])
+        clock.advance(jump_s)
+        queue.enqueue([after])
+        assert sorted(claim_ids(queue)) == sorted([before.id, after.id])
+        queue.close()
+
+    @pytest.mark.parametrize("jump_s", [3600, -3600])
+    def test_a_wait_that_begins_after_the_clock_was_set_is_no_longer_for_it(
+        self, tmp_path: Path, clock: Clock, jump_s: int
+    ) -> None:
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: 0.0)
+        queue.enqueue([invocation()])
+        [claimed] = queue.claim()
+        clock.advance(jump_s)
+        due = clock() + timedelta(seconds=2)
+        queue.finish([outcome(claimed, "available", scheduled_at=due)])
+        queue.sweep()
+        assert queue.next_due() == due
+        queue.close()
+
+    def test_a_clock_that_was_set_back_while_nobody_looked_makes_nothing_wait(
+        self, tmp_path: Path, clock: Clock
+    ) -> None:
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        due, waiting = invocation(), invocation(scheduled_at=START + timedelta(seconds=60))
+        queue.enqueue([due, waiting], consumer="dispatch", log_offset=1)
+        queue.close()
+        clock.advance(-30 * 86_400)
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        assert claim_ids(queue) == [due.id]
+        assert queue.next_due() == clock() + timedelta(seconds=60)
+        queue.close()
+
+    @pytest.mark.parametrize("jump_s", [3600, -3600])
+    def test_windows_of_masking_stay_as_long_as_they_were(
+        self, tmp_path: Path, clock: Clock, jump_s: int
+    ) -> None:
+        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: 0.0)
+        over, open_ = ("f", "over"), ("f", "open")
+        ends = {over: START - timedelta(seconds=1), open_: START + timedelta(seconds=60)}
+        queue.enqueue([], masking=[MaskingCount(*key, 1, at) for key, at in ends.items()])
+        clock.advance(jump_s)
+        [found] = queue.masking_counts([over, open_])
+        assert (found.hash, found.expires_at) == ("open", clock() + timedelta(seconds=60))
         queue.close()
 
     def test_two_workers_never_get_the_same(self, queue: SqliteInvocationQueue) -> None:

@@ -6,11 +6,16 @@ import re
 import threading
 import zlib
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+import sqlalchemy as sa
 
+from hoglab.storage.database.tables import invocation_result
 from hoglab.storage.database.types import to_micros
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Database
 
 NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
 """Parts of the globals that are looked up anew when an invocation is run again."""
@@ -24,16 +29,23 @@ _STATUS = re.compile(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
 
 
 class Versions:
-    """Versions of results: microseconds that only ever rise in this process."""
+    """Versions of results: microseconds that only ever rise, whatever is done to the clock."""
 
-    def __init__(self) -> None:
-        self._last = 0
+    def __init__(self, last: int = 0) -> None:
+        """``last``: the highest that was given before."""
+        self._last = last
         self._lock = threading.Lock()
 
     def next(self, now: datetime) -> int:
         with self._lock:
             self._last = max(self._last + 1, to_micros(now))
             return self._last
+
+
+def last_version(queue_database: Database) -> int:
+    """The highest version of what is kept, 0 for nothing."""
+    with queue_database.read() as connection:
+        return connection.execute(sa.select(sa.func.max(invocation_result.c.version))).scalar() or 0
 
 
 def error_kind(message: str) -> str:

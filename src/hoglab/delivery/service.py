@@ -39,7 +39,7 @@ from hoglab.delivery.dead_events import INTERNAL
 from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.internal import InternalEventDispatcher, internal_audience, read_unreadable
-from hoglab.delivery.results import Versions
+from hoglab.delivery.results import Versions, last_version
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.reviving import Reviver
 from hoglab.delivery.state import Timing
@@ -119,7 +119,7 @@ class Delivery:
             on_change=on_state_change or (lambda _function_id, _before, _after: None),
         )
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
-        versions = Versions()
+        versions = Versions(last_version(queue_database))
         self.dispatcher = EventDispatcher(
             queue, registry, people, self.watcher, self.site, versions=versions, now=now
         )

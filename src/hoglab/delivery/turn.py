@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -314,16 +314,19 @@ class Turn:
         return self._finish(run)
 
     def _woken(self, args: list[Any], state: State) -> datetime | None:
-        """When a sleeping program is to be woken; None when it is time, or when it asks for no proper time."""
-        now = self._shop.now()
-        if state.sleep_until is None:
-            seconds = sleep_seconds(args)
-            if seconds is None:
-                self._note("warn", "sleep takes a number of seconds from 0 to 86400; it did not wait.")
-                return None
-            state.sleep_until = now.timestamp() + seconds
-        due = datetime.fromtimestamp(state.sleep_until, UTC)
-        return due if due > now else None
+        """When a sleeping program is to be woken; None when it is time, or when it asks for no proper time.
+
+        The queue hands out what is due, whatever was done to the clock meanwhile: a program that slept has slept.
+        """
+        if state.sleep_until is not None:
+            return None
+        seconds = sleep_seconds(args)
+        if seconds is None:
+            self._note("warn", "sleep takes a number of seconds from 0 to 86400; it did not wait.")
+            return None
+        due = self._shop.now() + timedelta(seconds=seconds)
+        state.sleep_until = due.timestamp()
+        return due if seconds else None
 
     def _answered(self, answer: Answer, duration_ms: float) -> Step:
         run, state = self._parts

@@ -73,10 +73,14 @@ class Watch:
     locked_until: datetime | None = None
 
     def refilled(self, now: datetime) -> float:
-        """Tokens now."""
+        """Tokens now. A clock that was set back takes none."""
         if now - self.at >= BUCKET_LIFE:
             return BUCKET
-        return min(BUCKET, self.tokens + (now - self.at).total_seconds() * REFILL_PER_S)
+        return min(BUCKET, self.tokens + max(0.0, (now - self.at).total_seconds()) * REFILL_PER_S)
+
+    def is_locked(self, now: datetime) -> bool:
+        """Whether its state may not change by itself yet."""
+        return self.locked_until is not None and timedelta() < self.locked_until - now <= LOCK
 
     @property
     def effective(self) -> int:
@@ -161,7 +165,7 @@ class Watcher:
             self._tell(*move)
 
     def _next_state(self, watch: Watch, rating: float, now: datetime) -> int:
-        if watch.state >= DISABLED_STATE or (watch.locked_until is not None and now < watch.locked_until):
+        if watch.state >= DISABLED_STATE or watch.is_locked(now):
             return watch.state
         if rating < 0 and self._auto_disable:
             return DISABLED_STATE

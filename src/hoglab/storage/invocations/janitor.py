@@ -4,9 +4,12 @@ what is past its time. It also notices when the clock was set.
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
+
+import structlog
 
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import Sweep
@@ -35,7 +38,7 @@ FINISHED_GRACE_S = 10.0
 the record that caused it, too, so that a record that is read again does not start it again."""
 
 CLOCK_JUMP_S = 5.0
-"""A clock that goes wrong by more than this between two sweeps was set."""
+"""A clock that goes wrong by more than this was set."""
 
 SWEEP_ROWS = 500
 """Most rows of one kind that one transaction of the janitor touches."""
@@ -46,6 +49,12 @@ _LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
 _MOVE_HEARTBEATS = "UPDATE invocation SET heartbeat_at = heartbeat_at + ? WHERE status = 'running'"
 _MOVE_WAITS = (
     "UPDATE invocation SET scheduled_at = scheduled_at + ? WHERE status = 'available' AND scheduled_at > ?"
+)
+_MOVE_WINDOWS = "UPDATE masking_counter SET expires_at = expires_at + ? WHERE expires_at > ?"
+_LATEST = (
+    "SELECT max(coalesce((SELECT max(updated_at) FROM consumer_position), 0), "
+    "coalesce((SELECT max(finished_at) FROM invocation WHERE finished_at IS NOT NULL), 0), "
+    "coalesce((SELECT max(heartbeat_at) FROM invocation WHERE status = 'running'), 0))"
 )
 _STALLED = (
     "SELECT id, reset_count FROM invocation WHERE status = 'running' AND heartbeat_at < ? "
@@ -66,9 +75,11 @@ _DELETE_FINISHED = (
 )
 _FOREVER = 1 << 62
 
+_logger = structlog.get_logger(__name__)
+
 
 class Janitor:
-    """Used by one thread at a time."""
+    """Used by one thread at a time; the clock may be looked at by any."""
 
     def __init__(
         self,
@@ -83,26 +94,52 @@ class Janitor:
         self._steady = steady
         self._jitter = jitter
         self._ahead_s = self._ahead()
+        self._following = threading.Lock()
         self._retention_at = datetime.min.replace(tzinfo=UTC)
 
     def _ahead(self) -> float:
         """How far the clock is ahead of the steady one, in seconds."""
         return 0.0 if self._steady is None else self._now().timestamp() - self._steady()
 
+    def clock_was_set(self) -> bool:
+        """Whether it was since the last look; costs nothing."""
+        return abs(self._ahead() - self._ahead_s) >= CLOCK_JUMP_S
+
     def follow_clock(self) -> bool:
-        """When the clock was set, move what was reckoned by it: waits stay as long as they were meant to be, and
-        no living worker is taken for dead. Whether it was."""
-        ahead_s = self._ahead()
-        jump_s = ahead_s - self._ahead_s
-        if abs(jump_s) < CLOCK_JUMP_S:
-            return False
-        self._ahead_s = ahead_s
-        now = self._now()
-        jump, before = round(jump_s * 1e6), to_micros(now - timedelta(seconds=jump_s))
-        with self._transaction() as connection:
-            connection.execute(_MOVE_HEARTBEATS, (jump,))
-            connection.execute(_MOVE_WAITS, (jump, before))
+        """When the clock was set, move what was reckoned by it: waits stay as long as they were meant to be, what was
+        due stays due, and no living worker is taken for dead. Whether it was."""
+        with self._following:
+            ahead_s = self._ahead()
+            jump_s = ahead_s - self._ahead_s
+            if abs(jump_s) < CLOCK_JUMP_S:
+                return False
+            self._move(self._now(), round(jump_s * 1e6))
+            self._ahead_s = ahead_s
         return True
+
+    def follow_clock_of_last_time(self) -> bool:
+        """The same for a clock that was set back since the queue was last open. Whether it was.
+
+        One that was set forward cannot be told from time that passed.
+        """
+        now = self._now()
+        with self._transaction() as connection:
+            behind_us = to_micros(now) - connection.execute(_LATEST).fetchone()[0]
+        if behind_us > -CLOCK_JUMP_S * 1e6:
+            return False
+        self._move(now, behind_us)
+        return True
+
+    def _move(self, now: datetime, jump_us: int) -> None:
+        """``now``: after the clock went on, or back, by ``jump_us``."""
+        before_us = to_micros(now) - jump_us
+        _logger.warning("clock_was_set", by_s=jump_us / 1e6)
+        # What was due before is due: of that, only what a clock set back would make wait has to be moved.
+        waiting = (jump_us, min(before_us, to_micros(now)))
+        with self._transaction() as connection:
+            connection.execute(_MOVE_HEARTBEATS, (jump_us,))
+            connection.execute(_MOVE_WAITS, waiting)
+            connection.execute(_MOVE_WINDOWS, waiting)
 
     def sweep(self) -> Sweep:
         """Reset what lost its worker, hand out poison pills, delete what is over."""
@@ -110,7 +147,7 @@ class Janitor:
         reset = self._reset_stalled(now)
         poisoned = self._claim_poisoned(now)
         self._delete_finished(now)
-        if now - self._retention_at >= RETENTION_EVERY:
+        if abs(now - self._retention_at) >= RETENTION_EVERY:
             self._retention_at = now
             while self._delete_expired(now):
                 pass

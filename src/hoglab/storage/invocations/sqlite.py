@@ -159,6 +159,7 @@ class SqliteInvocationQueue:
         self._claims = Claims()
         steady = time.monotonic if now is None and steady is None else steady
         self._janitor = Janitor(self._transaction, self._now, steady, jitter)
+        self._janitor.follow_clock_of_last_time()
 
         self._changed = threading.Condition()  # guards the counts
         self._arrivals = 0  # how often work may have become available
@@ -187,7 +188,7 @@ class SqliteInvocationQueue:
         """Add everything in one transaction; returns how many invocations were new."""
         if (consumer is None) != (log_offset is None):
             raise ValueError("a consumer and its log offset go together")
-        now = to_micros(self._now())
+        now = self._moment()
         rows = [_row(each, now) for each in invocations if not each.again]
         again = [_row(each, now) for each in invocations if each.again]
         with self._transaction(durable=consumer is None) as connection:
@@ -211,7 +212,7 @@ class SqliteInvocationQueue:
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
         """The counts of (function id, hash) pairs whose windows are open."""
-        parameters = (json.dumps(keys), to_micros(self._now()))
+        parameters = (json.dumps(keys), self._moment())
         with explained(self._name), self._reading:
             rows = self._reader.execute(_MASKED, parameters).fetchall()
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
@@ -239,7 +240,7 @@ class SqliteInvocationQueue:
         """Lock up to ``limit`` due invocations: priority ascending, then projects and functions in turn, the
         oldest of each first."""
         self._local.seen = self._arrivals
-        now = to_micros(self._now())
+        now = self._moment()
         token = str(uuid4())
         claimed: list[ClaimedInvocation] = []
         priorities = self._priorities(queue)
@@ -268,7 +269,7 @@ class SqliteInvocationQueue:
         merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
     ) -> int:
         """Make one invocation of several that waited for each other; returns how many were made."""
-        now = to_micros(self._now())
+        now = self._moment()
         with explained(self._name), self._reading:  # while they only wait, nobody is kept from writing
             due = {
                 each: size for each, size in sizes.items() if is_ready(self._reader, queue, each, size, now)
@@ -297,7 +298,7 @@ class SqliteInvocationQueue:
         results: Sequence[InvocationResult] = (),
     ) -> frozenset[str]:
         """Apply the outcomes whose lock tokens are valid; returns their ids."""
-        now = to_micros(self._now())
+        now = self._moment()
         with self._transaction() as connection:
             held = _held(connection, [(each.id, each.lock_token) for each in outcomes])
             valid = {
@@ -329,7 +330,7 @@ class SqliteInvocationQueue:
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
         """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; returns the ids that are still held."""
-        now = to_micros(self._now())
+        now = self._moment()
         with self._transaction() as connection:
             held = _held(connection, list(lock_tokens.items()))
             connection.executemany(_BEAT, [(now, each) for each in held])
@@ -339,9 +340,9 @@ class SqliteInvocationQueue:
 
     def sweep(self) -> Sweep:
         """Reset what lost its worker, hand out poison pills, delete what is over. Notices when the clock was set."""
-        moved = self._janitor.follow_clock()
+        self._moment()
         sweep = self._janitor.sweep()
-        self._note(arrivals=moved + sweep.reset)
+        self._note(arrivals=sweep.reset)
         return sweep
 
     def release_all(self) -> int:
@@ -428,6 +429,12 @@ class SqliteInvocationQueue:
                 connection.close()
 
     # -- plumbing -----------------------------------------------------------------------------------
+
+    def _moment(self) -> int:
+        """Now, in microseconds of Unix time. Whoever reckons by the clock notices first when it was set."""
+        if self._janitor.clock_was_set():
+            self._note(arrivals=self._janitor.follow_clock())
+        return to_micros(self._now())
 
     @contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
