@@ -145,7 +145,10 @@ def test_a_look_is_taken_once_for_the_same_files(
     for _ in range(3):
         assert len(directory.files_of(table)) == 2
     assert len(looks) == 1
+    before = directory.state_of(table)
+    assert directory.state_of(table) == before
     (directory.path / "b.csv").write_text("x\n1\n2\n")
+    assert directory.state_of(table) != before
     directory.files_of(table)
     assert len(looks) == 2
 

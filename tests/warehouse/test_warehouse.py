@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import Lab
 
+from hoglab.analysis import store
 from hoglab.http.identity import Level
 from hoglab.warehouse import service
 
@@ -183,8 +185,70 @@ def test_files_that_change_reach_results_without_new_events(lab: Lab) -> None:
     query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
     before = lab.query(query)["baseline"]["sum"]
     write_orders(lab, {customer: 2 * amount for customer, amount in amounts.items()})
-    lab.now += timedelta(minutes=2)
     assert lab.query(query)["baseline"]["sum"] == 2 * before
+    assert lab.ok("POST", "/query/", {"query": query})["is_cached"]
+    plan = {"kind": "ExperimentPlanQuery", "experiment_id": experiment["id"], "metric": REVENUE}
+    planned = lab.query(plan)["history"]["mean"]
+    write_orders(lab, amounts)
+    assert lab.query(plan)["history"]["mean"] == pytest.approx(planned / 2)
+
+
+RETURNS = {
+    "kind": "ExperimentMetric",
+    "metric_type": "retention",
+    "start_event": {**REVENUE["source"], "math": "total"},
+    "completion_event": {"kind": "EventsNode", "event": "nothing"},
+    "retention_window_start": 0,
+    "retention_window_end": 1,
+    "retention_window_unit": "day",
+    "start_handling": "last_seen",
+}
+
+
+def sums(lab: Lab, experiment: dict[str, Any]) -> list[tuple[int, float]]:
+    series = lab.series(experiment)
+    assert series["status"] == "completed"
+    rows = [point["baseline"] for point in series["timeseries"].values()]
+    return [(row["number_of_samples"], row["sum"]) for row in rows]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("metric", [REVENUE, {**REVENUE, "upper_bound_percentile": 0.9}, RETURNS])
+def test_every_stored_day_is_computed_anew_when_files_change(
+    tmp_path: Path, metric: dict[str, Any], ended: bool
+) -> None:
+    """Also the days that are over, also of an experiment whose results have settled."""
+    with closing(Lab(tmp_path, refresh_s=10**6)) as lab:
+        (tmp_path / "tables").mkdir()
+        amounts = expose(lab)
+        write_orders(lab, amounts)
+        table = add(lab)
+        end = {"end_date": (START + timedelta(days=2)).isoformat()} if ended else {}
+        experiment = lab.experiment(metrics=[metric], start_date=START.isoformat(), **end)
+        lab.now += timedelta(days=2)
+        before = sums(lab, experiment)
+        computed = lab.series(experiment)["computed_at"]
+        lab.now += timedelta(minutes=5)
+        assert lab.series(experiment)["computed_at"] == computed
+        some = {customer: amount for customer, amount in amounts.items() if customer < "c5"}
+        write_orders(lab, some)
+        after = sums(lab, experiment)
+        assert len(after) == len(before)
+        assert all(now != then for now, then in zip(after, before, strict=True))
+        assert sums(lab, experiment) == after
+        write_orders(lab, amounts, "all.parquet")
+        lab.ok("PATCH", f"{PATH}{table['id']}/", {"url_pattern": "all.parquet"})
+        assert sums(lab, experiment) == before
+        (lab.tables.path / "all.parquet").unlink()
+        assert sums(lab, experiment) == before  # what is known stays
+        lab.now += timedelta(days=20)
+        write_orders(lab, some, "all.parquet")
+        lab.runner.run_once()
+        with lab.database.read() as connection:
+            stored = store.newest_result(connection, lab.service.plans()[0].key(experiment["metrics"][0]))
+        assert stored is not None
+        assert stored.result is not None
+        assert stored.result["baseline"]["sum"] == after[-1][1]
 
 
 FOR_TABLES = [

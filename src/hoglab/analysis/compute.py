@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.state import ResultsState
     from hoglab.statistics import SufficientStatistics
     from hoglab.storage.event_store import Reader
-    from hoglab.storage.table_files import TableDirectory
+    from hoglab.storage.table_files import FileTable, TableDirectory
 
 MULTIPLE_VARIANT = "$multiple"
 MAX_GROUPS = 200_000
@@ -289,6 +290,18 @@ class Computer:
             except TableFileError as error:
                 raise DefinitionError(f"The data warehouse table {table.name}: {error}") from error
         return found
+
+    def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
+        """What tells tables and their files, as they are now, from what they were; None without any tables."""
+        if not tables or self._tables is None:
+            return None
+        states: list[object] = []
+        for table in tables:
+            try:
+                states.append((table, self._tables.state_of(table)))
+            except TableFileError as error:
+                states.append((table, str(error)))
+        return hashlib.sha256(repr(states).encode()).hexdigest()
 
     def _known_groups(self, question: Question) -> Mapping[int, KnownGroups]:
         found: dict[int, KnownGroups] = {}

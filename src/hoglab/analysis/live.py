@@ -24,7 +24,7 @@ from hoglab.analysis.presentation import result_object
 from hoglab.analysis.queries import FRESH_FOR, Kept, Prepared, Refresh, Status
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Metric, Question, Span, Value
 from hoglab.analysis.query.statements import Answer
-from hoglab.experiments import flag_config, metrics
+from hoglab.experiments import flag_config
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.experiments.presentation import live_key
@@ -43,7 +43,7 @@ MAX_EXPOSURE_ROWS = 5000
 """How many (day, variant) pairs an exposure response may have; of more days only the last ones are given."""
 
 SILENT_FRESH_FOR = timedelta(minutes=1)
-"""How long an answer is fresh that changes without any new event: users mature, and files are written."""
+"""How long an answer is fresh that changes without any new event: users mature."""
 
 MAX_FAMILY = 20
 """How many other primary metrics are computed beside one whose p-values are corrected; of further ones the newest
@@ -210,14 +210,18 @@ class LiveResults:
         compute: Callable[[], dict[str, Any]] = dict,
         **options: Any,
     ) -> Prepared:
-        silent = found.row.only_count_matured_users or metrics.table_names([metric])
         return self._prepare(
             project,
-            ("result", found.identity, json.dumps(metric, sort_keys=True)),
+            ("result", found.identity, self._table_state(found, metric), json.dumps(metric, sort_keys=True)),
             compute,
-            fresh_for=SILENT_FRESH_FOR if silent else FRESH_FOR,
+            fresh_for=SILENT_FRESH_FOR if found.row.only_count_matured_users else FRESH_FOR,
             **options,
         )
+
+    def _table_state(self, found: Plan, metric: object) -> str | None:
+        """An answer that was computed from other files is no answer."""
+        tables = found.tables_of(metric) if isinstance(metric, Mapping) else ()
+        return self._service.computer.state_of_tables(tables)
 
     def _computed(
         self,
@@ -264,7 +268,12 @@ class LiveResults:
         found = self._plan_asked(project, query, *parts)
         return self._prepare(
             project,
-            ("history", found.identity, json.dumps(query, sort_keys=True)),
+            (
+                "history",
+                found.identity,
+                self._table_state(found, query.get("metric")),
+                json.dumps(query, sort_keys=True),
+            ),
             lambda: answer(found, query, self._service.now(), self._service.computer),
         )
 

@@ -68,6 +68,11 @@ class Plan:
         """Under what the points of a metric are stored now."""
         return SeriesKey(self.row.id, metric["uuid"], fingerprint(metric, self.calculation))
 
+    def tables_of(self, metric: Mapping[str, Any]) -> tuple[FileTable, ...]:
+        """The tables that a metric names, those of them that there are."""
+        names = sorted(metrics.table_names([metric]))
+        return tuple(self.tables[name] for name in names if name in self.tables)
+
     def metric_of(self, key: SeriesKey) -> tuple[dict[str, Any], SeriesKey] | None:
         """The metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""
         for metric in self.metrics:

@@ -94,10 +94,10 @@ class ResultsRunner:
             for metric in found.metrics:
                 with self._service.database.read() as connection:
                     newest = store.newest(connection, found.key(metric))
-                if newest is not None:
-                    written = newest[1]
-                    if written >= scheduled or self._service.is_settled(found, metric, written):
-                        continue
+                if newest is not None and (
+                    newest.written >= scheduled or self._service.is_settled(found, metric, newest)
+                ):
+                    continue
                 yield found, metric
 
 

@@ -18,7 +18,7 @@ from hoglab.analysis.flights import Flights
 from hoglab.analysis.plan import SETTLING, Plan, plan, query_to, settled_at
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.queries import Queries
-from hoglab.analysis.store import COMPLETED, FAILED, Job, NewPoint, Point, SeriesKey
+from hoglab.analysis.store import COMPLETED, FAILED, Job, Newest, NewPoint, Point, SeriesKey
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
 from hoglab.http.errors import validation_error
@@ -223,27 +223,30 @@ class ResultsService:
             newest = store.newest(connection, key)
         if newest is None:
             return False
-        covered, written = newest
-        last = query_to(span, span.days.count - 1) if span.days is not None else covered
-        if covered >= last and self.is_settled(found, metric, written):
+        last = query_to(span, span.days.count - 1) if span.days is not None else newest.query_to
+        if newest.query_to >= last and self.is_settled(found, metric, newest):
             return True
         failed = self._failures.get(key)
         if failed is not None and now - failed < self._refresh:
             return True  # a result that could not be brought up to date is not tried again at once
-        same_day = _day(covered, span) == _day(last, span)
-        return same_day and now - written < self._refresh
+        if newest.table_state != self.computer.state_of_tables(found.tables_of(metric)):
+            return False
+        same_day = _day(newest.query_to, span) == _day(last, span)
+        return same_day and now - newest.written < self._refresh
 
-    def is_settled(self, found: Plan, metric: Mapping[str, Any], written: datetime) -> bool:
-        """Whether a newest point that was written then is the last word on an ended experiment."""
+    def is_settled(self, found: Plan, metric: Mapping[str, Any], newest: Newest) -> bool:
+        """Whether the newest point is the last word on an ended experiment."""
         now, end_date = self.now(), found.row.end_date
         if end_date is None or now < end_date:
+            return False
+        if newest.table_state != self.computer.state_of_tables(found.tables_of(metric)):
             return False
         span = found.span(now)
         try:
             settled = end_date if span is None else settled_at(found.question(metric, span), end_date)
         except DefinitionError:
             settled = end_date
-        return written >= settled + SETTLING
+        return newest.written >= settled + SETTLING
 
     def compute(
         self, found: Plan, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
@@ -260,7 +263,9 @@ class ResultsService:
         complete = True
         try:
             question = found.question(metric, span)
-            points, complete = self._points(found, question, key, budget_s)
+            # Taken before files are read: what changes meanwhile makes the points stale.
+            state = self.computer.state_of_tables(found.tables_of(metric))
+            points, complete = self._points(found, question, key, state, budget_s)
         except (DefinitionError, ComputationError) as error:
             _log.warning(
                 "results_failed",
@@ -288,6 +293,7 @@ class ResultsService:
         found: Plan,
         question: Question,
         key: SeriesKey,
+        table_state: str | None,
         budget_s: float | None,
     ) -> tuple[list[NewPoint], bool]:
         span = question.span
@@ -296,7 +302,11 @@ class ResultsService:
         with self.database.read() as connection:
             stored = store.points(connection, key)
         zone = zone_of(found.project.timezone)
-        have = {point.day(zone) for point in stored if point.status == COMPLETED}
+        have = {
+            point.day(zone)
+            for point in stored
+            if point.status == COMPLETED and point.table_state == table_state
+        }
         missing = [number for number, day in enumerate(span.days.days) if day not in have and number != last]
         variants = list(found.calculation.variants)
         config = found.calculation.statistics
@@ -309,7 +319,11 @@ class ResultsService:
                 break
             groups.update(self.computer.points(question, [number]))
         points = [
-            NewPoint(query_to(span, number), result_object(groups[number], variants, config, question.metric))
+            NewPoint(
+                query_to(span, number),
+                result_object(groups[number], variants, config, question.metric),
+                table_state=table_state,
+            )
             for number in sorted(groups)
         ]
         return points, all(number in groups for number in missing)

@@ -39,6 +39,8 @@ class Point:
     result: dict[str, Any] | None
     error_message: str | None
     completed_at: datetime | None
+    table_state: str | None
+    """Of the files of tables that it was computed from; None for metrics of events alone."""
     created_at: datetime
     updated_at: datetime
 
@@ -54,6 +56,16 @@ class NewPoint:
     query_to: datetime
     result: dict[str, Any] | None = None
     error_message: str | None = None
+    table_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest point of a series: what time it is of, when it was written, and from which files."""
+
+    query_to: datetime
+    written: datetime
+    table_state: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +121,11 @@ def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
     return None if found is None else Point(*found)
 
 
-def newest(connection: Connection, key: SeriesKey) -> tuple[datetime, datetime] | None:
-    """``query_to`` and the time of writing of the newest point; None without any."""
+def newest(connection: Connection, key: SeriesKey) -> Newest | None:
+    """The newest point, or failure; None without any."""
     row = metric_result.c
     statement = (
-        sa.select(row.query_to, row.updated_at)
+        sa.select(row.query_to, row.updated_at, row.table_state)
         .where(
             row.experiment_id == key.experiment_id,
             row.metric_uuid == key.metric_uuid,
@@ -123,7 +135,7 @@ def newest(connection: Connection, key: SeriesKey) -> tuple[datetime, datetime] 
         .limit(1)
     )
     found = connection.execute(statement).one_or_none()
-    return None if found is None else (found.query_to, found.updated_at)
+    return None if found is None else Newest(*found)
 
 
 def put_points(
@@ -136,7 +148,8 @@ def put_points(
 ) -> None:
     """Store points in place of those of the same days.
 
-    A failure never takes the place of a result, and an unchanged result of a day that is over is left alone.
+    A failure never takes the place of a result, and an unchanged result of a day that is over is left alone, unless
+    it is of other files.
     """
     stored = {point.day(zone): point for point in points(connection, key)}
     last = max(point.query_to for point in new)
@@ -147,7 +160,8 @@ def put_points(
         if old is not None:
             if point.result is None and old.status == COMPLETED:
                 continue
-            if point.query_to != last and old.status == COMPLETED and old.result == point.result:
+            same = old.result == point.result and old.table_state == point.table_state
+            if point.query_to != last and old.status == COMPLETED and same:
                 continue
             replaced.append(old.id)
         rows.append(
@@ -162,6 +176,7 @@ def put_points(
                 "query_id": None,
                 "completed_at": None if point.result is None else now,
                 "error_message": point.error_message,
+                "table_state": point.table_state,
                 "created_at": now if old is None else old.created_at,
                 "updated_at": now,
             }

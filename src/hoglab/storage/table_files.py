@@ -70,6 +70,9 @@ class FileTable:
         return dict(self.columns).get(column)
 
 
+FilesState = tuple[tuple[str, int, int, int], ...]
+"""Of each file its path, its size in bytes, when it was written (nanoseconds) and its number on the disk."""
+
 READERS: Final = {
     FileFormat.PARQUET: "read_parquet({files}, hive_partitioning = false)",
     FileFormat.CSV: "read_csv({files}, header = true, hive_partitioning = false{types})",
@@ -82,7 +85,7 @@ class TableDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._looked_at: dict[FileTable, object] = {}
+        self._looked_at: dict[FileTable, FilesState] = {}
 
     def files(self, pattern: str) -> tuple[str, ...]:
         """The paths of the files that a pattern means, in order. Raises `TableFileError`."""
@@ -112,12 +115,7 @@ class TableDirectory:
         The look is an engine's of its own, for one that reads a damaged file may give up for good. It is taken
         again when the files have changed. Raises `TableFileError`.
         """
-        files = self.files(table.pattern)
-        try:
-            found_now = [(path, Path(path).stat()) for path in files]
-        except OSError as error:
-            raise TableFileError(f"{table.pattern} cannot be read: {_reason(error)}.") from error
-        state = [(path, found.st_size, found.st_mtime_ns) for path, found in found_now]
+        state = self.state_of(table)
         if self._looked_at.get(table) != state:
             present = dict(self.columns(table.pattern, table.format))
             for name, kind in table.columns:
@@ -132,7 +130,16 @@ class TableDirectory:
             if len(self._looked_at) >= MAX_LOOKED_AT:
                 self._looked_at.clear()
             self._looked_at[table] = state
-        return files
+        return tuple(path for path, *_ in state)
+
+    def state_of(self, table: FileTable) -> FilesState:
+        """What tells the files of a table, as they are now, from what they were. Raises `TableFileError`."""
+        files = self.files(table.pattern)
+        try:
+            found = [(path, Path(path).stat()) for path in files]
+        except OSError as error:
+            raise TableFileError(f"{table.pattern} cannot be read: {_reason(error)}.") from error
+        return tuple((path, each.st_size, each.st_mtime_ns, each.st_ino) for path, each in found)
 
     def columns(self, pattern: str, format_: FileFormat) -> tuple[tuple[str, ColumnType], ...]:
         """Names and types of the columns of a table. Raises `TableFileError`."""

@@ -111,6 +111,7 @@ metric_result = Table(
     Column("query_id", String(64)),
     Column("completed_at", UtcTime),
     Column("error_message", Text),
+    Column("table_state", String(64)),  # of the files that it was computed from; null for metrics of events
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     UniqueConstraint("experiment_id", "metric_uuid", "fingerprint", "query_to"),
