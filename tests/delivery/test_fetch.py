@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from hoglab import __version__
+from hoglab.delivery import connections
 from hoglab.delivery.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
 from hoglab.delivery.fetch import (
     TARGETS,
@@ -179,19 +180,15 @@ def test_urls_that_cannot_be_fetched(run: Any, url: str, detail: str) -> None:
 
 def test_a_name_with_one_internal_address_is_refused(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a resolver says is checked again where the socket is made, so a rebinding name gets nowhere."""
-    import aiohttp
 
     async def story() -> None:
         async with Destination(answer_ok) as destination:
             answers = [["93.184.216.34", "127.0.0.1"], ["127.0.0.1"]]
 
-            async def resolve(self: Any, host: str, port: int = 0, family: Any = 0) -> list[Any]:
-                return [
-                    {"hostname": host, "host": a, "port": port, "family": 2, "proto": 6, "flags": 0}
-                    for a in answers.pop(0)
-                ]
+            async def resolve(_host: str, port: int) -> list[Any]:
+                return [(2, 1, 6, "", (address, port)) for address in answers.pop(0)]
 
-            monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", resolve)
+            monkeypatch.setattr(connections, "resolve", resolve)
             for _ in range(2):
                 answer = await fetch(
                     FetchRequest(f"http://a.example:{destination.port}/"), guard=AddressGuard()

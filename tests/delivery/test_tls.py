@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
 
-import aiohttp
 import pytest
 from tests.functions.templates.receiver import Authority, Hosts
 
+from hoglab.delivery import connections
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchRequest, FetchResponse
 
@@ -48,7 +47,7 @@ def test_a_certificate_that_nobody_trusts_is_a_failure_that_may_pass(
     """It is no bad URL: certificates expire and get renewed, so that the request is tried again."""
     hosts.lead_here(monkeypatch)
     other = Authority().context_of_clients()
-    monkeypatch.setattr(aiohttp, "TCPConnector", partial(aiohttp.TCPConnector, ssl=other))
+    monkeypatch.setattr(connections, "tls_context", lambda: other)
     answer = fetched("https://api.example.com/")
     assert answer == FetchFailure("network", "CertificateError", "The TLS connection could not be verified")
     assert answer.retriable

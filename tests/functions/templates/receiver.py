@@ -13,18 +13,18 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.abc import AbstractResolver, ResolveResult
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from hoglab.delivery import connections
 
 OURS = frozenset({"host", "user-agent", "accept-encoding", "content-length", "idempotency-key"})
 """Headers that the runtime sends whatever the program asks for."""
@@ -64,8 +64,11 @@ class Hosts:
     def lead_here(self, patch: pytest.MonkeyPatch) -> None:
         """Let clients that are made from now on find every name here, and trust the authority."""
         trusting = self._authority.context_of_clients()
-        patch.setattr(aiohttp, "TCPConnector", partial(aiohttp.TCPConnector, ssl=trusting))
-        patch.setattr(aiohttp, "ThreadedResolver", partial(_OneAddress, self.port))
+        patch.setattr(connections, "tls_context", lambda: trusting)
+        patch.setattr(connections, "resolve", self._resolve)
+
+    async def _resolve(self, _host: str, _port: int) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", self.port))]
 
     async def _start(self) -> int:
         app = web.Application()
@@ -93,20 +96,6 @@ class Hosts:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
-
-
-class _OneAddress(AbstractResolver):
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(hostname=host, host="127.0.0.1", port=self._port, family=family, proto=0, flags=0)
-        ]
-
-    async def close(self) -> None: ...
 
 
 class Authority:
