@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import secrets
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -68,10 +70,16 @@ def no_collector() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nothing listens on."""
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+    """A port of the loopback interface that nothing listens on, and that no outgoing connection is given.
+
+    Ports that the system chooses are also those of connections: a client that waits for a server to come back would
+    now and then be connected to itself, on the server's port.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as trial, contextlib.suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture(scope="session")

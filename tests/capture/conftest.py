@@ -18,7 +18,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.records import Record, decode_record
 from hoglab.http.app import HoglabApp, build_app
-from hoglab.http.server import Address, serve
+from hoglab.http.server import Address, claim, serve
 from hoglab.storage.database import Database
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
@@ -107,9 +107,10 @@ def address(server: Any) -> Iterator[Address]:
     async def main() -> None:
         stop = asyncio.Event()
         loops.append((asyncio.get_running_loop(), stop))
-        await serve(
-            server.app, port=0, stop=stop, ready=lambda at: (ready.append(at), started.set()), grace_s=2
-        )
+        with claim("127.0.0.1", 0) as claimed:
+            await serve(
+                server.app, claimed, stop=stop, ready=lambda at: (ready.append(at), started.set()), grace_s=2
+            )
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()

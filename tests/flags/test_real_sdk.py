@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hoglab.http.server import Address, serve
+from hoglab.http.server import Address, claim, serve
 
 posthog = pytest.importorskip("posthog")
 
@@ -32,7 +32,8 @@ def address(server) -> Iterator[str]:
     async def run() -> None:
         stop = asyncio.Event()
         stops.append((asyncio.get_running_loop(), stop))
-        await serve(server.app, port=0, stop=stop, ready=ready)
+        with claim("127.0.0.1", 0) as address:
+            await serve(server.app, address, stop=stop, ready=ready)
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()

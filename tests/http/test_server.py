@@ -53,7 +53,8 @@ class Running:
             self.address = address
             self._ready.set()
 
-        await serve(self.app, port=0, stop=self._stop, ready=ready, **self.options)
+        with claim("127.0.0.1", 0) as address:
+            await serve(self.app, address, stop=self._stop, ready=ready, **self.options)
 
     def ask_to_stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -282,19 +283,28 @@ class TestAddress:
     def test_port_that_is_taken(self, run: Any) -> None:
         server = run()
         port = server.address.port
-        with pytest.raises(ListenError, match=f"port {port} on 127.0.0.1 is taken by another program"):
-            claim("127.0.0.1", port)
+        taken = f"port {port} on 127.0.0.1 is taken by another program"
+        with pytest.raises(ListenError, match=taken), claim("127.0.0.1", port):
+            pass
 
     def test_any_free_port(self) -> None:
-        address = claim("localhost", 0)
-        assert address.host == "127.0.0.1"
-        assert address.url == f"http://127.0.0.1:{address.port}"
+        with claim("localhost", 0) as address:
+            assert address.host == "127.0.0.1"
+            assert address.url == f"http://127.0.0.1:{address.port}"
         assert Address("::1", 8000).url == "http://[::1]:8000"
+
+    def test_nobody_gets_a_port_that_is_claimed(self) -> None:
+        """Not even a connection to itself, which the system makes of one from a port that nothing holds."""
+        with claim("127.0.0.1", 0) as address, socket.socket() as other:
+            with pytest.raises(OSError, match="in use"):
+                other.bind((address.host, address.port))
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((address.host, address.port))
 
     @pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.1"])
     def test_address_that_is_not_ours(self, host: str) -> None:
         with pytest.raises(ListenError, match=r"cannot listen on .+"):
-            claim(host, 0)
+            claim(host, 0).__enter__()
 
     def test_enough_files_may_be_open(self) -> None:
         assert raise_file_limit() >= 1024
@@ -305,14 +315,15 @@ import asyncio, sys, uvloop
 from pathlib import Path
 from hoglab.accounts.service import AccountService
 from hoglab.http.app import build_app
-from hoglab.http.server import ListenError, serve, stop_on_signals
+from hoglab.http.server import ListenError, claim, serve, stop_on_signals
 from hoglab.storage.database import Database
 
 async def main():
     stop = asyncio.Event()
     stop_on_signals(stop)
     app = build_app([], {}, AccountService(Database.open(Path(sys.argv[1]) / "hoglab.db")))
-    await serve(app, port=int(sys.argv[2]), stop=stop, ready=lambda address: print(address.port, flush=True))
+    with claim("127.0.0.1", int(sys.argv[2])) as address:
+        await serve(app, address, stop=stop, ready=lambda address: print(address.port, flush=True))
     print("stopped", flush=True)
 
 try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, capture_routes
 from hoglab.http.app import build_app
-from hoglab.http.server import serve, stop_on_signals
+from hoglab.http.server import claim, serve, stop_on_signals
 from hoglab.ingestion import Ingestion, IngestionLimits, Parking
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
@@ -39,7 +39,8 @@ async def main(folder: Path) -> None:
     app = build_app([], capture_routes(Capture(log, accounts.project_by_token)), accounts)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    await serve(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
+    with claim("127.0.0.1", 0) as address:
+        await serve(app, address, stop=stop, ready=lambda address: print(address.port, flush=True))
 
 
 if __name__ == "__main__":

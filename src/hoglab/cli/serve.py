@@ -74,25 +74,22 @@ async def _serve(settings: Settings) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:
-        address = claim(settings.host, settings.port)  # before the directory is touched
+        with claim(settings.host, settings.port) as address:  # before the directory is touched
+            # A free port where none was named.
+            hoglab = _open(settings.model_copy(update={"port": address.port}))
+            try:
+                hoglab.start()
+                await serve_http(
+                    hoglab.http,
+                    address,
+                    stop=stop,
+                    grace_s=HTTP_GRACE_S,
+                    ready=lambda address: _announce(address, hoglab.first_start),
+                )
+            finally:
+                await asyncio.to_thread(hoglab.stop)
     except ListenError as error:
         raise OperatorError(str(error)) from error
-    settings = settings.model_copy(update={"port": address.port})  # a free one where none was named
-    hoglab = _open(settings)
-    try:
-        hoglab.start()
-        await serve_http(
-            hoglab.http,
-            host=settings.host,
-            port=settings.port,
-            stop=stop,
-            grace_s=HTTP_GRACE_S,
-            ready=lambda address: _announce(address, hoglab.first_start),
-        )
-    except ListenError as error:
-        raise OperatorError(str(error)) from error
-    finally:
-        await asyncio.to_thread(hoglab.stop)
 
 
 def _open(settings: Settings) -> Hoglab:

@@ -7,7 +7,8 @@ import errno
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,11 +55,13 @@ class Address:
         return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
 
 
-def claim(host: str, port: int) -> Address:
-    """Check that an address can be listened on, and find a free port when ``port`` is 0.
+@contextmanager
+def claim(host: str, port: int) -> Iterator[Address]:
+    """Keep an address for this process during the block, a free port when ``port`` is 0. Raises `ListenError`.
 
-    The server shares ports (``SO_REUSEPORT``), so without this check a second one would start beside the first
-    and take half of its requests. Raises `ListenError`.
+    The server shares ports (``SO_REUSEPORT``), so a second one would start beside the first and take half of its
+    requests: the claim itself does not share. Nobody gets the port between it and the server either, not even an
+    outgoing connection to which the system gives any port that is free.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -66,24 +69,23 @@ def claim(host: str, port: int) -> Address:
         raise ListenError(f"cannot listen on {host}: {error.strerror or error}") from error
     # A name may stand for several addresses; IPv4 is what clients of "localhost" try everywhere.
     family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, socket.SOCK_STREAM) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind(place)
-            trial.listen()
+            held.bind(place)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise ListenError(f"port {port} on {host} is taken by another program") from error
             raise ListenError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-        bound = trial.getsockname()
-    return Address(str(bound[0]), int(bound[1]))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # now the server itself may have it too
+        bound = held.getsockname()
+        yield Address(str(bound[0]), int(bound[1]))
 
 
 async def serve(
     app: HoglabApp,
+    address: Address,
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
     stop: asyncio.Event,
     ready: Callable[[Address], None] = lambda _: None,
     grace_s: float = GRACE_S,
@@ -91,10 +93,9 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set, then finish the requests under way and return.
 
-    ``ready`` is called with the address once connections are accepted. After ``grace_s`` unfinished requests
-    are cancelled. Raises `ListenError`.
+    ``address`` is one that the caller has by `claim`, and keeps until this ends. ``ready`` is called once
+    connections are accepted. After ``grace_s`` unfinished requests are cancelled. Raises `ListenError`.
     """
-    address = claim(host, port)
     raise_file_limit()
     server = Server(
         app,
