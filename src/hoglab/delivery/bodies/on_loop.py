@@ -8,16 +8,24 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hoglab.delivery.bodies.line import Line
+
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import Held
     from hoglab.delivery.bodies.pool import BodyPool, Done, Job
 
 T = TypeVar("T")
 
+AT_A_TIME = 4
+"""How many go on before the loop looks at its sockets again: what they write waits for that, and so does whoever is
+behind them."""
+
+_Ended = tuple["asyncio.Future[Any]", Any, BaseException | None]
+
 
 class BodiesOnLoop:
-    """Awaits jobs of a `BodyPool`. They go to it in groups, and so does what they come to, back to the loop: many
-    small jobs stay cheap.
+    """Awaits jobs of a `BodyPool`. They go to it in groups, and what they come to comes back with few wake-ups of the
+    loop: many small jobs stay cheap. Who awaits goes on with it a few at a time, one function after the other.
 
     Made on the loop that awaits `run`.
     """
@@ -27,7 +35,8 @@ class BodiesOnLoop:
         self._loop = asyncio.get_running_loop()
         self._asked: list[tuple[Job[Any], Done, str, Held | None]] = []
         self._futures: list[asyncio.Future[Any]] = []
-        self._ended: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._ended: deque[tuple[str, _Ended]] = deque()
+        self._line: Line[_Ended] = Line()
         self._announced = False
         self._lock = threading.Lock()
 
@@ -36,7 +45,7 @@ class BodiesOnLoop:
         future: asyncio.Future[T] = self._loop.create_future()
 
         def done(value: Any, error: BaseException | None) -> None:
-            self._ended.append((future, value, error))
+            self._ended.append((function_id, (future, value, error)))
             with self._lock:
                 announce, self._announced = not self._announced, True
             if announce:
@@ -63,11 +72,21 @@ class BodiesOnLoop:
     def _deliver(self) -> None:
         with self._lock:
             self._announced = False
+        goes_on = bool(self._line)
         while self._ended:
-            future, value, error = self._ended.popleft()
+            self._line.append(*self._ended.popleft())
+        if not goes_on:
+            self._release()
+
+    def _release(self) -> None:
+        """Let some go on, and the others in the next turn of the loop."""
+        for _ in range(min(AT_A_TIME, len(self._line))):
+            future, value, error = self._line.popleft()
             if future.cancelled():
                 continue
             if error is None:
                 future.set_result(value)
             else:
                 future.set_exception(error)
+        if self._line:
+            self._loop.call_soon(self._release)

@@ -16,11 +16,10 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -28,6 +27,7 @@ from prometheus_client import Gauge
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
 from hoglab.delivery.bodies.hosted import RUNNING
+from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.protocol import Outcome
 from hoglab.hog.rt.numbers import format_number
 from hoglab.hog.stack import ensure_stack
@@ -73,39 +73,13 @@ class _Task:
     alone: bool = False  # it may be what killed a process
 
 
-class _Waiting:
-    """Tasks that wait, served one function after the other."""
-
-    def __init__(self) -> None:
-        self._by_function: OrderedDict[str, deque[_Task]] = OrderedDict()
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def append(self, task: _Task) -> None:
-        self._by_function.setdefault(task.function_id, deque()).append(task)
-        self._count += 1
-
-    def popleft(self) -> _Task:
-        function_id, tasks = self._by_function.popitem(last=False)
-        task = tasks.popleft()
-        self._count -= 1
-        if tasks:
-            self._by_function[function_id] = tasks  # to the end of the line
-        return task
-
-    def __iter__(self) -> Iterator[_Task]:
-        return chain.from_iterable(self._by_function.values())
-
-
 @dataclass(slots=True, eq=False)
 class _Seat:
     """One thread's place."""
 
     wake: threading.Condition
     child: Child | None = None
-    own: _Waiting = field(default_factory=_Waiting)
+    own: Line[_Task] = field(default_factory=Line)
     busy_since: float | None = None
     slow: bool = False
     waits: bool = False  # until it is woken, or for a while
@@ -121,8 +95,8 @@ class BodyPool:
     def __init__(self, limits: BodyLimits | None = None) -> None:
         self.limits = limits or BodyLimits()
         self._threads: list[threading.Thread] = []
-        self._quick = _Waiting()
-        self._slow = _Waiting()
+        self._quick: Line[_Task] = Line()
+        self._slow: Line[_Task] = Line()
         self._paces: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
         self.starts_failed = 0
@@ -221,12 +195,12 @@ class BodyPool:
         if task.child is not None:
             for seat in self._seats:
                 if seat.child is task.child:
-                    seat.own.append(task)
+                    seat.own.append(task.function_id, task)
                     return
         if self._is_slow(task.function_id):
-            self._slow.append(task)
+            self._slow.append(task.function_id, task)
         else:
-            self._quick.append(task)
+            self._quick.append(task.function_id, task)
 
     def _is_slow(self, function_id: str) -> bool:
         return self._pace(function_id) >= SLOW_S
@@ -304,7 +278,7 @@ class BodyPool:
             for other in self._seats
         )
 
-    def _move(self, line: _Waiting, tasks: list[_Task]) -> None:
+    def _move(self, line: Line[_Task], tasks: list[_Task]) -> None:
         """Take from a line what one message holds beside the tasks that are in it; it holds one at least."""
         expected_s = sum(self._pace(task.function_id) for task in tasks)
         while line and len(tasks) < self.limits.batch and (not tasks or expected_s < BATCH_S):
