@@ -26,9 +26,9 @@ class SmallLog(SqliteEventLog):
 
     refused = threading.Event()
 
-    async def append(self, payload: bytes) -> int:
+    async def append(self, payload: bytes, *, insist: bool = False) -> int:
         try:
-            return await super().append(payload)
+            return await super().append(payload, insist=insist)
         except EventLogFullError:
             self.refused.set()
             raise

@@ -193,7 +193,7 @@ class House:
         )
         self.functions = FunctionService(self.database, self.box, self.delivery.states)
 
-    async def _capture(self, project_id: int, event: dict[str, Any]) -> None:
+    async def _capture(self, project_id: int, event: dict[str, Any], *, insist: bool = False) -> None:
         if self.capture is not None:
             await self.capture(project_id, event)
         else:

@@ -17,9 +17,11 @@ from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.fetch import FetchFailure, FetchLimits, FetchResponse
 from hoglab.delivery.results import error_kind
 from hoglab.delivery.retries import RetryPolicy, excused
+from hoglab.delivery.worker import WorkerLimits
 
 SLOW_RETRY = RetryPolicy(step_s=60.0, jitter_s=0.0, max_backoff_s=60.0)
 
@@ -498,6 +500,58 @@ def test_a_program_may_capture_one_event(house: House, receiver: Receiver) -> No
     assert captured[0]["properties"] == {"a": [1], "$hog_function_execution_count": 4}
     stamp = datetime.fromisoformat(captured[0]["timestamp"])
     assert abs(datetime.now(UTC) - stamp) < timedelta(minutes=1)
+
+
+def capturing(house: House, failures: int, refusal: Exception) -> list[str]:
+    """Let so many captures fail; the ids of those that are tried."""
+    tried: list[str] = []
+
+    async def capture(project_id: int, event: dict[str, Any]) -> None:
+        tried.append(event["uuid"])
+        if len(tried) <= failures:
+            raise refusal
+        house.captured.append((project_id, event))
+
+    house.capture = capture
+    return tried
+
+
+def test_a_captured_event_waits_until_it_can_be_stored(house: House) -> None:
+    house.options["worker_limits"] = WorkerLimits(idle_s=0.05, capture_retry_s=0.01, max_capture_retry_s=0.02)
+    house.restart()
+    tried = capturing(house, 20, CaptureRefusedError("the disk is full", for_now=True))
+    function = house.create("postHogCapture({'event': 'echo'})")
+    house.dispatch(stored())
+    house.delivery.start()
+    wait_for(lambda: len(tried) > 10)
+    assert house.queue.backlog() == 1
+    assert house.results() == [], "nothing is written of the turn before it"
+    house.wait_idle()
+    assert len(house.captured) == 1
+    assert len(set(tried)) == 1
+    assert house.metrics(function) == {"triggered": 1, "succeeded": 1}
+
+
+def test_a_captured_event_survives_a_stop_while_it_cannot_be_stored(house: House) -> None:
+    tried = capturing(house, 10**9, CaptureRefusedError("the disk is full", for_now=True))
+    house.create("postHogCapture({'event': 'echo'})")
+    house.dispatch(stored())
+    house.delivery.start()
+    wait_for(lambda: tried)
+    assert house.delivery.stop(1.0)
+    house.capture = None
+    house.restart()
+    house.run()
+    assert [event["uuid"] for _, event in house.captured] == [tried[0]]
+
+
+def test_a_captured_event_that_is_refused_is_told_to_the_log(house: House) -> None:
+    tried = capturing(house, 1, CaptureRefusedError("it is larger than 1000000 bytes"))
+    function = house.create("postHogCapture({'event': 'echo'})")
+    house.run(stored())
+    assert errors(house, function) == ["The captured event was not stored: it is larger than 1000000 bytes."]
+    assert len(tried) == 1
+    assert house.metrics(function) == {"triggered": 1, "succeeded": 1}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver
 from tests.delivery.sender import Sender
 
+from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.webhooks import WebhookLimits
 
 GUARDED = """
@@ -384,6 +385,18 @@ def test_an_event_that_cannot_be_stored_is_asked_for_again(house: House, sender:
     house.capture = None
     assert sender.send(function).status_code == 200
     assert len(held) == 1
+
+
+def test_an_event_that_can_never_be_stored_is_told_to_the_log(house: House, sender: Sender) -> None:
+    """Its sender is not asked to send the same thing again and again."""
+    function = webhook(house, "postHogCapture({'event': 'e', 'distinct_id': 'd'})")
+
+    async def refuse(_project_id: int, _event: dict[str, Any]) -> None:
+        raise CaptureRefusedError("it is too large")
+
+    house.capture = refuse
+    assert sender.send(function).status_code == 200
+    assert ("error", "The captured event was not stored: it is too large.") in house.logs(function)
 
 
 @rule("H8.7")

@@ -16,6 +16,7 @@ from hoglab.capture.envelope import read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
+from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.http.body import BODY_TIMEOUT_S
 from hoglab.http.dates import utc_now
 from hoglab.http.decompression import GZIP_MAGIC
@@ -165,8 +166,8 @@ class Capture:
             raise bad_token("unknown")
         return project
 
-    async def accept_own(self, project_id: int, event: dict[str, Any]) -> None:
-        """Make an event of the server's own durable: what a hog function captured. Raises `Refusal`.
+    async def accept_own(self, project_id: int, event: dict[str, Any], *, insist: bool = False) -> None:
+        """Make an event of the server's own durable: what a hog function captured. Raises `CaptureRefusedError`.
 
         ``event`` is what an SDK would send, with a ``uuid``: it is stored once, however often it comes.
         """
@@ -174,7 +175,12 @@ class Capture:
         if project is None:
             return
         body = orjson.dumps({"api_key": project.api_token, "batch": [event]})
-        read_envelope(body, engage=False)  # what the log takes must be readable later
+        if len(body) > self.limits.event:
+            raise CaptureRefusedError(f"it is larger than {self.limits.event} bytes")
+        try:
+            read_envelope(body, engage=False)  # what the log takes must be readable later
+        except Refusal as refusal:
+            raise CaptureRefusedError(refusal.reason) from None
         header = new_header(
             project_id=project_id,
             received_at=self._now(),
@@ -184,11 +190,14 @@ class Capture:
             sent_at_ms=None,
             max_event_bytes=self.limits.event,
         )
-        await self._append(encode_record(header, body))
-
-    async def _append(self, record: bytes) -> None:
         try:
-            await self._log.append(record)
+            await self._append(encode_record(header, body), insist=insist)
+        except Refusal as refusal:
+            raise CaptureRefusedError(refusal.reason, for_now=True) from refusal
+
+    async def _append(self, record: bytes, *, insist: bool = False) -> None:
+        try:
+            await self._log.append(record, insist=insist)
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error

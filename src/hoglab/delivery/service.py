@@ -17,8 +17,8 @@
     routers = [..., router(delivery, functions, database)]
     public = webhook_routes(delivery.webhooks)
 
-``capture(project_id, event)`` is awaited on the worker's own event loop and returns when the event is in the
-event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``, ``timestamp``,
+``capture`` (see `hoglab.delivery.capturing`) is awaited on the worker's own event loop and returns when the event is in
+the event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``, ``timestamp``,
 ``properties``). ``start`` goes after the queue was opened and before ingestion starts, ``stop`` after ingestion
 has stopped.
 """
@@ -46,7 +46,7 @@ from hoglab.delivery.state import Timing
 from hoglab.delivery.turn import Workshop
 from hoglab.delivery.watcher import Watcher, cost_of
 from hoglab.delivery.webhooks import WebhookLimits, Webhooks
-from hoglab.delivery.worker import Capture, Worker, WorkerLimits
+from hoglab.delivery.worker import Worker, WorkerLimits
 from hoglab.functions.compile import FunctionSet
 from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hoglab.delivery.addresses import AddressGuard
+    from hoglab.delivery.capturing import Capture
     from hoglab.delivery.fetch import FetchLimits
     from hoglab.delivery.globals import People
     from hoglab.delivery.watcher import StateChange

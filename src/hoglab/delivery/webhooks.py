@@ -21,6 +21,7 @@ from uuid import uuid4
 import orjson
 import structlog
 
+from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.dispatch import DEGRADED_PRIORITY, OVERFLOW_QUEUE
 from hoglab.delivery.globals import NO_PERSON, milliseconds
 from hoglab.delivery.program_run import clipped
@@ -37,9 +38,9 @@ from hoglab.storage.invocations import AppMetric, ClaimedInvocation, InvocationR
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.capturing import Capture
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
-    from hoglab.delivery.worker import Capture
     from hoglab.functions.compile import CompiledFunction
     from hoglab.http.identity import Project
     from hoglab.storage.invocations import InvocationQueue
@@ -304,6 +305,8 @@ class Webhooks:
         if visit.captured is not None and self._capture is not None:
             try:
                 await self._capture(visit.project_id, visit.captured)
+            except CaptureRefusedError as refusal:
+                visit = self._not_captured(visit) if refusal.for_now else self._refused(visit, str(refusal))
             except Exception as error:
                 _logger.warning("webhook_event_not_stored", function_id=function_id, error=str(error))
                 visit = self._not_captured(visit)
@@ -430,6 +433,11 @@ class Webhooks:
         else:
             self._log(visit, "info", text)
         return reply
+
+    def _refused(self, visit: _Visit, reason: str) -> _Visit:
+        """What the program captured is no event that could be stored, however often its sender came again."""
+        self._log(visit, "error", f"The captured event was not stored: {reason}.")
+        return visit
 
     def _not_captured(self, visit: _Visit) -> _Visit:
         """Nothing is left behind but the reason: the sender comes again."""

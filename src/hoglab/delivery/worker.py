@@ -15,7 +15,7 @@ from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,22 +27,22 @@ from prometheus_client import Counter, Gauge, Histogram
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
+from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.fetch import Fetcher, FetchLimits
 from hoglab.delivery.latency import Latencies
 from hoglab.delivery.pace import Paces
+from hoglab.delivery.program_run import clipped
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
-from hoglab.storage.invocations import InvocationOutcome
+from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.capturing import Capture
     from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
     from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, QueueStats
-
-Capture = Callable[[int, dict[str, Any]], Awaitable[None]]
-"""Takes an event that a function captured, into the project with that id; returns when it is durable."""
 
 PASSED_OVER_S = 0.02
 """Least time between two looks into the queue that find nothing to do."""
@@ -88,8 +88,8 @@ class WorkerLimits:
     heartbeat_s: float = 10.0
     sweep_s: float = 5.0
     idle_s: float = 0.5
-    capture_tries: int = 5
     capture_retry_s: float = 0.5
+    max_capture_retry_s: float = 10.0
 
 
 class Worker:
@@ -382,7 +382,7 @@ class _Shift:
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.held)
         if step.captured is not None and self._capture is not None:
-            await self._capture_event(claimed, step.captured)
+            step = await self._capture_event(claimed, step, step.captured, self._capture)
         self._settle(step)
 
     async def _perform(
@@ -406,19 +406,36 @@ class _Shift:
         _REQUESTS.labels(str(answer.status) if hasattr(answer, "status") else answer.kind).inc()
         return answer, took_s * 1000
 
-    async def _capture_event(self, claimed: ClaimedInvocation, event: dict[str, Any]) -> None:
-        """Put a captured event into the event log. It has a fixed uuid, so a second time does no harm."""
-        assert self._capture is not None  # noqa: S101 - the caller looked
-        for attempt in range(1, self._limits.capture_tries + 1):
+    async def _capture_event(
+        self, claimed: ClaimedInvocation, settled: Settled, event: dict[str, Any], capture: Capture
+    ) -> Settled:
+        """Put a captured event into the event log, before what the turn came to is written.
+
+        It has a fixed uuid, so a second time does no harm. As long as nothing can be stored the turn waits; when the
+        worker stops meanwhile, it is put back.
+        """
+        wait_s = self._limits.capture_retry_s
+        while True:
             try:
-                await self._capture(claimed.project_id, event)
-            except Exception:
-                if attempt == self._limits.capture_tries:
-                    _logger.exception("captured_event_lost", invocation_id=claimed.id)
-                    return
-                await asyncio.sleep(self._limits.capture_retry_s * attempt)
+                await capture(claimed.project_id, event, insist=True)
+            except CaptureRefusedError as refusal:
+                if not refusal.for_now:
+                    return self._with_error(claimed, settled, str(refusal))
+                if wait_s == self._limits.capture_retry_s:
+                    _logger.warning("captured_event_waits", invocation_id=claimed.id, reason=str(refusal))
+            except Exception as error:
+                _logger.exception("captured_event_lost", invocation_id=claimed.id)
+                return self._with_error(claimed, settled, type(error).__name__)
             else:
-                return
+                return settled
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, self._limits.max_capture_retry_s)
+
+    @staticmethod
+    def _with_error(claimed: ClaimedInvocation, settled: Settled, reason: str) -> Settled:
+        text = clipped(f"The captured event was not stored: {reason}.")
+        line = LogEntry(claimed.project_id, claimed.function_id, claimed.id, datetime.now(UTC), "error", text)
+        return replace(settled, logs=[*settled.logs, line])
 
     def _settle(self, settled: Settled) -> None:
         self._settled.append(settled)

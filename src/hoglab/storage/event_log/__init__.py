@@ -47,8 +47,11 @@ class EventLog(Protocol):
     (group commit). All other methods are called from worker threads and block.
     """
 
-    async def append(self, payload: bytes) -> int:
-        """Store one record durably and return its offset. Raises `EventLogFullError`."""
+    async def append(self, payload: bytes, *, insist: bool = False) -> int:
+        """Store one record durably and return its offset. Raises `EventLogFullError`.
+
+        ``insist``: take it however much waits for a consumer.
+        """
         ...
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:

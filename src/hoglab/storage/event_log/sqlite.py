@@ -169,12 +169,12 @@ class SqliteEventLog:
 
     # -- appending ----------------------------------------------------------------------------------
 
-    async def append(self, payload: bytes) -> int:
+    async def append(self, payload: bytes, *, insist: bool = False) -> int:
         """Store one record and return its offset once it is on disk.
 
-        Raises `EventLogFullError` when too much waits for a consumer or for the disk, when the disk is
-        (nearly) full or fails, and when the log is closed; `ValueError` above `MAX_RECORD_BYTES`. A caller
-        that is cancelled may or may not have its record stored.
+        Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the disk, when
+        the disk is (nearly) full or fails, and when the log is closed; `ValueError` above `MAX_RECORD_BYTES`. A
+        caller that is cancelled may or may not have its record stored.
         """
         size = len(payload)
         if size > MAX_RECORD_BYTES:
@@ -182,20 +182,21 @@ class SqliteEventLog:
         loop = asyncio.get_running_loop()
         waiter = _Waiter(payload, loop, loop.create_future())
         with self._work:
-            self._admit(size)
+            self._admit(size, insist=insist)
             self._waiting.append(waiter)
             self._waiting_bytes += size
             if len(self._waiting) == 1:
                 self._work.notify()
         return await waiter.future
 
-    def _admit(self, size: int) -> None:
+    def _admit(self, size: int, *, insist: bool) -> None:
         """Refuse a record that there is no room for."""
         if self._closed.is_set():
             raise EventLogFullError("the event log is closed", RETRY_CLOSED_S)
         if self._waiting and self._waiting_bytes + size > self._max_waiting_bytes:
             raise EventLogFullError("too many events wait for the disk", RETRY_WAITING_S)
-        if self._backlog.pending_bytes + self._waiting_bytes + size > self._max_backlog_bytes:
+        waiting_bytes = self._backlog.pending_bytes + self._waiting_bytes
+        if not insist and waiting_bytes + size > self._max_backlog_bytes:
             raise EventLogFullError("too many events wait for ingestion", RETRY_BACKLOG_S)
 
     def _write_until_closed(self) -> None:
@@ -421,7 +422,7 @@ class SqliteEventLog:
     def check(self) -> None:
         """For health checks: raises the `EventLogFullError` that a small record would meet now."""
         with self._work:
-            self._admit(0)
+            self._admit(0, insist=False)
         self._check_disk(0)
 
     def close(self) -> None:
