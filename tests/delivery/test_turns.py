@@ -350,7 +350,7 @@ def test_secrets_are_nowhere_but_in_the_request(house: House, receiver: Receiver
         """
         print('key', inputs.key, {'k': inputs.key})
         fetch(inputs.url, {'headers': {'Authorization': inputs.key, 'X-Plain': inputs.plain}})
-        throw Error(f'cannot use {inputs.key}')
+        throw Error(f'cannot use {inputs.key} at /?k={encodeURLComponent(inputs.key)}')
         """,
         secrets={"key": secret},
         values={"url": receiver.url, "plain": "visible"},
@@ -370,7 +370,7 @@ def test_secrets_are_nowhere_but_in_the_request(house: House, receiver: Receiver
     assert receiver.hits[1].headers["authorization"] == secret
     assert b"s3cr3t" not in everything()
     [result] = house.results()
-    assert result["error_message"] == "Error('cannot use ***REDACTED***')"
+    assert result["error_message"] == "Error('cannot use ***REDACTED*** at /?k=***REDACTED***')"
 
 
 def _blobs(folder: Path) -> bytes:

@@ -385,6 +385,14 @@ def test_secrets_never_show() -> None:
     assert redactor([], {"plain": "visible"})("visible") == "visible"
 
 
+@pytest.mark.parametrize("form", ["a b&c/é", "a%20b%26c%2F%C3%A9", "a+b%26c%2F%C3%A9", "a%20b%26c/%C3%A9"])
+def test_secrets_are_hidden_in_addresses(form: str) -> None:
+    schema = [{"key": "k", "type": "string", "secret": True}]
+    shown = redactor(schema, {"k": "a b&c/é"})(f"https://x.example/?k={form}&l=1")
+    assert shown.startswith("https://x.example/?k=***REDACTED***")
+    assert redactor(schema, {"k": "\ud800 x"})("%3F+x") == "***REDACTED***"
+
+
 def test_longer_secrets_go_first() -> None:
     schema = [{"key": key, "type": "string", "secret": True} for key in "ab"]
     assert redactor(schema, {"a": "abc", "b": "abcdef"})("abcdef abc") == "***REDACTED*** ***REDACTED***"

@@ -24,6 +24,7 @@ from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request, sleep_seconds
 from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
+from hoglab.delivery.loops import EndlessLoopError, marked
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, Line, ProgramRun, clipped, known_globals
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.retries import Answer, RetryPolicy, excused, is_failure
@@ -133,6 +134,7 @@ class Turn:
         self._started_at = shop.now()
         self._state: State | None = None
         self._function: CompiledFunction | None = None
+        self._token = ""
         self._run: ProgramRun | None = None
         self._inputs: dict[str, Any] = {}
         self._lines: list[Line] = []
@@ -206,6 +208,7 @@ class Turn:
             self._note("info", "The function is disabled or deleted, so this run of it was cancelled.")
             return self._settle("cancelled", "cancelled")
         self._function = function
+        self._token = functions.project.api_token
         try:
             is_batch = function.delivery.batch is not None or self._batch.is_one_of_many
             make = self._batch_run if is_batch else self._program_run
@@ -309,9 +312,27 @@ class Turn:
                 return self._finish(run)
             if not may_perform:
                 return self._suspend()
-            request = fetch_request(call.args, f"{self.claimed.id}-{run.calls_made}")
-            return self._answered(request, 0.0) if isinstance(request, FetchFailure) else Perform(request)
+            return self._fetch(call.args)
         return self._finish(run)
+
+    def _fetch(self, args: list[Any]) -> Step:
+        run, state = self._parts
+        causes = [state.globals, *(item.globals for item in state.items)]
+        request = fetch_request(args, f"{self.claimed.id}-{run.calls_made}")
+        if isinstance(request, FetchFailure):
+            return self._answered(request, 0.0)
+        try:
+            request = marked(
+                request,
+                site_url=self._shop.site.url,
+                token=self._token,
+                function_id=self.claimed.function_id,
+                causes=map(bytes, causes),
+            )
+        except EndlessLoopError as error:
+            state.error = str(error)
+            return self._finish(run, state.error)
+        return Perform(request)
 
     def _woken(self, args: list[Any], state: State) -> datetime | None:
         """When a sleeping program is to be woken; None when it is time, or when it asks for no proper time.

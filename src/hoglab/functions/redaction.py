@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import orjson
 
@@ -97,10 +98,16 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """A secret as it may stand in a text: with and without its scheme, as it is, inside JSON, as Hog prints it."""
+    """A secret as it may stand in a text: with and without its scheme, as it is, inside JSON, as Hog prints it, and
+    as a part of an address."""
     for form in (text, _PREFIX.sub("", text)):
         if len(form.strip()) >= MIN_LENGTH:
             yield form
             yield form.strip()
             yield orjson.dumps(form.encode("utf-8", "replace").decode()).decode()[1:-1]
             yield repr_value(form)[1:-1]
+            if form.isascii() and form.isalnum():
+                continue  # what follows changes nothing
+            yield quote_plus(form, errors="replace")
+            for left_alone in ("", "/", "!~*'()"):  # the last: by encodeURLComponent
+                yield quote(form, safe=left_alone, errors="replace")
