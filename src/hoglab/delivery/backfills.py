@@ -185,7 +185,7 @@ class Backfills:
         """Whether neither the function has much to do nor all others together, apart from those that hold
         themselves back."""
         mine = self._delivery.queue.backlog_of(function_id)
-        return mine < self._max_backlog and self._delivery.dispatcher.load() < self._max_backlog
+        return mine < self._max_backlog and self._delivery.room.load() < self._max_backlog
 
     def _try(self, job: Job) -> None:
         """Do a step; a backfill that fails for a reason of its own is over, and holds up no other."""

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 from time import thread_time
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-import msgspec
 import structlog
 from prometheus_client import Counter as Metric
 
 from hoglab.delivery.batches import BATCH_QUEUE
-from hoglab.delivery.dead_events import EVENTS, put_aside, reason_of
+from hoglab.delivery.dead_events import EVENTS
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
-from hoglab.delivery.masking import Masked, decide, mask_of
+from hoglab.delivery.masking import decide, mask_of
+from hoglab.delivery.plan import Candidate, Cause, Plan
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, clipped
 from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
-from hoglab.delivery.state import State, Timing, encode_state, invocation_id, raw_json
+from hoglab.delivery.state import Timing, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import GIVEN_UP, Patience
+from hoglab.filters.hog.patience import GIVEN_UP
 from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json
 from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
-from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
+from hoglab.storage.invocations import InvocationResult, NewInvocation
 
 if TYPE_CHECKING:
     from hoglab.delivery.globals import KnownProject, People
+    from hoglab.delivery.room import Room
     from hoglab.delivery.watcher import Watcher
     from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
     from hoglab.functions.registry import FunctionRegistry, ProjectFunctions
@@ -43,28 +43,9 @@ if TYPE_CHECKING:
 CONSUMER = "dispatch"
 """Name of the dispatcher's position in the event log."""
 
-MAX_BACKLOG = 100_000
-"""With more invocations unfinished, ingestion waits until the worker has caught up with those that are due;
-capture goes on until the event log is full. Functions that hold themselves back, by a rate limit or because they
-are slow, do not count: nobody waits for them."""
-MAX_WAITING = 1_000_000
-"""With more invocations of one function unfinished, further ones become failed runs at once, to be run again."""
-CAUGHT_UP = timedelta(seconds=5)
-"""The worker has caught up when nothing is due for longer."""
-
 FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
 OVERFLOW_QUEUE = "hogoverflow"
 """Where functions go that are slow, so that they hold up nobody else."""
-
-METRIC_KINDS = {
-    "triggered": "other",
-    "filtered": "other",
-    "filtering_failed": "other",
-    "masked": "other",
-    "inputs_failed": "failure",
-    "queue_full": "failure",
-    "disabled_permanently": "failure",
-}
 
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""
@@ -75,105 +56,6 @@ _PUT_ASIDE = Metric("hoglab_delivery_dead_events", "Events put aside on their wa
 _DISPATCHED = Metric(
     "hoglab_delivery_dispatched", "What became of functions asked about events.", ["outcome"]
 )
-
-
-class Cause:
-    """An event that makes functions run, and what these runs have in common."""
-
-    __slots__ = ("_states", "event", "globals", "person_id", "uuid")
-
-    def __init__(self, event: IngestedEvent, globals_: msgspec.Raw) -> None:
-        row = event.row
-        self.event = event
-        self.globals = globals_
-        self.uuid = str(row.uuid)
-        self.person_id = None if row.person_id is None else str(row.person_id)
-        self._states: dict[int | None, bytes] = {}
-
-    def state(self, mapping: int | None) -> bytes:
-        """What a run starts with."""
-        state = self._states.get(mapping)
-        if state is None:
-            state = self._states[mapping] = encode_state(
-                State(
-                    globals=self.globals,
-                    event_uuid=self.uuid,
-                    distinct_id=self.event.row.distinct_id,
-                    person_id=self.person_id,
-                    mapping=mapping,
-                )
-            )
-        return state
-
-
-@dataclass(slots=True)
-class Candidate:
-    """One run that is to happen unless it is masked."""
-
-    id: str
-    function: CompiledFunction
-    mapping: int | None
-    cause: Cause
-    masked: Masked | None
-    order_key: str | None
-
-
-@dataclass(slots=True)
-class Plan:
-    """What some events are to cause. Nothing of it is written yet."""
-
-    now: datetime
-    source: str
-    counts: Counter[tuple[int, str, str]] = field(default_factory=Counter)
-    logs: list[LogEntry] = field(default_factory=list)
-    results: list[InvocationResult] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
-    costs: Counter[str] = field(default_factory=Counter)
-    patience: Patience = field(default_factory=Patience)
-    invocations: list[NewInvocation] = field(default_factory=list)
-    masking: list[MaskingCount] = field(default_factory=list)
-    dead: list[DeadEvent] = field(default_factory=list)
-    revived: Sequence[str] = ()
-    """Ids of dead events that these events were."""
-    settled: int = 0
-    """Runs that are left out, for they were begun before."""
-
-    def count(self, function: CompiledFunction, name: str, number: int = 1) -> None:
-        if number:
-            self.counts[function.project_id, function.id, name] += number
-
-    def log_error(self, function: CompiledFunction, text: str, instance_id: str | None = None) -> None:
-        self.logs.append(
-            LogEntry(
-                function.project_id,
-                function.id,
-                instance_id or str(uuid4()),
-                self.now,
-                "error",
-                clipped(text),
-            )
-        )
-
-    def put_aside(
-        self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str
-    ) -> None:
-        function_id = None if function is None else function.id
-        self.dead.append(put_aside(event, self.source, function_id, step, reason, self.now))
-
-    def failed(self, event: IngestedEvent, function: CompiledFunction | None, error: Exception) -> None:
-        """Put an event aside because of an error that nobody foresaw."""
-        reason = reason_of(error)
-        if function is not None:
-            self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")
-        if not any(one.step == "process" for one in self.dead):  # one traceback of a batch is enough
-            _logger.error("event_put_aside", event_uuid=str(event.row.uuid), exc_info=error)
-        self.put_aside(event, function, "process", reason)
-
-    def metrics(self) -> list[AppMetric]:
-        return [
-            AppMetric(project_id, function_id, METRIC_KINDS[name], name, count, self.now)
-            for (project_id, function_id, name), count in self.counts.items()
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,26 +86,24 @@ class EventDispatcher:
         registry: FunctionRegistry,
         people: People,
         watcher: Watcher,
+        room: Room,
         site: Site,
         *,
         versions: Versions | None = None,
         audience: Audience | None = None,
         once: bool = False,
-        max_backlog: int = MAX_BACKLOG,
-        max_waiting: int = MAX_WAITING,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``once``: leave out runs that were begun before, not only those that are still in the queue."""
         self._queue = queue
         self._registry = registry
         self._watcher = watcher
+        self._room = room
         self._groups = GroupProperties(people)
         self._audience = audience or stored_audience(EventGlobals(site, people, self._groups))
         self._site = site
         self._versions = versions or Versions()
         self._once = once
-        self._max_backlog = max_backlog
-        self._max_waiting = max_waiting
         self._now = now
 
     # --- what ingestion calls
@@ -233,35 +113,8 @@ class EventDispatcher:
         return self._queue.position(CONSUMER)
 
     def has_room(self) -> bool:
-        """Whether more may be enqueued now. Invocations that sleep or wait for their next attempt are no load."""
-        if self._queue.backlog() < self._max_backlog:
-            return True
-        apart = self._held_back()
-        if self._load(apart) < self._max_backlog:
-            return True
-        due = self._queue.next_due(apart_from=apart)
-        return due is None or due > self._now() - CAUGHT_UP
-
-    def has_room_for(self, function_id: str) -> bool:
-        """Whether more invocations of one function may be enqueued now."""
-        return self._queue.backlog_of(function_id) < self._max_waiting and self.has_room()
-
-    def load(self) -> int:
-        """How many invocations are not finished, apart from those of functions that hold themselves back."""
-        return self._load(self._held_back())
-
-    def _load(self, apart: frozenset[str]) -> int:
-        return sum(number for each, number in self._queue.backlogs().items() if each not in apart)
-
-    def _held_back(self) -> frozenset[str]:
-        """The functions with invocations that come late because of the function itself."""
-        return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
-
-    def _holds_itself_back(self, function_id: str) -> bool:
-        if self._watcher.is_degraded(function_id) or self._watcher.is_disabled(function_id):
-            return True
-        known = self._registry.find(function_id)
-        return known is not None and known[1].delivery.per_s is not None
+        """Whether more may be enqueued now; else what comes waits where it is."""
+        return self._room.for_any()
 
     def dispatch(
         self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadEvent] = ()
@@ -532,7 +385,7 @@ class EventDispatcher:
             function = candidate.function
             if not passes:
                 batch.count(function, "masked")
-            elif self._queue.backlog_of(function.id) + waiting[function.id] < self._max_waiting:
+            elif waiting[function.id] < self._room.left_to(function.id):
                 waiting[function.id] += 1
                 batch.count(function, "triggered")
                 batch.invocations.append(self._invocation(candidate))
@@ -545,7 +398,7 @@ class EventDispatcher:
         """End runs before they begin, for too many of their functions wait; not those that are among them."""
         known = self._queue.settled([one.id for one in candidates])
         candidates = [one for one in candidates if one.id not in known]
-        message = f"{self._max_waiting} runs of the function waited already."
+        message = f"{self._room.max_waiting} runs of the function waited already."
         batch.results += [self._never_begun(one, QUEUE_FULL, message, batch.now) for one in candidates]
         functions = {one.function.id: one.function for one in candidates}
         for function_id, number in Counter(one.function.id for one in candidates).items():
@@ -553,7 +406,7 @@ class EventDispatcher:
             batch.count(function, "queue_full", number)
             batch.log_error(
                 function,
-                f"{number} runs failed, for {self._max_waiting} wait already. They can be run again.",
+                f"{number} runs failed, for {self._room.max_waiting} wait already. They can be run again.",
             )
 
     def _invocation(self, candidate: Candidate) -> NewInvocation:

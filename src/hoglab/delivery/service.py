@@ -42,6 +42,7 @@ from hoglab.delivery.internal import InternalEventDispatcher, internal_audience,
 from hoglab.delivery.results import Versions, last_version
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.reviving import Reviver
+from hoglab.delivery.room import Room
 from hoglab.delivery.state import Timing
 from hoglab.delivery.turn import Workshop
 from hoglab.delivery.watcher import Watcher, cost_of
@@ -119,10 +120,11 @@ class Delivery:
             now=now,
             on_change=on_state_change or (lambda _function_id, _before, _after: None),
         )
+        self.room = Room(queue, registry, self.watcher, now=now)
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(last_version(queue_database))
         self.dispatcher = EventDispatcher(
-            queue, registry, people, self.watcher, self.site, versions=versions, now=now
+            queue, registry, people, self.watcher, self.room, self.site, versions=versions, now=now
         )
         self._versions = versions
         shop = Workshop(
@@ -151,7 +153,7 @@ class Delivery:
             self.watcher,
             self.bodies,
             capture=capture,
-            has_room=self.dispatcher.has_room_for,
+            has_room=self.room.for_one,
             limits=webhook_limits,
         )
 
@@ -181,6 +183,7 @@ class Delivery:
             self.registry,
             self.people,
             self.watcher,
+            self.room,
             self.site,
             versions=self._versions,
             audience=audience,

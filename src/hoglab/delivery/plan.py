@@ -1,0 +1,136 @@
+"""What events are to cause: a plan, of which nothing is written yet (spec: hog-runtime 0)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+import structlog
+
+from hoglab.delivery.dead_events import put_aside, reason_of
+from hoglab.delivery.program_run import clipped
+from hoglab.delivery.state import State, encode_state
+from hoglab.filters.hog.patience import Patience
+from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
+
+if TYPE_CHECKING:
+    from hoglab.delivery.masking import Masked
+    from hoglab.functions.compile import CompiledFunction
+    from hoglab.storage.event_store.ingested import IngestedEvent
+    from hoglab.storage.invocations import DeadEvent
+
+METRIC_KINDS = {
+    "triggered": "other",
+    "filtered": "other",
+    "filtering_failed": "other",
+    "masked": "other",
+    "inputs_failed": "failure",
+    "queue_full": "failure",
+    "disabled_permanently": "failure",
+}
+
+_logger = structlog.get_logger(__name__)
+
+
+class Cause:
+    """An event that makes functions run, and what these runs have in common."""
+
+    __slots__ = ("_states", "event", "globals", "person_id", "uuid")
+
+    def __init__(self, event: IngestedEvent, globals_: msgspec.Raw) -> None:
+        row = event.row
+        self.event = event
+        self.globals = globals_
+        self.uuid = str(row.uuid)
+        self.person_id = None if row.person_id is None else str(row.person_id)
+        self._states: dict[int | None, bytes] = {}
+
+    def state(self, mapping: int | None) -> bytes:
+        """What a run starts with."""
+        state = self._states.get(mapping)
+        if state is None:
+            state = self._states[mapping] = encode_state(
+                State(
+                    globals=self.globals,
+                    event_uuid=self.uuid,
+                    distinct_id=self.event.row.distinct_id,
+                    person_id=self.person_id,
+                    mapping=mapping,
+                )
+            )
+        return state
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One run that is to happen unless it is masked."""
+
+    id: str
+    function: CompiledFunction
+    mapping: int | None
+    cause: Cause
+    masked: Masked | None
+    order_key: str | None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What some events are to cause. Nothing of it is written yet."""
+
+    now: datetime
+    source: str
+    counts: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+    logs: list[LogEntry] = field(default_factory=list)
+    results: list[InvocationResult] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    costs: Counter[str] = field(default_factory=Counter)
+    patience: Patience = field(default_factory=Patience)
+    invocations: list[NewInvocation] = field(default_factory=list)
+    masking: list[MaskingCount] = field(default_factory=list)
+    dead: list[DeadEvent] = field(default_factory=list)
+    revived: Sequence[str] = ()
+    """Ids of dead events that these events were."""
+    settled: int = 0
+    """Runs that are left out, for they were begun before."""
+
+    def count(self, function: CompiledFunction, name: str, number: int = 1) -> None:
+        if number:
+            self.counts[function.project_id, function.id, name] += number
+
+    def log_error(self, function: CompiledFunction, text: str, instance_id: str | None = None) -> None:
+        self.logs.append(
+            LogEntry(
+                function.project_id,
+                function.id,
+                instance_id or str(uuid4()),
+                self.now,
+                "error",
+                clipped(text),
+            )
+        )
+
+    def put_aside(
+        self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str
+    ) -> None:
+        function_id = None if function is None else function.id
+        self.dead.append(put_aside(event, self.source, function_id, step, reason, self.now))
+
+    def failed(self, event: IngestedEvent, function: CompiledFunction | None, error: Exception) -> None:
+        """Put an event aside because of an error that nobody foresaw."""
+        reason = reason_of(error)
+        if function is not None:
+            self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")
+        if not any(one.step == "process" for one in self.dead):  # one traceback of a batch is enough
+            _logger.error("event_put_aside", event_uuid=str(event.row.uuid), exc_info=error)
+        self.put_aside(event, function, "process", reason)
+
+    def metrics(self) -> list[AppMetric]:
+        return [
+            AppMetric(project_id, function_id, METRIC_KINDS[name], name, count, self.now)
+            for (project_id, function_id, name), count in self.counts.items()
+        ]
