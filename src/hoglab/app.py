@@ -233,6 +233,7 @@ class Hoglab:
                 delivery.transforming,
                 record=delivery.record,
                 is_stopped=delivery.watcher.is_disabled,
+                is_slowed=delivery.watcher.is_degraded,
                 watch=delivery.observe_transformation,
                 site_url=settings.public_url,
             ),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.delivery.conftest import House, Receiver, stored
+from tests.delivery.test_watcher import Clock
 
+from hoglab.delivery.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
 from hoglab.filters.hog.patience import GIVEN_UP
+from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 
 SLOW = "arrayExists(a -> arrayExists(b -> a + b = 0.5, range(99999)), range(99999))"
 EVENTS = 60
@@ -19,14 +23,25 @@ def deliveries(house: House, receiver: Receiver) -> int:
     return len(receiver.hits)
 
 
+def tokens(house: House, function: dict[str, Any]) -> int:
+    return house.delivery.states.statuses([function["id"]])[function["id"]]["tokens"]
+
+
+def slow_filters() -> dict[str, Any]:
+    return {"properties": [{"type": "hogql", "key": SLOW}]}
+
+
 @pytest.mark.faults
 def test_a_slow_filter(house: House, receiver: Receiver) -> None:
-    slow = house.create(filters={"properties": [{"type": "hogql", "key": SLOW}]})
+    slow = house.create(filters=slow_filters())
     assert deliveries(house, receiver) == EVENTS
     assert house.metrics(slow) == {"filtering_failed": EVENTS}
     reasons = Counter(reason for (reason,) in house.rows("dead_event", "reason", "id"))
     assert reasons.total() == EVENTS
     assert reasons[GIVEN_UP] >= EVENTS - 5  # the others were tried, a second each
+    assert tokens(house, slow) < 10_000
+    [warning] = [text for level, text in house.logs(slow) if level == "warn"]
+    assert "s too long on a batch of events and were given up" in warning
 
 
 @pytest.mark.faults
@@ -49,4 +64,52 @@ def test_slow_inputs(house: House, receiver: Receiver) -> None:
     given_up = [result for result in failed if result["error_message"].endswith(GIVEN_UP)]
     assert EVENTS > len(given_up) >= EVENTS - 5
     # The watcher is told: what is slow for long is stopped.
-    assert house.delivery.states.statuses([slow["id"]])[slow["id"]]["tokens"] < 10_000
+    assert tokens(house, slow) < 10_000
+
+
+@pytest.mark.faults
+def test_what_was_slow_for_long_is_given_up_earlier_and_not_asked_once_it_is_stopped(house: House) -> None:
+    slow = house.create(filters=slow_filters())
+    house.delivery.watcher.force(slow["id"], FORCEFULLY_DEGRADED)
+    house.dispatch(*(stored() for _ in range(EVENTS)))
+    reasons = Counter(reason for (reason,) in house.rows("dead_event", "reason", "id"))
+    assert (reasons.total(), reasons[GIVEN_UP]) == (EVENTS, EVENTS - 1)
+    house.delivery.watcher.force(slow["id"], FORCEFULLY_DISABLED)
+    before = tokens(house, slow)
+    house.dispatch(*(stored() for _ in range(EVENTS)))
+    assert house.metrics(slow) == {"filtering_failed": EVENTS, "disabled_permanently": EVENTS}
+    assert len(house.rows("dead_event", "id", "id")) == EVENTS, "those of the first batch"
+    assert tokens(house, slow) >= before
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("with_mapping", [False, True])
+def test_inputs_and_mappings_of_what_is_stopped_are_not_computed(house: House, with_mapping: bool) -> None:
+    mapping = {"name": "m", "filters": slow_filters()}
+    slow = house.create(mappings=[mapping]) if with_mapping else house.create(values={"a": f"{{{SLOW}}}"})
+    house.delivery.watcher.force(slow["id"], FORCEFULLY_DISABLED)
+    house.dispatch(*(stored() for _ in range(EVENTS)))
+    assert house.metrics(slow) == {"disabled_permanently": EVENTS}
+    assert house.results() == []
+    assert tokens(house, slow) == 10_000
+
+
+@pytest.mark.faults
+def test_a_filter_that_is_slow_in_batch_after_batch_stops_its_function(house: House) -> None:
+    clock, changes = Clock(), []
+    house.close()
+    house.options = {"now": clock, "on_state_change": lambda *change: changes.append(change)}
+    house.open()
+    slow = house.create(filters=slow_filters())
+    house.delivery.watcher.observe({slow["id"]: 9_900})  # as many batches did
+    clock.tick(60)
+    batches = 0
+    while not house.delivery.watcher.is_disabled(slow["id"]):
+        batches += 1
+        assert batches < 10
+        house.dispatch(stored(), stored())
+    assert changes == [
+        (slow["id"], 1, DEGRADED_STATE),
+        (slow["id"], DEGRADED_STATE, DISABLED_STATE),
+    ]
+    assert house.metrics(slow) == {"filtering_failed": 2 * batches}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.delivery.bodies.transforming import TransformationProcess
+from hoglab.functions import transformations
 from hoglab.functions.environments import clean_null_values, is_known_bot_ip, is_known_bot_user_agent
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
@@ -45,11 +46,13 @@ class Pipeline:
         self.logs: list[LogEntry] = []
         self.watched: list[str] = []
         self.stopped: set[str] = set()
+        self.slowed: set[str] = set()
         self.runner = Transformations(
             FunctionRegistry(database, box),
             process,
             record=self._record,
             is_stopped=self.stopped.__contains__,
+            is_slowed=self.slowed.__contains__,
             watch=lambda function_id, _ms: self.watched.append(function_id),
             site_url="https://h.example",
         )
@@ -269,6 +272,32 @@ def test_what_the_watcher_stopped_is_passed_over(pipeline: Pipeline) -> None:
     assert ("disabled_permanently", "failure") in pipeline.counts()
     assert stopped_id not in pipeline.watched
     assert len(pipeline.watched) == 1
+
+
+def test_what_was_slow_for_long_is_given_up_earlier(pipeline: Pipeline) -> None:
+    label = pipeline.add("while (true) {}", "loop")
+    pipeline.slowed.add(label.partition("(")[2].rstrip(")"))
+    events = pipeline.run(*(Event(uuid=uuid4()) for _ in range(4)))
+    assert [event.properties["$transformations_failed"] for event in events] == [[label]] * 4
+    assert len(pipeline.watched) == 1, "the others were not tried"
+
+
+def test_what_a_project_may_take_of_a_batch_is_limited(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformations, "PROJECT_SLOW_S", 0.5)
+    pipeline.add("if (event.properties.first) { while (true) {} } return event", "first")
+    last = pipeline.add("while (true) {}", "last")
+    events = pipeline.run(Event(properties={"first": True}), *(Event(uuid=uuid4()) for _ in range(3)))
+    assert all(last in event.properties["$transformations_failed"] for event in events)
+    assert len(pipeline.watched) == 4 + 1, "of the second function one run was tried"
+
+
+def test_slow_filters_and_inputs_are_told_to_the_watcher(pipeline: Pipeline) -> None:
+    slow = "arrayExists(a -> arrayExists(b -> a + b = 0.5, range(99999)), range(99999))"
+    label = pipeline.add("return event", filters={"properties": [{"type": "hogql", "key": slow}]})
+    pipeline.run(Event())
+    assert pipeline.watched == [label.partition("(")[2].rstrip(")")]
 
 
 def test_the_order_is_the_execution_order(pipeline: Pipeline, api: Api) -> None:

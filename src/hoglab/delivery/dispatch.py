@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,8 +22,9 @@ from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_gl
 from hoglab.delivery.state import Timing, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import GIVEN_UP
+from hoglab.filters.hog.patience import GIVEN_UP, SLOW_RUN_S
 from hoglab.functions.globals import filter_globals
+from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json
 from hoglab.http.dates import utc_now
@@ -191,6 +191,7 @@ class EventDispatcher:
 
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
         asked = self._audience.functions(functions)
+        self._hold_back(asked, batch)
         hits: Counter[int] = Counter()
         for event in events:
             if not asked.dispatcher.concerns(event.row.event):
@@ -203,6 +204,38 @@ class EventDispatcher:
                 batch.failed(event, None, error)
         for place, function in enumerate(asked.functions):
             batch.count(function, "filtered", len(events) - hits[place])
+        if batch.patience.was_tried():
+            for function in asked.functions:
+                self._charge(function, batch)
+
+    def _hold_back(self, asked: FunctionSet, batch: Plan) -> None:
+        """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
+        for function in asked.functions:
+            state = self._watcher.effective_state(function.id)
+            if state == DISABLED_STATE:
+                batch.stopped.add(function.id)
+                for each in function.filters():
+                    batch.patience.refuse(each)
+            elif state == DEGRADED_STATE:
+                for key in (function.id, *function.filters()):
+                    batch.patience.hurry(key)
+
+    def _charge(self, function: CompiledFunction, batch: Plan) -> None:
+        """Note what the filters, inputs and keys of a function cost, for the watcher."""
+        keys = (function.id, *function.filters())
+        excess_s = sum(map(batch.patience.excess_s, keys))
+        if not excess_s:
+            return
+        batch.costs[function.id] += cost_of([Timing("hog", (SLOW_RUN_S + excess_s) * 1_000)])
+        if function.id not in batch.stopped and any(map(batch.patience.is_over, keys)):
+            text = f"Filters or inputs took {excess_s:.1f} s too long on a batch of events and were given up."
+            batch.log(function, "warn", f"{text} A function that is slow for long is stopped.")
+            _logger.warning(
+                "filters_or_inputs_given_up",
+                project_id=function.project_id,
+                function_id=function.id,
+                too_long_s=round(excess_s, 1),
+            )
 
     def _ask_about(
         self,
@@ -267,6 +300,9 @@ class EventDispatcher:
     def _filter_failed(
         self, function: CompiledFunction, event: IngestedEvent, message: str, batch: Plan
     ) -> None:
+        if function.id in batch.stopped:
+            batch.count(function, "disabled_permanently")
+            return
         batch.count(function, "filtering_failed")
         batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}")
         batch.put_aside(event, function, "filter", message)
@@ -281,7 +317,10 @@ class EventDispatcher:
         values: dict[str, Any],
         batch: Plan,
     ) -> None:
-        """Build the inputs, which must succeed, ask the watcher, and find out what masking counts."""
+        """Ask the watcher, build the inputs, which must succeed, and find out what masking counts."""
+        if self._watcher.is_disabled(function.id):
+            batch.count(function, "disabled_permanently")
+            return
         index = None if mapping is None else mapping.index
         run_id = invocation_id(function.id, cause.uuid, index)
         globals_: dict[str, Any] = {}
@@ -292,15 +331,14 @@ class EventDispatcher:
             except (HogRuntimeError, HogThrow, HogLimit) as error:
                 self._inputs_failed(run_id, function, index, cause, error, batch)
                 return
-        if self._watcher.is_disabled(function.id):
-            batch.count(function, "disabled_permanently")
-            return
         try:
-            order_key = function.delivery.order_key(globals_)
+            order_key = batch.patience.run(function.id, lambda: function.delivery.order_key(globals_))
         except (HogRuntimeError, HogThrow, HogLimit) as error:
             self._unordered(function, cause.event, error, batch)
             return
-        masked = None if function.masking is None else mask_of(function.id, function.masking, globals_)
+        masked = None
+        if (masking := function.masking) is not None:
+            masked = batch.patience.run(function.id, lambda: mask_of(function.id, masking, globals_))
         batch.candidates.append(Candidate(run_id, function, index, cause, masked, order_key))
 
     def _inputs(
@@ -310,17 +348,10 @@ class EventDispatcher:
         globals_: dict[str, Any],
         batch: Plan,
     ) -> dict[str, Any]:
-        """Build inputs, which the watcher is told of. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
-        program = function.inputs if mapping is None else mapping.inputs
-        if batch.patience.is_over(program):
+        """Build inputs. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
+        if batch.patience.is_over(function.id):
             raise HogRuntimeError(GIVEN_UP)
-        started = thread_time()
-        try:
-            return function.build_inputs(globals_, mapping)
-        finally:
-            used_s = thread_time() - started
-            batch.patience.note(program, used_s)
-            batch.costs[function.id] += cost_of([Timing("hog", used_s * 1_000)])
+        return batch.patience.run(function.id, lambda: function.build_inputs(globals_, mapping))
 
     def _unordered(
         self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan

@@ -90,6 +90,8 @@ class Plan:
     candidates: list[Candidate] = field(default_factory=list)
     costs: Counter[str] = field(default_factory=Counter)
     patience: Patience = field(default_factory=Patience)
+    stopped: set[str] = field(default_factory=set)
+    """Ids of functions that the watcher has stopped."""
     invocations: list[NewInvocation] = field(default_factory=list)
     masking: list[MaskingCount] = field(default_factory=list)
     dead: list[DeadEvent] = field(default_factory=list)
@@ -102,17 +104,13 @@ class Plan:
         if number:
             self.counts[function.project_id, function.id, name] += number
 
-    def log_error(self, function: CompiledFunction, text: str, instance_id: str | None = None) -> None:
+    def log(self, function: CompiledFunction, level: str, text: str) -> None:
         self.logs.append(
-            LogEntry(
-                function.project_id,
-                function.id,
-                instance_id or str(uuid4()),
-                self.now,
-                "error",
-                clipped(text),
-            )
+            LogEntry(function.project_id, function.id, str(uuid4()), self.now, level, clipped(text))
         )
+
+    def log_error(self, function: CompiledFunction, text: str) -> None:
+        self.log(function, "error", text)
 
     def put_aside(
         self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str

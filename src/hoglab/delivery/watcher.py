@@ -1,6 +1,7 @@
 """The circuit breaker: slow functions are slowed down, then stopped (spec: hog-runtime 6).
 
-Each function has a bucket of tokens that fills with time and is emptied by what its runs cost. States and
+Each function has a bucket of tokens that fills with time and is emptied by what its runs cost, and by what is slow of
+its filters and inputs. States and
 buckets are in memory; what changed is written every now and then, and new states at once.
 """
 
@@ -129,13 +130,16 @@ class Watcher:
                 found[function_id] = {"state": watch.state, "tokens": math.floor(watch.refilled(now))}
         return found
 
-    def is_disabled(self, function_id: str) -> bool:
+    def effective_state(self, function_id: str) -> int:
+        """The state as far as running is concerned."""
         watch = self._watches.get(function_id)
-        return watch is not None and watch.effective == DISABLED_STATE
+        return HEALTHY_STATE if watch is None else watch.effective
+
+    def is_disabled(self, function_id: str) -> bool:
+        return self.effective_state(function_id) == DISABLED_STATE
 
     def is_degraded(self, function_id: str) -> bool:
-        watch = self._watches.get(function_id)
-        return watch is not None and watch.effective == DEGRADED_STATE
+        return self.effective_state(function_id) == DEGRADED_STATE
 
     # --- changing
 

@@ -99,6 +99,10 @@ class CompiledFunction:
         """The function's program. Raises `HogSourceError` for code that this version cannot compile."""
         return compile_program(self.hog, body_environment(self.type, self.geoip))
 
+    def filters(self) -> list[CompiledFilter]:
+        """Its own filter and those of its mappings."""
+        return [self.filter, *(one.filter for one in self.mappings or ())]
+
     @property
     def label(self) -> str:
         """``source.name`` of the globals."""
@@ -300,8 +304,7 @@ class FunctionSet:
 
 
 def _roots(function: CompiledFunction) -> Iterator[str]:
-    filters = [function.filter, *(one.filter for one in function.mappings or ())]
-    for one in filters:
+    for one in function.filters():
         if one.expression is not None:
             for node in walk(one.expression.node):
                 if isinstance(node, Field):

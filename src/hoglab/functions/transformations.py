@@ -7,14 +7,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from time import thread_time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 import orjson
 
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import GIVEN_UP, Patience
+from hoglab.filters.hog.patience import GIVEN_UP, SLOW_RUN_S, Patience
 from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
@@ -30,6 +29,10 @@ if TYPE_CHECKING:
 SUCCEEDED = "$transformations_succeeded"
 FAILED = "$transformations_failed"
 SKIPPED = "$transformations_skipped"
+
+PROJECT_SLOW_S = 6.0
+"""Once the functions of a project took more than this of one batch, so counted as one of them is, the others are given
+up earlier: all projects wait for the same batch."""
 
 _INPUT_ERRORS = (HogRuntimeError, HogLimit, HogThrow)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -66,17 +69,17 @@ Record = Callable[[Sequence[AppMetric], Sequence[LogEntry]], None]
 """Keeps what runs leave behind. Best effort: it must not raise."""
 
 Watch = Callable[[str, float], None]
-"""Told of every run: function id and computing time in milliseconds."""
+"""Told of every run, and of filters and inputs that were slow: function id and computing time in milliseconds."""
 
 
 class BodyRunner(Protocol):
     """Runs the programs of transformations where they can do no harm."""
 
     def run(
-        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes]
+        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes], *, hurried: bool = False
     ) -> Generator[BodyRun, None, None]:
         """One answer for each event, in order. ``events`` are JSON objects with the globals of each run, ``shared``
-        is one with what all have in common."""
+        is one with what all have in common; ``hurried``: be short with a program that is slow."""
         ...
 
 
@@ -89,6 +92,11 @@ class _Notes:
     logs: list[LogEntry] = field(default_factory=list)
     given_up: set[str] = field(default_factory=set)
     patience: Patience = field(default_factory=Patience)
+    slow_s: float = 0.0
+    """What was slow of all functions so far."""
+
+    def slow(self, used_s: float) -> None:
+        self.slow_s += max(0.0, used_s - SLOW_RUN_S)
 
     def count(self, function: CompiledFunction, name: str) -> None:
         self.counts[function.id, name] += 1
@@ -123,15 +131,18 @@ class Transformations:
         *,
         record: Record = lambda _metrics, _logs: None,
         is_stopped: Callable[[str], bool] = lambda _function_id: False,
+        is_slowed: Callable[[str], bool] = lambda _function_id: False,
         watch: Watch = lambda _function_id, _ms: None,
         site_url: str = "http://localhost:8000",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``is_stopped``: whether the watcher has stopped a function, so that it is passed over."""
+        """``is_stopped``: whether the watcher has stopped a function, so that it is passed over; ``is_slowed``: whether
+        it was slow for long, so that it is given up earlier."""
         self._registry = registry
         self._bodies = bodies
         self._record = record
         self._is_stopped = is_stopped
+        self._is_slowed = is_slowed
         self._watch = watch
         self._site_url = site_url
         self._now = now
@@ -176,6 +187,10 @@ class Transformations:
     def _apply(self, function: CompiledFunction, passages: Sequence[_Passage], notes: _Notes) -> None:
         """Run one function on events, and take over what it makes of them."""
         label = f"{function.label} ({function.id})"
+        hurried = notes.slow_s > PROJECT_SLOW_S or self._is_slowed(function.id)
+        if hurried:
+            notes.patience.hurry(function.filter)
+            notes.patience.hurry(function.id)
         asked: deque[tuple[_Passage, Redact]] = deque()
 
         def wanted() -> Iterator[bytes]:
@@ -192,7 +207,8 @@ class Transformations:
         if function.has_fixed_inputs:
             with suppress(*_INPUT_ERRORS):  # said of each event
                 shared["inputs"] = to_json(function.fixed_inputs[0])
-        with closing(self._bodies.run(function.id, function.hog, orjson.dumps(shared), wanted())) as runs:
+        text = orjson.dumps(shared)
+        with closing(self._bodies.run(function.id, function.hog, text, wanted(), hurried=hurried)) as runs:
             for run in runs:
                 passage, redact = asked.popleft()
                 outcome = self._settle(function, passage, run, redact, notes)
@@ -200,6 +216,10 @@ class Transformations:
                     passage.is_dropped = True
                 else:
                     passage.outcomes[outcome].append(label)
+        excess_s = sum(map(notes.patience.excess_s, (function.filter, function.id)))
+        if excess_s:
+            notes.slow_s += excess_s
+            self._watch(function.id, (SLOW_RUN_S + excess_s) * 1_000)
 
     def _prepare(
         self, function: CompiledFunction, passage: _Passage, notes: _Notes
@@ -230,13 +250,9 @@ class Transformations:
 
     def _inputs(self, function: CompiledFunction, variables: dict[str, Any], notes: _Notes) -> dict[str, Any]:
         """Build the inputs of a run. Raises `_INPUT_ERRORS`."""
-        if notes.patience.is_over(function.inputs):
+        if notes.patience.is_over(function.id):
             raise HogRuntimeError(GIVEN_UP)
-        started = thread_time()
-        try:
-            return function.build_inputs(variables)
-        finally:
-            notes.patience.note(function.inputs, thread_time() - started)
+        return notes.patience.run(function.id, lambda: function.build_inputs(variables))
 
     def _matches(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> bool:
         expression = function.filter.expression
@@ -263,6 +279,7 @@ class Transformations:
         if error is None and result is not None:
             error = _wrong_result(result)
         if not run.given_up:
+            notes.slow(run.used_s)
             self._watch(function.id, run.used_s * 1_000)
         if not run.given_up or function.id not in notes.given_up:  # said once: it may be thousands of events
             self._log(function, event, run.lines, error, redact, notes)

@@ -54,15 +54,16 @@ class TransformationProcess:
         self._closing = threading.Event()
 
     def run(
-        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes]
+        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes], *, hurried: bool = False
     ) -> Generator[BodyRun, None, None]:
         """Run a program on events: one answer for each, in order.
 
         ``events`` are JSON objects with the globals of each run, ``shared`` one with what all have in common. They
-        are taken as they are needed, some of them before the first answer. Raises `RuntimeError` when it is closed.
+        are taken as they are needed, some of them before the first answer. ``hurried``: give up a slow program earlier.
+        Raises `RuntimeError` when it is closed.
         Close the iterator if not all of it is taken.
         """
-        batch = _Batch(iter(events))
+        batch = _Batch(iter(events), hurried=hurried)
         with self._lock:
             answered: list[BodyRun] = []
             asked: list[bytes] = []
@@ -165,12 +166,14 @@ class _Batch:
     ``crashes``: how often the process died of the first one.
     """
 
-    def __init__(self, events: Iterator[bytes]) -> None:
+    def __init__(self, events: Iterator[bytes], *, hurried: bool) -> None:
         self.alone = 0
         self.crashes = 0
         self._events = events
         self._waiting: deque[bytes] = deque()
         self._patience = Patience()
+        if hurried:
+            self._patience.hurry("")
         self._size = 0
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.hog.patience import GIVEN_UP, Patience
@@ -43,11 +42,7 @@ class CompiledFilter:
         """`matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
         if patience.is_over(self):
             raise FilterFailure(GIVEN_UP)
-        started = thread_time()
-        try:
-            return self.matches(globals_)
-        finally:
-            patience.note(self, thread_time() - started)
+        return patience.run(self, lambda: self.matches(globals_))
 
     def matches(self, globals_: Globals) -> bool:
         """Whether an event matches: only the boolean true counts. Raises `FilterFailure`."""
