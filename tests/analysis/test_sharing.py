@@ -27,6 +27,8 @@ from hoglab.analysis.compute import Computer
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import Question
 from hoglab.analysis.query.statements import Answer
+from hoglab.analysis.query.together import MAX_TOGETHER
+from hoglab.storage.event_store import QueryMemoryError
 from hoglab.storage.event_store.duckdb import DuckDbReader
 
 
@@ -83,11 +85,14 @@ class Statements:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.of_all_events = 0
         self.of_exposures = 0
+        self.of_shared_events: list[str] = []
         execute = DuckDbReader.execute
 
         def counted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
             self.of_all_events += "resolved_events" in sql
             self.of_exposures += "feature_flag_response IN" in sql
+            if "shared_events" in sql and "CREATE" not in sql and "DROP" not in sql:
+                self.of_shared_events.append(sql)
             return execute(reader, sql, *options, **named)
 
         monkeypatch.setattr(DuckDbReader, "execute", counted)
@@ -109,6 +114,56 @@ def test_events_are_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch
             result(question)
     assert count.of_all_events == 1
     assert count.of_exposures == 2  # for the table of events, and for that of the exposures
+
+
+def test_sums_are_computed_together_and_equal_metrics_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = [mean(math="sum", math_property=f"p{number}") for number in range(MAX_TOGETHER + 4)]
+    asked = questions(bench, plain(), 4, [{**each, "threshold": 1} for each in sums])
+    asked = [replace(question, metric=replace(question.metric, window_us=0)) for question in asked]
+    count = Statements(monkeypatch)
+    with bench.computer.sharing([*asked, *asked, *asked]) as result:
+        for question in [*asked, *asked]:
+            result(question)
+    assert len(count.of_shared_events) == 2
+    assert count.of_shared_events[0].count("FILTER") == MAX_TOGETHER
+
+
+def test_what_fails_together_is_computed_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = questions(bench, plain(), 5, [mean(), mean(math="sum", math_property="amount"), mean(math="dau")])
+    alone = [bench.computer.result(question) for question in asked]
+    execute = DuckDbReader.execute
+
+    def limited(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+        if "FILTER" in sql:
+            raise QueryMemoryError("too much")
+        return execute(reader, sql, *options, **named)
+
+    monkeypatch.setattr(DuckDbReader, "execute", limited)
+    with bench.computer.sharing(asked) as result:
+        assert [result(question) for question in asked] == alone
+
+
+def test_only_what_is_read_is_taken_out_of_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = mean(properties=[{"key": "size", "value": "big", "operator": "exact", "type": "event"}])
+    asked = questions(bench, plain(), 6, [only, mean(math="sum", math_property="amount"), mean(math="dau")])
+    made: list[str] = []
+    execute = DuckDbReader.execute
+
+    def noted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+        if sql.startswith("CREATE TEMP TABLE shared_events"):
+            made.append(sql)
+        return execute(reader, sql, *options, **named)
+
+    monkeypatch.setattr(DuckDbReader, "execute", noted)
+    with bench.computer.sharing(asked) as result:
+        for question in asked:
+            result(question)
+    [sql] = made
+    assert sql.count("json_extract_string") == 2  # ``size`` as text, and ``amount`` for its number alone
+    assert "elements_chain" not in sql
+    assert "distinct_id" not in sql
 
 
 def test_a_metric_that_cannot_be_computed_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

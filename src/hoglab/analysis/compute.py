@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +27,7 @@ from hoglab.analysis.query.statements import (
     compiled,
     value_statement,
 )
+from hoglab.analysis.query.together import MAX_TOGETHER, can_be_together, together
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
@@ -97,7 +98,7 @@ class Computer:
         known = self._from_state(question, only_if_known=True)
         if known is not None:
             return known[-1]
-        question = replace(question, span=replace(question.span, days=None))
+        question = _whole(question)
         query = self._compiled(question)
         answer = _bounded(query.answer(self._run(query.statement, question)))
         if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
@@ -115,7 +116,7 @@ class Computer:
         """
         if isinstance(question.metric, QuantileMetric):
             raise DefinitionError("Quantiles of entities do not add up.")
-        whole = self._settled(replace(question, span=replace(question.span, days=None)))
+        whole = _whole(self._settled(question))
         query = self._compiled(whole, entities=limit)
         return self._run(query.statement, whole), query.statistics
 
@@ -124,7 +125,7 @@ class Computer:
 
         Raises `DefinitionError` for more than ``limit`` values.
         """
-        whole = self._settled(replace(question, span=replace(question.span, days=None)))
+        whole = _whole(self._settled(question))
         found: dict[str, list[float]] = {}
         rows = self._run(self._built(lambda scope: value_statement(scope, people, limit + 1), whole), whole)
         if len(rows) > limit:
@@ -148,12 +149,16 @@ class Computer:
             return
         with explained_failures(self._timeout_s), self._store.reader() as reader:
             shared = self._shared(reader, fitting)
+            several = None
+            if shared is not None:
+                there = Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared)
+                several = _Several(there, fitting)
 
             def result(question: Question) -> Answer:
                 question = self._settled(question)
-                if shared is None or question not in fitting:
+                if several is None or question not in fitting:
                     return self.result(question)
-                return Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared).result(question)
+                return several.result(question)
 
             try:
                 yield result
@@ -163,14 +168,22 @@ class Computer:
 
     def _shared(self, reader: Reader, questions: Sequence[Question]) -> SharedEvents | None:
         """The table of the questions' events; None when it could not be made."""
-        whole = [replace(question, span=replace(question.span, days=None)) for question in questions]
         try:
-            shared = SharedEvents(whole)
+            shared = SharedEvents([_whole(question) for question in questions])
             for statement in shared.statements:
                 reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
         except (FilterError, QueryTimeoutError, QueryMemoryError):
             return None
         return shared
+
+    def results(self, questions: Sequence[Question]) -> list[Answer]:
+        """The `result` of each of several questions that `can_be_together`, from one statement."""
+        asked = [_whole(self._settled(question)) for question in questions]
+        try:
+            query = together(asked, self._dialect)
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
+        return list(query.answers(self._run(query.statement, asked[0])))
 
     def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
         """Statistics by variant at the end of days of the span's grid, by the number of the day.
@@ -336,6 +349,31 @@ class Computer:
                 return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
 
 
+class _Several:
+    """Results of questions of one experiment, several of them at a time where one statement answers them."""
+
+    def __init__(self, computer: Computer, questions: Sequence[Question]) -> None:
+        self._computer = computer
+        fitting = [question for question in questions if can_be_together(_whole(question))]
+        different = [question for number, question in enumerate(fitting) if question not in fitting[:number]]
+        self._batches = [
+            different[start : start + MAX_TOGETHER] for start in range(0, len(different), MAX_TOGETHER)
+        ]
+        self._known: list[tuple[Question, Answer]] = []
+
+    def result(self, question: Question) -> Answer:
+        """See `Computer.result`. What cannot be computed together is computed by itself."""
+        batch = next((batch for batch in self._batches if question in batch), None)
+        if batch is not None:
+            self._batches.remove(batch)
+            with suppress(DefinitionError, ComputationError):
+                self._known += zip(batch, self._computer.results(batch), strict=True)
+        for known, answer in self._known:
+            if known == question:
+                return _bounded(answer)
+        return self._computer.result(question)
+
+
 class _Borrowed:
     """A store whose only reader is one that is open already, with its temporary tables."""
 
@@ -362,6 +400,11 @@ def explained_failures(timeout_s: float) -> Iterator[None]:
         raise ComputationError("The event store is not available now", retry=True) from error
     except QueryError as error:
         raise ComputationError(f"Query failed: {error}", retry=False) from error
+
+
+def _whole(question: Question) -> Question:
+    """The question for one result over its span."""
+    return replace(question, span=replace(question.span, days=None))
 
 
 def _bounded(answer: Answer) -> Answer:

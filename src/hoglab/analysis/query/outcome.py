@@ -75,9 +75,15 @@ def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
         each = ", ".join(f"CAST({text} AS DOUBLE) AS {name}" for name, text in statistics.items())
         order = scope.dialect.scattered(f"CAST({values}.entity AS VARCHAR)")
         return scope.statement(f"SELECT {each} FROM {values} ORDER BY {order} LIMIT {scope.entities}")
-    summed = ", ".join(f"{_sum(scope, outcome)(text)} AS {name}" for name, text in statistics.items())
+    summed = ", ".join(total_columns(scope, outcome))
     key = ", ".join(["variant", *scope.cell])
     return scope.statement(f"SELECT {key}, {summed} FROM {values} GROUP BY {key}")
+
+
+def total_columns(scope: Scope, outcome: Outcome, prefix: str = "") -> list[str]:
+    """The statistics as columns of a statement over the values of all entities; ``prefix`` is of both names."""
+    stated = outcome.stated(f"{prefix}{{name}}")
+    return [f"{_sum(scope, outcome)(text)} AS {prefix}{name}" for name, text in stated.items()]
 
 
 def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bool = False) -> str:

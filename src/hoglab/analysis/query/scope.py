@@ -32,10 +32,16 @@ class Scope:
     entities: int | None = None
     """Of so many entities, chosen without regard to what they did, it is told what they add; None: of all the sums."""
     subqueries: list[tuple[str, str]] = field(default_factory=list)
+    values: Parameters | None = None
+    """The parameters of the statement, where it is of several scopes."""
 
     @cached_property
     def parameters(self) -> Parameters:
-        return self.dialect.parameters()
+        return self.dialect.parameters() if self.values is None else self.values
+
+    def beside(self, question: Question) -> Scope:
+        """The scope of another question in the same statement."""
+        return replace(self, question=question, values=self.parameters)
 
     def define(self, name: str, sql: str) -> str:
         """Name a subquery (``WITH name AS …``); returns the name."""

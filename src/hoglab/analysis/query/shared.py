@@ -9,9 +9,9 @@ narrow table instead of all events (spec experiment-results 11: relevance logs, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
@@ -52,21 +52,20 @@ COLUMNS = (
 """What statements may read of an event beside its properties."""
 
 
-class _Noting(DuckDb):
-    """Notes what properties statements read."""
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A question, and the words of its statement: of what says who is exposed, and of the rest."""
 
-    def __init__(self) -> None:
-        self.texts: dict[tuple[str, str], str] = {}
-        self.numbers: dict[tuple[str, str], str] = {}
+    question: Question
+    units: frozenset[str]
+    metric: frozenset[str]
 
-    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        if column != "properties" or key not in PROMOTED:
-            self.texts.setdefault((column, key), f"text_{len(self.texts)}")
-        return super().property_text(column, key, parameters)
-
-    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
-        self.numbers.setdefault((column, key), f"number_{len(self.numbers)}")
-        return super().json_number(column, key, parameters)
+    def sources_of(self, words: Collection[str]) -> Iterator[EventSource]:
+        """Where the events come from of which any of the words is read."""
+        if not self.units.isdisjoint(words):
+            yield from exposure_sources(self.question)
+        if not self.metric.isdisjoint(words):
+            yield from metric_sources(self.question.metric)
 
 
 class SharedEvents(DuckDb):
@@ -77,15 +76,56 @@ class SharedEvents(DuckDb):
     def __init__(self, questions: Sequence[Question]) -> None:
         """``questions`` have the same project, entities and span; one that no statement can answer is passed
         over here. Raises `hoglab.filters.FilterError` when that is so for all."""
-        noting, usable = _Noting(), []
-        for question in questions:
-            with suppress(FilterError):
-                compiled(question, noting)
-                usable.append(question)
-        self._texts, self._numbers = noting.texts, noting.numbers
+        self._taken: dict[tuple[bool, str, str], str] = {}
+        self._numbers: dict[str, str] = {}
+        self._subqueries: Sequence[tuple[str, str]] = ()
         self._units: list[tuple[str, str]] = []
         self._unit_values: dict[str, object] = {}
-        self.statements = [_table(questions, noting), *self._unit_tables((usable or questions)[0])]
+        found = []
+        for question in questions:
+            try:
+                found.append(self._reading(question))
+            except FilterError as error:
+                refused = error
+        if not found:
+            raise refused
+        self.statements = [self._table(found), *self._unit_tables(found[0].question)]
+
+    def _reading(self, question: Question) -> _Reading:
+        """What the statement of a question reads, which is noted on the way."""
+        scope = Scope(question, self)
+        define_units(scope)
+        compiled(question, self)
+        of_units = [sql for _, sql in scope.subqueries]
+        others = [sql for _, sql in self._subqueries if sql not in of_units]
+        return _Reading(question, _words(of_units), _words(others))
+
+    def _table(self, found: Sequence[_Reading]) -> Statement:
+        """``CREATE TEMP TABLE``: events of exposed entities that any of the questions may read."""
+        questions = [reading.question for reading in found]
+        first = replace(questions[0], exposures=replace(questions[0].exposures, breakdowns=()))
+        scope = Scope(first, DuckDb())
+        span, events, entity = first.span, scope.dialect.events, scope.entity()
+        since = span.start - timedelta(microseconds=max(map(lookback_us, questions)))
+        until = later(exclusive(span.end), max(map(_reach_us, questions)))
+        exposed = combined("AND", [scope.within(span.start, exclusive(span.end)), exposure_condition(scope)])
+        words = {word for reading in found for word in reading.units | reading.metric} | {entity}
+        columns = [name for name in COLUMNS if name in words]
+        numbers = {text: name for text, name in self._numbers.items() if name in words}
+        taken = {name: place for place, name in self._taken.items() if name in words or name in numbers}
+        read = [
+            f"{_extracted(scope, *place, _readers(scope, found, {name, numbers.get(name, name)}))} AS {name}"
+            for name, place in taken.items()
+        ]
+        made = [f"{scope.dialect.number(text)} AS {name}" for text, name in numbers.items()]
+        sql = (
+            f"CREATE TEMP TABLE {TABLE} AS "
+            f"SELECT {', '.join([*columns, *(name for name in taken if name in words), *made])} "
+            f"FROM (SELECT {', '.join([*columns, *read])} FROM {events} "
+            f"WHERE {scope.within(since, until)} AND {_readers(scope, found, words)} "
+            f"AND {entity} IN (SELECT {entity} FROM {events} WHERE {exposed})) AS event_of_exposed"
+        )
+        return Statement(sql, scope.parameters.used_in(sql))
 
     def _unit_tables(self, question: Question) -> Iterator[Statement]:
         """Tables of who was exposed, read from the events' table; `ready` puts them into statements."""
@@ -105,6 +145,7 @@ class SharedEvents(DuckDb):
         self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
     ) -> Sequence[tuple[str, str]]:
         """With the tables of the exposed in the place of what they were made of, where that is the same."""
+        self._subqueries = subqueries
         count = len(self._units)
         same = list(subqueries[:count]) == self._units and all(
             parameters.used_in(sql).items() <= self._unit_values.items() for _, sql in self._units
@@ -118,12 +159,18 @@ class SharedEvents(DuckDb):
         return [*made, *subqueries[count:]]
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        known = self._texts.get((column, key))
-        return super().property_text(column, key, parameters) if known is None else known
+        if column == "properties" and key in PROMOTED:
+            return super().property_text(column, key, parameters)
+        return self._taken.setdefault((False, column, key), f"taken_{len(self._taken)}")
 
     def json_number(self, column: str, key: str, parameters: Parameters) -> str:
-        known = self._numbers.get((column, key))
-        return super().json_number(column, key, parameters) if known is None else known
+        del parameters
+        return self._taken.setdefault((True, column, key), f"taken_{len(self._taken)}")
+
+    def number(self, text: str) -> str:
+        if text not in self._taken.values():
+            return super().number(text)
+        return self._numbers.setdefault(text, f"number_of_{text}")
 
 
 def can_share(question: Question) -> bool:
@@ -135,45 +182,25 @@ def can_share(question: Question) -> bool:
     )
 
 
-def _table(questions: Sequence[Question], noting: _Noting) -> Statement:
-    """``CREATE TEMP TABLE``: events of exposed entities that any of the questions may read."""
-    first = replace(questions[0], exposures=replace(questions[0].exposures, breakdowns=()))
-    scope = Scope(first, DuckDb())
-    span = first.span
-    taken = [
-        *(
-            f"{scope.dialect.property_text(*place, scope.parameters)} AS {name}"
-            for place, name in noting.texts.items()
-        ),
-        *(
-            f"{scope.dialect.json_number(*place, scope.parameters)} AS {name}"
-            for place, name in noting.numbers.items()
-        ),
-    ]
-    since = span.start - timedelta(microseconds=max(map(lookback_us, questions)))
-    until = later(exclusive(span.end), max(map(_reach_us, questions)))
-    names = [_named(scope, source) for question in questions for source in _sources(question)]
-    exposed = combined("AND", [scope.within(span.start, exclusive(span.end)), exposure_condition(scope)])
-    sql = (
-        f"CREATE TEMP TABLE {TABLE} AS SELECT {', '.join((*COLUMNS, *taken))} FROM {scope.dialect.events} "
-        f"WHERE {scope.within(since, until)} AND {combined('OR', list(dict.fromkeys(names)))} "
-        f"AND {scope.entity()} IN (SELECT {scope.entity()} FROM {scope.dialect.events} WHERE {exposed})"
-    )
-    return Statement(sql, scope.parameters.used_in(sql))
+def _extracted(scope: Scope, is_number: bool, column: str, key: str, readers: str) -> str:
+    """A property, taken out of its JSON only where somebody reads it."""
+    take = scope.dialect.json_number if is_number else scope.dialect.property_text
+    return f"CASE WHEN {readers} THEN {take(column, key, scope.parameters)} END"
 
 
-def _named(scope: Scope, source: EventSource) -> str:
+def _readers(scope: Scope, found: Sequence[_Reading], words: Collection[str]) -> str:
+    """A condition that every event meets of which any of the words is read."""
+    sources = [source for reading in found for source in reading.sources_of(words)]
+    return combined("OR", list(dict.fromkeys(named(scope, source) for source in sources)))
+
+
+def named(scope: Scope, source: EventSource) -> str:
     """A condition that every event of a source meets."""
     parts = [
         "TRUE" if match.event is None else f"event = {scope.bind(match.event)}"
         for match in source.alternatives
     ]
     return combined("OR", parts) if parts else "FALSE"
-
-
-def _sources(question: Question) -> Iterator[EventSource]:
-    yield from exposure_sources(question)
-    yield from metric_sources(question.metric)
 
 
 def exposure_sources(question: Question) -> Iterator[EventSource]:
@@ -208,3 +235,7 @@ def _reach_us(question: Question) -> int:
     metric = question.metric
     extra = max(0, span_us(metric)) if isinstance(metric, RetentionMetric) else 0
     return metric.window_us + extra
+
+
+def _words(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))

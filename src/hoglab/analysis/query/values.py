@@ -47,9 +47,28 @@ def valued_outcome(value: Value, name: str) -> Outcome:
 
 def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outcome]:
     """A statement for a ratio metric. ``unit`` must be defined."""
-    sides = {"m": metric.numerator, "d": metric.denominator}
+    sides = sides_of(metric)
     bounded = {name: side.bounds for name, side in sides.items() if side.bounds is not None}
-    outcome = Outcome(
+    outcome = ratio_outcome(metric)
+    relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
+    both = _define_both(scope, outcome, relations)
+    if scope.days is not None:
+        return series(scope, outcome, both), outcome
+    valued = define_values(scope, outcome, both)
+    if bounded:
+        valued = _define_clamped(scope, valued, list(outcome.values), bounded)
+    return totals(scope, outcome, valued), outcome
+
+
+def sides_of(metric: RatioMetric) -> dict[str, Value]:
+    """Both values by their names in the `ratio_outcome`."""
+    return {"m": metric.numerator, "d": metric.denominator}
+
+
+def ratio_outcome(metric: RatioMetric) -> Outcome:
+    """Two numbers for each entity, and the sums of them, of their squares and of their product."""
+    sides = sides_of(metric)
+    return Outcome(
         partials=tuple(partial for name, side in sides.items() for partial in _value_partials(side, name)),
         values={name: _value_of(side, name) for name, side in sides.items()},
         statistics={
@@ -60,16 +79,8 @@ def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outco
             "dd": "{d} * {d}",
             "md": "{m} * {d}",
         },
-        exact=all(_is_exact(side) for side in sides.values()) and not bounded,
+        exact=all(_is_exact(side) and side.bounds is None for side in sides.values()),
     )
-    relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
-    both = _define_both(scope, outcome, relations)
-    if scope.days is not None:
-        return series(scope, outcome, both), outcome
-    valued = define_values(scope, outcome, both)
-    if bounded:
-        valued = _define_clamped(scope, valued, list(outcome.values), bounded)
-    return totals(scope, outcome, valued), outcome
 
 
 def _is_exact(value: Value) -> bool:
@@ -155,7 +166,7 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
     """The partials of rows ``(entity, ts, x)``."""
     day = scope.day("ts")
     x = counted(value, "x")
-    if value.math in _DISTINCT:
+    if is_of_different_ones(value):
         rows = scope.define(
             f"{name}_found",
             f"SELECT entity, x, min({day}) AS day FROM {rows} WHERE x IS NOT NULL AND x <> '' "
@@ -163,13 +174,25 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
         )
         columns, day = f"count(*) AS {name}_v", "day"
     else:
-        columns = {
-            Math.AVG: f"sum({x}) AS {name}_v, count(*) AS {name}_c",
-            Math.MIN: f"min({x}) AS {name}_v",
-            Math.MAX: f"max({x}) AS {name}_v",
-        }.get(value.math, f"sum({x}) AS {name}_v")
+        columns = ", ".join(f"{text} AS {each}" for each, text in aggregates(value, name, x).items())
     key, shown = ("entity, day", f"entity, {day} AS day") if by_day else ("entity", "entity")
     return scope.define(f"{name}_partial", f"SELECT {shown}, {columns} FROM {rows} GROUP BY {key}")
+
+
+def aggregates(value: Value, name: str, x: str) -> dict[str, str]:
+    """What makes each partial of a value out of what its rows count as; not for values that are different ones."""
+    match value.math:
+        case Math.AVG:
+            return {f"{name}_v": f"sum({x})", f"{name}_c": "count(*)"}
+        case Math.MIN | Math.MAX:
+            return {f"{name}_v": f"{value.math.value}({x})"}
+        case _:
+            return {f"{name}_v": f"sum({x})"}
+
+
+def is_of_different_ones(value: Value) -> bool:
+    """Whether a value is how many different ones there are: of sessions, people, groups, or values."""
+    return value.math in _DISTINCT
 
 
 def counted(value: Value, x: str) -> str:
