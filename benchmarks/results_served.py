@@ -30,7 +30,10 @@ from benchmarks.results_mean_funnel import END, FUNNEL, MEAN, START, generated
 KEY = "phx_" + "b" * 43
 READ_LIMIT_MS = 20.0
 MANY = 50
+KINDS = 5
+EVENTS = ("purchase", "checkout", "payment")
 MANY_LIMIT = 12.0
+"""In relation to one metric: the mean of one of each kind."""
 MEMORY_LIMIT_MB = 2048.0
 READY_S = 60.0
 COMPUTED_S = 1800.0
@@ -125,14 +128,20 @@ def peak_mb(process_id: int) -> float:
 
 
 def many(count: int) -> list[dict[str, Any]]:
-    """Metrics that differ: sums, counts and funnels over several events."""
+    """Metrics that all differ: sums, counts, averages, ratios and funnels over several events."""
     found: list[dict[str, Any]] = []
     for number in range(count):
-        source = {"kind": "EventsNode", "event": ("purchase", "checkout", "payment")[number % 3]}
-        if number % 2:
-            found.append({"metric_type": "mean", "source": source, "threshold": number})
-        else:
-            found.append({**MEAN, "source": {**MEAN["source"], **source}, "name": f"metric {number}"})
+        event = {"kind": "EventsNode", "event": EVENTS[number % len(EVENTS)]}
+        amount = {**event, "math": "sum", "math_property": "amount"}
+        window = {"conversion_window": 1 + number, "conversion_window_unit": "day"}
+        kinds: list[dict[str, Any]] = [
+            {"metric_type": "mean", "source": amount},
+            {"metric_type": "mean", "source": event, "threshold": 1},
+            {"metric_type": "mean", "source": {**amount, "math": "avg"}},
+            {"metric_type": "ratio", "numerator": amount, "denominator": event},
+            {"metric_type": "funnel", "series": [{"kind": "EventsNode", "event": "checkout"}, event]},
+        ]
+        found.append({**kinds[number % KINDS], **window})
     return found
 
 
@@ -162,8 +171,10 @@ def main() -> int:
                 for _ in range(reads)
             )
             print(f"query    computed     {computed:8.0f}   kept   {kept:6.1f}")
-            # One whose results are not known already.
-            alone = recalculated_ms(client, experiment_of(client, one["id"], many(2)[1:]))
+            # Ones whose results are not known already, of each kind.
+            alone = statistics.mean(
+                recalculated_ms(client, experiment_of(client, one["id"], [metric])) for metric in many(KINDS)
+            )
             all_ms = recalculated_ms(client, experiment_of(client, one["id"], many(metrics)))
             print(
                 f"metrics  one {alone:8.0f}   {metrics} together {all_ms:8.0f}   ratio {all_ms / alone:5.1f}   "

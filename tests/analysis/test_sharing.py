@@ -112,8 +112,10 @@ def test_events_are_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch
     with bench.computer.sharing(asked) as result:
         for question in asked:
             result(question)
-    assert count.of_all_events == 1
-    assert count.of_exposures == 2  # for the table of events, and for that of the exposures
+    assert (
+        count.of_all_events == 2
+    )  # for the table of the exposures, and for that of the events of the exposed
+    assert count.of_exposures == 1
 
 
 def test_sums_are_computed_together_and_equal_metrics_once(
@@ -174,7 +176,7 @@ def test_a_metric_that_cannot_be_computed_fails_alone(bench: Bench, monkeypatch:
         with pytest.raises(DefinitionError):
             result(asked[1])
         result(asked[0])
-    assert count.of_all_events == 1
+    assert count.of_all_events == 2
 
 
 def test_without_room_for_the_table_each_is_computed_by_itself(bench: Bench) -> None:

@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
 from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
-from hoglab.analysis.query.model import EventSource, QuantileMetric, Question, Span
+from hoglab.analysis.query.model import EventSource, Question, Span
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import (
     COLUMNS,
@@ -196,8 +196,7 @@ def kept(question: Question) -> Kept | None:
     and for points of the past. Raises `hoglab.filters.FilterError` as `compiled` does.
     """
     span = question.span
-    several = isinstance(question.metric, QuantileMetric) and bool(question.exposures.breakdowns)
-    if span.days is None or span.capped or question.matured_only or several or not can_share(question):
+    if span.days is None or span.capped or question.matured_only or not can_share(question):
         return None
     if not question.exposures.variants:
         return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
-from hoglab.analysis.query.exposures import define_units, exposure_condition
+from hoglab.analysis.query.exposures import define_units
 from hoglab.analysis.query.model import (
     EventSource,
     FunnelMetric,
@@ -54,7 +54,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A question, and the words of its statement: of what says who is exposed, and of the rest."""
+    """A question, and the words of what its statement reads of events: to tell who is exposed, beside
+    `UNIT_TABLES`, and for the rest."""
 
     question: Question
     units: frozenset[str]
@@ -66,6 +67,8 @@ class _Reading:
             yield from exposure_sources(self.question)
         if not self.metric.isdisjoint(words):
             yield from metric_sources(self.question.metric)
+            if isinstance(self.question.metric, FunnelMetric):  # an exposure is the first step
+                yield from exposure_sources(self.question)
 
 
 class SharedEvents(DuckDb):
@@ -89,7 +92,7 @@ class SharedEvents(DuckDb):
                 refused = error
         if not found:
             raise refused
-        self.statements = [self._table(found), *self._unit_tables(found[0].question)]
+        self.statements = [*self._unit_tables(found[0].question), self._table(found)]
 
     def _reading(self, question: Question) -> _Reading:
         """What the statement of a question reads, which is noted on the way."""
@@ -98,7 +101,7 @@ class SharedEvents(DuckDb):
         compiled(question, self)
         of_units = [sql for _, sql in scope.subqueries]
         others = [sql for _, sql in self._subqueries if sql not in of_units]
-        return _Reading(question, _words(of_units), _words(others))
+        return _Reading(question, _words(of_units[len(UNIT_TABLES) :]), _words(others))
 
     def _table(self, found: Sequence[_Reading]) -> Statement:
         """``CREATE TEMP TABLE``: events of exposed entities that any of the questions may read."""
@@ -108,7 +111,6 @@ class SharedEvents(DuckDb):
         span, events, entity = first.span, scope.dialect.events, scope.entity()
         since = span.start - timedelta(microseconds=max(map(lookback_us, questions)))
         until = later(exclusive(span.end), max(map(_reach_us, questions)))
-        exposed = combined("AND", [scope.within(span.start, exclusive(span.end)), exposure_condition(scope)])
         words = {word for reading in found for word in reading.units | reading.metric} | {entity}
         columns = [name for name in COLUMNS if name in words]
         numbers = {text: name for text, name in self._numbers.items() if name in words}
@@ -123,23 +125,23 @@ class SharedEvents(DuckDb):
             f"SELECT {', '.join([*columns, *(name for name in taken if name in words), *made])} "
             f"FROM (SELECT {', '.join([*columns, *read])} FROM {events} "
             f"WHERE {scope.within(since, until)} AND {_readers(scope, found, words)} "
-            f"AND {entity} IN (SELECT {entity} FROM {events} WHERE {exposed})) AS event_of_exposed"
+            f"AND {entity} IN (SELECT entity FROM {UNIT_TABLES[-1]})) AS event_of_exposed"
         )
         return Statement(sql, scope.parameters.used_in(sql))
 
     def _unit_tables(self, question: Question) -> Iterator[Statement]:
-        """Tables of who was exposed, read from the events' table; `ready` puts them into statements."""
-        scope = Scope(question, self)
+        """Tables of who was exposed; `ready` puts them into statements."""
+        scope, of_shared = Scope(question, DuckDb()), Scope(question, self)
         define_units(scope)
+        define_units(of_shared)
         before = ""
-        for name, sql in scope.subqueries[: len(UNIT_TABLES)]:
-            yield Statement(
-                f"CREATE TEMP TABLE {UNIT_TABLES[len(self._units)]} AS {before}{sql}",
-                scope.parameters.used_in(sql),
-            )
-            before = f"WITH {name} AS (SELECT * FROM {UNIT_TABLES[len(self._units)]}) "
-            self._unit_values |= scope.parameters.used_in(sql)
-            self._units.append((name, sql))
+        replaced = of_shared.subqueries[: len(UNIT_TABLES)]
+        for table, (name, sql), same in zip(UNIT_TABLES, scope.subqueries, replaced, strict=False):
+            values = scope.parameters.used_in(sql)
+            yield Statement(f"CREATE TEMP TABLE {table} AS {before}{sql}", values)
+            before = f"WITH {name} AS (SELECT * FROM {table}) "
+            self._unit_values |= of_shared.parameters.used_in(same[1])
+            self._units.append(same)
 
     def ready(
         self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
@@ -174,11 +176,14 @@ class SharedEvents(DuckDb):
 
 
 def can_share(question: Question) -> bool:
-    """Sessions are made of events that no metric asks for, and tables and groups are joined by those who ask."""
+    """Sessions are made of events that no metric asks for, tables and groups are joined by those who ask, and
+    quantiles of cells need another question for everybody."""
+    metric = question.metric
     return (
-        not tables_of(question.metric)
+        not tables_of(metric)
         and not question.group_properties
-        and all(value.session_property is None for value in _values(question.metric))
+        and not (isinstance(metric, QuantileMetric) and question.exposures.breakdowns)
+        and all(value.session_property is None for value in _values(metric))
     )
 
 
@@ -238,4 +243,5 @@ def _reach_us(question: Question) -> int:
 
 
 def _words(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
+    """The words of subqueries that read the shared events."""
+    return frozenset(word for text in texts if TABLE in text for word in re.findall(r"\w+", text))
