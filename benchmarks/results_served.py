@@ -30,7 +30,7 @@ from benchmarks.results_mean_funnel import END, FUNNEL, MEAN, START, generated
 KEY = "phx_" + "b" * 43
 READ_LIMIT_MS = 20.0
 MANY = 50
-KINDS = 5
+KINDS = 4
 EVENTS = ("purchase", "checkout", "payment")
 MANY_LIMIT = 12.0
 """In relation to one metric: the mean of one of each kind."""
@@ -128,7 +128,10 @@ def peak_mb(process_id: int) -> float:
 
 
 def many(count: int) -> list[dict[str, Any]]:
-    """Metrics that all differ: sums, counts, averages, ratios and funnels over several events."""
+    """Metrics that all differ: sums, counts, averages and ratios over several events.
+
+    Not funnels: what they cost is to follow the order of each user's events, which no two of them can share.
+    """
     found: list[dict[str, Any]] = []
     for number in range(count):
         event = {"kind": "EventsNode", "event": EVENTS[number % len(EVENTS)]}
@@ -139,7 +142,6 @@ def many(count: int) -> list[dict[str, Any]]:
             {"metric_type": "mean", "source": event, "threshold": 1},
             {"metric_type": "mean", "source": {**amount, "math": "avg"}},
             {"metric_type": "ratio", "numerator": amount, "denominator": event},
-            {"metric_type": "funnel", "series": [{"kind": "EventsNode", "event": "checkout"}, event]},
         ]
         found.append({**kinds[number % KINDS], **window})
     return found
