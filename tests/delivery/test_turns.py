@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from cryptography.fernet import Fernet
 from sqlalchemy import text
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
@@ -19,9 +20,12 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.fetch import FetchFailure, FetchLimits, FetchResponse
+from hoglab.delivery.reruns import RerunFilter, rerun
 from hoglab.delivery.results import error_kind
 from hoglab.delivery.retries import RetryPolicy, excused
+from hoglab.delivery.turn import UNUSABLE
 from hoglab.delivery.worker import WorkerLimits
+from hoglab.functions import registry as registry_module
 
 SLOW_RETRY = RetryPolicy(step_s=60.0, jitter_s=0.0, max_backoff_s=60.0)
 
@@ -415,6 +419,46 @@ def test_a_run_of_a_function_that_is_gone_is_cancelled(house: House, receiver: R
     assert house.results()[0]["status"] == "cancelled"
     assert house.metrics(function) == {"triggered": 1}
     assert infos(house, function) == ["The function is disabled or deleted, so this run of it was cancelled."]
+
+
+def test_runs_of_a_function_whose_secrets_cannot_be_read_can_be_run_again(
+    house: House, receiver: Receiver
+) -> None:
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url}, secrets={"key": "s3cr3t"})
+    other = house.create("return 1")
+    house.dispatch(stored())
+    right, house.key = house.key, Fernet.generate_key().decode()
+    house.restart()
+    house.run()
+    assert receiver.hits == []
+    assert errors(house, function) == [UNUSABLE]
+    assert house.metrics(function) == {"triggered": 1, "failed": 1}
+    assert house.metrics(other) == {"triggered": 1, "succeeded": 1}
+    house.key = right
+    house.restart()
+    house.delivery.start()
+    assert rerun(house.delivery, house.project, function["id"], RerunFilter(), {}).queued == 1
+    house.wait_idle()
+    assert len(receiver.hits) == 1
+
+
+@pytest.mark.logs_exceptions
+def test_a_function_that_cannot_be_compiled_leaves_the_others_running(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, other = house.create("return 1"), house.create("return 2")
+    compiled = registry_module.compile_function
+
+    def compile_function(row: Any, *rest: Any) -> Any:
+        if row["id"] == broken["id"]:
+            raise KeyError("a row of a newer program")
+        return compiled(row, *rest)
+
+    monkeypatch.setattr(registry_module, "compile_function", compile_function)
+    house.restart()
+    house.run(stored())
+    assert house.metrics(broken) == {}
+    assert house.metrics(other) == {"triggered": 1, "succeeded": 1}
 
 
 def test_sleep_waits_without_a_worker(house: House) -> None:

@@ -131,7 +131,7 @@ class LiveLogs:
             try:
                 await self._look()
             except DatabaseError:
-                _logger.exception("new log lines could not be read")
+                _logger.exception("live_logs_not_read")
 
     async def _look(self) -> None:
         newest = await asyncio.to_thread(self._newest)

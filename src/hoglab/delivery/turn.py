@@ -60,6 +60,10 @@ _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
     "failed": ("failure", "failed"),
 }
 
+UNUSABLE = (
+    "The function cannot be loaded; the log of the server says why. Once it can, this can be run again."
+)
+
 MAX_PRIORITY = 9
 """Each attempt makes a run less urgent, down to this."""
 
@@ -204,6 +208,9 @@ class Turn:
         self._batch = BatchRun(state.items)
         functions = shop.registry.for_project(claimed.project_id)
         function = None if functions is None else functions.by_id.get(claimed.function_id)
+        if functions is not None and claimed.function_id in functions.unusable:
+            self._note("error", UNUSABLE)
+            return self._settle("failed", "failed", error=UNUSABLE)
         if functions is None or function is None:
             self._note("info", "The function is disabled or deleted, so this run of it was cancelled.")
             return self._settle("cancelled", "cancelled")

@@ -46,6 +46,8 @@ class ProjectFunctions:
     """Run on internal events."""
     transformations: FunctionSet
     """Change events before anything else sees them, in execution order."""
+    unusable: frozenset[str] = frozenset()
+    """Ids of those that are enabled and cannot be loaded, for their secrets cannot be read, say."""
 
 
 _Key = tuple[str, int, str]
@@ -118,6 +120,7 @@ class FunctionRegistry:
             destinations=FunctionSet([one for one in kinds.get("destination", []) if one.source == EVENTS]),
             internal_destinations=FunctionSet([one for one in internal if one.source in INTERNAL_SOURCES]),
             transformations=FunctionSet(kinds.get("transformation", [])),
+            unusable=frozenset(row["id"] for row in rows) - {one.id for one in functions},
         )
 
     def _compile(self, project_id: int, rows: list[Row], context: FilterContext) -> list[CompiledFunction]:
@@ -141,8 +144,12 @@ class FunctionRegistry:
         return functions
 
     def _compile_one(self, row: Row, context: FilterContext) -> CompiledFunction | None:
+        """None for one that cannot be loaded: the others shall run."""
         try:
             return compile_function(row, self._box, context, self._geoip)
         except (SecretsError, HogSourceError) as error:
             _logger.error("function_not_loaded", function_id=row["id"], reason=str(error))  # noqa: TRY400
+            return None
+        except Exception:
+            _logger.exception("function_not_loaded", function_id=row["id"])
             return None

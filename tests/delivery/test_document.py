@@ -1,0 +1,128 @@
+"""docs/delivery.md names every limit, metric and line of the log that an operator meets."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+import hoglab.app  # noqa: F401 - so that every metric is known
+from hoglab.delivery import calls, loops, program_run, room
+from hoglab.delivery.bodies import hosted
+from hoglab.delivery.bodies.child import BodyLimits
+from hoglab.delivery.fetch import FetchLimits
+from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.webhooks import WebhookLimits
+from hoglab.delivery.worker import WorkerLimits
+from hoglab.functions import code, liquid
+from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS
+from hoglab.settings import Settings
+from hoglab.storage.invocations import dead_events, janitor, traces
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "delivery.md").read_text()
+LOGGING = ("warning", "error", "exception", "critical")
+
+
+def mib(number: int) -> str:
+    return f"{number / (1 << 20):g} MiB"
+
+
+def seconds(number: float) -> str:
+    return f"{number:g} s" if number != calls.MAX_SLEEP_S else f"{number:.0f} s"
+
+
+def limits() -> dict[str, str]:
+    fetch, worker, webhook, body = FetchLimits(), WorkerLimits(), WebhookLimits(), BodyLimits()
+    settings = Settings.model_fields
+    assert settings["function_processes"].default == body.processes
+    assert settings["function_memory_bytes"].default == body.memory_bytes
+    assert body.crashes + 1 == janitor.MAX_RESETS
+    assert hosted.MAX_CHAIN + 1 == loops.MAX_DEPTH
+    assert traces.LOG_RETENTION_DAYS == traces.METRIC_RETENTION_DAYS
+    return {
+        "computing time of a body, over all its turns": seconds(DESTINATION_LIMITS.time_s),
+        "computing time of a filter, of inputs": seconds(EXPRESSION_LIMITS.time_s),
+        "computing time of a masking key": seconds(MASKING_LIMITS.time_s),
+        "memory of a program, as the language accounts for it": mib(DESTINATION_LIMITS.memory_bytes),
+        "address space of a process of bodies": mib(body.memory_bytes),
+        "processes of bodies": str(body.processes),
+        "code of a function": f"{code.MAX_CODE_BYTES // 1024} KiB",
+        "nested calls of a program's own functions": str(DESTINATION_LIMITS.call_depth),
+        "arguments of a call": str(DESTINATION_LIMITS.arguments),
+        "calls (`fetch`, `sleep`) of a run": str(DESTINATION_LIMITS.async_steps),
+        "`sleep`": seconds(calls.MAX_SLEEP_S),
+        "lines that a run prints between two calls": str(DESTINATION_LIMITS.print_lines),
+        "characters of a line of the log": str(program_run.MAX_MESSAGE_CHARS),
+        "characters of the error that is kept with a run": str(program_run.MAX_ERROR_CHARS),
+        "events that a run captures": "1",
+        "captures, and requests to the own project, that lead to each other": str(loops.MAX_DEPTH),
+        "characters of a Liquid template": str(liquid.MAX_TEMPLATE_CHARS),
+        "computing time of a Liquid template": seconds(liquid.RENDER_TIME_S),
+        "what a Liquid template prints": f"{liquid.MAX_OUTPUT_BYTES} bytes",
+        "rounds of loops in a Liquid template": str(liquid.MAX_LOOP_ITERATIONS),
+        "time for a request, with connecting": seconds(fetch.total_s),
+        "time for connecting": seconds(fetch.connect_s),
+        "body of a request": mib(fetch.max_request_bytes),
+        "body of an answer, decompressed": mib(fetch.max_response_bytes),
+        "headers of an answer": f"{fetch.max_head_bytes // 1024} KiB",
+        "attempts of a request": str(RetryPolicy().max_attempts),
+        "`Retry-After` that is waited for": seconds(RetryPolicy().max_retry_after_s),
+        "invocations at work": str(worker.in_flight),
+        "invocations of one function at work": str(worker.per_function),
+        "requests to one host at a time": str(worker.per_host),
+        "unfinished invocations before ingestion waits": str(room.MAX_BACKLOG),
+        "unfinished invocations of one function": str(room.MAX_WAITING),
+        "deaths of a worker or process before a run is given up": str(janitor.MAX_RESETS),
+        "body of a webhook's request": f"{webhook.body} bytes",
+        "webhook requests at work or waiting": str(webhook.waiting),
+        "dead letters of a function": str(dead_events.MAX_DEAD_EVENTS),
+        "days that dead letters are kept": str(dead_events.DEAD_EVENT_RETENTION_DAYS),
+        "days that runs are kept to be run again": str(traces.RESULT_RETENTION_DAYS),
+        "days that logs and counts are kept": str(traces.LOG_RETENTION_DAYS),
+    }
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", DOCUMENT, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_every_limit_is_what_it_says() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.*?) ?\|$", section("Limits"), re.MULTILINE)
+    assert {name: value for name, value, _ in rows if name != "Limit"} == limits()
+    for _, _, setting in rows:
+        for name in re.findall(r"`HOGLAB_(\w+)`", setting):
+            assert name.lower() in Settings.model_fields
+
+
+def test_every_metric_is_named() -> None:
+    metrics = {one.name for one in REGISTRY.collect() if one.name.startswith("hoglab_delivery_")}
+    assert len(metrics) > 10
+    assert {name for name in metrics if name not in DOCUMENT} == set()
+
+
+def log_lines(path: Path) -> set[str]:
+    """The names of the lines that a module logs from warnings on."""
+    return {
+        node.args[0].value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in LOGGING
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "_logger"
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+@pytest.mark.parametrize("room", ["delivery", "functions", "storage/invocations"])
+def test_every_line_of_the_log_is_named(room: str) -> None:
+    paths = sorted((ROOT / "src" / "hoglab" / room).rglob("*.py"))
+    named = set().union(*map(log_lines, paths))
+    assert named
+    assert {name for name in named if f"`{name}`" not in DOCUMENT} == set()
