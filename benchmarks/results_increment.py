@@ -67,18 +67,17 @@ FROM (
 """
 
 
-def add_days(path: Path, events: int, first: int, last: int) -> None:
+def add_days(execute: Callable[..., Any], events: int, first: int, last: int) -> None:
     """Store what came in on days ``[first, last)`` of an experiment with so many ``events`` altogether."""
     per_day = events // DAYS
-    with duckdb.connect(str(path)) as connection:
-        values = {
-            "users": max(1, events // EVENTS_PER_USER),
-            "us_per_event": 86_400_000_000 / per_day,
-            "first": first * per_day,
-            "last": last * per_day,
-        }
-        connection.execute(GENERATE, values)
-        connection.execute("UPDATE store_state SET next_seq = $1", [last * per_day + 1])
+    values = {
+        "users": max(1, events // EVENTS_PER_USER),
+        "us_per_event": 86_400_000_000 / per_day,
+        "first": first * per_day,
+        "last": last * per_day,
+    }
+    execute(GENERATE, values)
+    execute("UPDATE store_state SET next_seq = $next", {"next": last * per_day + 1})
 
 
 def at_end_of(asked: Question, day: int) -> Question:
@@ -141,14 +140,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         path, state_path = Path(directory) / "events.duckdb", Path(directory) / "results-state.duckdb"
         DuckDbEventStore(path).close()
-        done = 0
+        with duckdb.connect(
+            str(path)
+        ) as connection:  # at once, which a store's limit of memory would not let
+            add_days(connection.execute, events, 0, DAYS - NEW_DAYS)
+        store = DuckDbEventStore(path, state_path=state_path)  # which stays open, as in a server
         for day in range(DAYS - NEW_DAYS, DAYS + 1):
-            add_days(path, events, done, day)
-            store = DuckDbEventStore(path, state_path=state_path)
+            if day > DAYS - NEW_DAYS:
+                with store.reader() as reader:
+                    add_days(reader.execute, events, day - 1, day)
             for name, asked in metrics.items():
-                measure(store, at_end_of(asked, day), "first" if done == 0 else "increment", costs[name])
-            store.close()
-            done = day
+                step = "first" if day == DAYS - NEW_DAYS else "increment"
+                measure(store, at_end_of(asked, day), step, costs[name])
+        store.close()
         size = state_path.stat().st_size / path.stat().st_size
     print(f"{events:,} events, {events // EVENTS_PER_USER:,} users, {DAYS} days; processor ms (clock ms)")
     for name, found in costs.items():

@@ -14,12 +14,17 @@ from hoglab.filters.sql import combined
 DEFAULT_WINDOW_US = 94_608_000 * SECOND_US
 """Three years: how long a conversion may take when the metric does not say."""
 
+LAST_ROW = "last_ts"
+"""The partial that tells when an entity's last row of the funnel was, in microseconds."""
+
 
 def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Outcome]:
     """A statement for a funnel metric. ``unit`` must be defined."""
     count = len(metric.steps)
+    resumable = scope.resumable and can_resume_funnel(metric)
+    chains = _chain_names(metric) if resumable else ()
     outcome = Outcome(
-        partials=(Partial("reached", "max"),),
+        partials=(Partial("reached", "max"), *(Partial(name, "max", "NULL") for name in chains)),
         values={"reached": "{reached}"},
         statistics={
             "n": "1",
@@ -32,16 +37,16 @@ def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Out
     )
     if metric.covariate_us:
         outcome = with_covariate(outcome, outcome.statistics[f"step_{count}"])
-    _define_rows(scope, metric)
+    _define_rows(scope, metric, resumable=resumable)
     window_us = metric.window_us or DEFAULT_WINDOW_US
     if metric.order is FunnelOrder.UNORDERED:
         source = _define_unordered(scope, count, window_us)
     else:
-        source = _define_ordered(scope, count, window_us, strict=metric.order is FunnelOrder.STRICT)
+        strict = metric.order is FunnelOrder.STRICT
+        source = _define_ordered(scope, count, window_us, strict=strict, resumable=resumable)
     if scope.days is not None:
-        partial = scope.define(
-            "partial", f"SELECT entity, day, max(reached) AS reached FROM {source} GROUP BY entity, day"
-        )
+        columns = ", ".join(f"max({name}) AS {name}" for name in ("reached", *chains))
+        partial = scope.define("partial", f"SELECT entity, day, {columns} FROM {source} GROUP BY entity, day")
         return series(scope, outcome, partial), outcome
     partial = scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {source} GROUP BY entity")
     return totals(scope, outcome, define_values(scope, outcome, partial)), outcome
@@ -63,11 +68,12 @@ def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> N
     )
 
 
-def _define_rows(scope: Scope, metric: FunnelMetric) -> None:
+def _define_rows(scope: Scope, metric: FunnelMetric, *, resumable: bool) -> None:
     """``funnel_row(entity, ts, s0 … sk, ord)``: rows that are steps, of exposed entities, from their exposure on.
 
     Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal
-    in both are interchangeable.
+    in both are interchangeable. ``resumable``: also ``c0``, the chain that a row begins, and ``r1``…, which only
+    rows of `resumed_rows` have.
     """
     steps = range(1, len(metric.steps) + 1)
     if tables_of(metric):
@@ -77,10 +83,14 @@ def _define_rows(scope: Scope, metric: FunnelMetric) -> None:
     names = [f"s{number}" for number in (0, *steps)]
     lowest = " ".join(f"WHEN {name} = 1 THEN {number}" for number, name in enumerate(names))
     mask = " + ".join(f"{name} * {1 << number}" for number, name in enumerate(names))
+    chains = ""
+    if resumable:
+        chains = ", CASE WHEN s0 = 1 THEN ts END AS c0"
+        chains += "".join(f", CAST(NULL AS BIGINT) AS r{number}" for number in steps[:-1])
     scope.define(
         "funnel_row",
         f"SELECT unit.entity AS entity, ts, {', '.join(names)}, "
-        f"(CASE {lowest} ELSE {len(names)} END) * {1 << len(names)} + {mask} AS ord "
+        f"(CASE {lowest} ELSE {len(names)} END) * {1 << len(names)} + {mask} AS ord{chains} "
         "FROM step_row INNER JOIN unit ON unit.entity = step_row.entity WHERE ts >= unit.t0",
     )
 
@@ -116,34 +126,71 @@ def _define_entity_rows(scope: Scope, metric: FunnelMetric) -> None:
     scope.define("step_row", rows)
 
 
-def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool) -> str:
+def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool, resumable: bool) -> str:
     """Chains: for each step, when the chain began that reaches it with this row.
 
     The start of a chain never decreases over time, so "latest" is a running maximum. In a strict funnel a chain
-    goes on only from the row just before, because any other row in between breaks it.
+    goes on only from the row just before, because any other row in between breaks it. ``resumable``: with the
+    chains as they are after each row, and with rows of `resumed_rows` among the others.
     """
     reach = "1 PRECEDING" if strict else "UNBOUNDED PRECEDING"
     order = f"(PARTITION BY entity ORDER BY ts, ord ROWS BETWEEN {reach} AND 1 PRECEDING)"
-    relation, started = "funnel_row", "CASE WHEN s0 = 1 THEN ts END"
+    relation, started = "funnel_row", "c0" if resumable else "CASE WHEN s0 = 1 THEN ts END"
     for number in range(1, count + 1):
-        kept = ", ".join(f"s{later_}" for later_ in range(number, count + 1))
-        chains = "".join(f", c{earlier}" for earlier in range(1, number))
+        given = [f"s{later_}" for later_ in range(number, count + 1)]
+        given += [f"c{earlier}" for earlier in range(0 if resumable else 1, number)]
+        given += [f"r{later_}" for later_ in range(number, count)] if resumable else []
+        columns = ", ".join(given)
         scope.define(
             f"before_{number}",
-            f"SELECT entity, ts, ord, {kept}{chains}, max({started}) OVER {order} AS begun FROM {relation}",
+            f"SELECT entity, ts, ord, {columns}, max({started}) OVER {order} AS begun FROM {relation}",
         )
+        begun = f"CASE WHEN s{number} = 1 AND ts - begun <= {window_us} THEN begun END"
+        if resumable and number < count:
+            begun = f"coalesce(r{number}, {begun})"
         relation = scope.define(
             f"chain_{number}",
-            f"SELECT entity, ts, ord, {kept}{chains}, "
-            f"CASE WHEN s{number} = 1 AND ts - begun <= {window_us} THEN begun END AS c{number} "
-            f"FROM before_{number}",
+            f"SELECT entity, ts, ord, {columns}, {begun} AS c{number} FROM before_{number}",
         )
         started = f"c{number}"
     reached = " ".join(f"WHEN c{number} IS NOT NULL THEN {number}" for number in range(count, 0, -1))
-    return scope.define(
-        "progress",
-        f"SELECT entity, {scope.day('ts')} AS day, CASE {reached} ELSE 0 END AS reached FROM {relation}",
+    progress = f"SELECT entity, {scope.day('ts')} AS day, CASE {reached} ELSE 0 END AS reached"
+    if resumable:
+        chains = "".join(f", c{number} AS begun_{number}" for number in range(count))
+        progress += f"{chains}, ts AS {LAST_ROW}"
+    return scope.define("progress", f"{progress} FROM {relation}{' WHERE ord >= 0' if resumable else ''}")
+
+
+def can_resume_funnel(metric: FunnelMetric) -> bool:
+    """Whether chains tell all that later rows go on from."""
+    return metric.order is FunnelOrder.ORDERED and not tables_of(metric)
+
+
+def resumed_rows(metric: FunnelMetric, states: str) -> str:
+    """Rows of ``funnel_row`` that stand for all those before: the chains of an entity, at its last row."""
+    count = len(metric.steps)
+    flags = ", ".join("0" for _ in range(count + 1))
+    chains = ", ".join(f"begun_{number}" for number in range(count))
+    return f"SELECT entity, {LAST_ROW}, {flags}, -1, {chains} FROM {states}"
+
+
+def resumed_progress(scope: Scope, metric: FunnelMetric, rows: str, states: str) -> str:
+    """``progress`` of entities with one row after those that their state stands for."""
+    window_us = metric.window_us or DEFAULT_WINDOW_US
+    steps = range(1, len(metric.steps) + 1)
+    met = {
+        number: f"one.s{number} = 1 AND one.ts - known.begun_{number - 1} <= {window_us}" for number in steps
+    }
+    reached = " ".join(f"WHEN {met[number]} THEN {number}" for number in reversed(steps))
+    chains = "".join(f", CASE WHEN {met[number]} THEN known.begun_{number - 1} END" for number in steps[:-1])
+    return (
+        f"SELECT one.entity, {scope.day('one.ts')}, CASE {reached} ELSE 0 END, one.c0{chains}, one.ts "
+        f"FROM {rows} AS one INNER JOIN {states} AS known ON known.entity = one.entity"
     )
+
+
+def _chain_names(metric: FunnelMetric) -> tuple[str, ...]:
+    return (*(f"begun_{number}" for number in range(len(metric.steps))), LAST_ROW)
 
 
 def _define_unordered(scope: Scope, count: int, window_us: int) -> str:

@@ -9,7 +9,9 @@ Two kinds of tables in `hoglab.storage.event_store.results_state`:
   (``seq``). It has the persons that events came with; merges are applied when it is read.
 - *Contributions*: what each entity adds to the statistics, each day where days add up, else over the whole span.
   An entity's contribution depends on nothing but its own events, so that only entities with new events are
-  computed again, from the logs; and results are sums over contributions.
+  looked at; and results are sums over contributions.
+- *States*: what is known of each entity, from which its contributions go on (`hoglab.analysis.query.resuming`),
+  for metrics where that is possible. Other entities with new events are computed again, from the logs.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -25,6 +27,7 @@ from datetime import datetime, timedelta
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
 from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
 from hoglab.analysis.query.model import EventSource, Question, Span
+from hoglab.analysis.query.resuming import EVENTS, TOUCHED, Resuming, can_resume
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import (
     COLUMNS,
@@ -36,12 +39,10 @@ from hoglab.analysis.query.shared import (
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
 from hoglab.filters.sql import Parameters, combined
 
-VERSION = 1
+VERSION = 2
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
 SCHEMA = "results_state"
-EVENTS = "kept_events"
-TOUCHED = "touched_entities"
 _LONG = timedelta(days=1000)
 
 
@@ -105,6 +106,14 @@ class Kept:
     @property
     def table(self) -> str:
         return _table(self.question)
+
+    @property
+    def resuming(self) -> Resuming | None:
+        """How entities go on from their states, which are in a table of the same name; None: they cannot."""
+        if not can_resume(self.question.metric):
+            return None
+        state = f"{SCHEMA}.at_{self.key}"
+        return Resuming(self.question, self.query.outcome, self._filling, self._parameters, state)
 
     @property
     def entity(self) -> str:
@@ -212,7 +221,7 @@ def _read(question: Question) -> Kept:
     adds_up = can_telescope(question.metric)
     asked = question if adds_up else replace(question, span=replace(question.span, days=None))
     dialect = _Reading("change" if adds_up else "valued", _table(question))
-    query = compiled(asked, dialect)
+    query = compiled(asked, dialect, resumable=can_resume(question.metric))
     scope = Scope(asked, dialect)
     define_units(scope)
     of_units = len(scope.subqueries)

@@ -31,6 +31,8 @@ class Scope:
     dialect: Dialect
     entities: int | None = None
     """Of so many entities, chosen without regard to what they did, it is told what they add; None: of all the sums."""
+    resumable: bool = False
+    """Partials tell all that an entity's later events go on from (see `hoglab.analysis.query.resuming`)."""
     subqueries: list[tuple[str, str]] = field(default_factory=list)
     values: Parameters | None = None
     """The parameters of the statement, where it is of several scopes."""

@@ -128,12 +128,15 @@ class Compiled:
                 return Retention(size, int(numbers[1]))
 
 
-def compiled(question: Question, dialect: Dialect, *, entities: int | None = None) -> Compiled:
+def compiled(
+    question: Question, dialect: Dialect, *, entities: int | None = None, resumable: bool = False
+) -> Compiled:
     """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
 
     With ``entities`` it gives what each of so many entities adds to the statistics, for metrics that add up.
+    ``resumable``: see `Scope`.
     """
-    scope = Scope(question, dialect, entities)
+    scope = Scope(question, dialect, entities, resumable)
     metric = question.metric
     anchored_on_exposure = question.matured_only and not isinstance(metric, RetentionMetric)
     _define_units(scope, metric, metric.window_us if anchored_on_exposure else 0)

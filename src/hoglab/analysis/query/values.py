@@ -87,6 +87,14 @@ def _is_exact(value: Value) -> bool:
     return value.math in _EXACT or not _reads_number(value) or value.threshold is not None
 
 
+def can_resume_value(value: Value) -> bool:
+    """Whether partials tell all that later events go on from: not which different ones there were.
+
+    A sum of numbers depends on their order in its last digit, which a threshold might make something of.
+    """
+    return value.math not in _DISTINCT and (value.threshold is None or not _reads_number(value))
+
+
 def _value_partials(value: Value, name: str) -> tuple[Partial, ...]:
     match value.math:
         case Math.MIN | Math.MAX:

@@ -1,0 +1,246 @@
+"""How contributions go on from what is known of each entity (spec experiment-results 11.4).
+
+Beside its contributions a row of *state* is kept of each exposed entity: its variant, when it was exposed, the last
+day on which it contributed, and its partials, all combined. New events that come after everything else of an entity,
+and that leave its exposure as it was, are taken in from there: the state stands as one more row before the first
+day, and what follows is computed as ever. All others are *touched*: computed again from their whole logs.
+
+Statements read and write temporary tables, so that what they share is computed once:
+
+- `RECENT`: the new events, and `KNOWN`: the states of entities with such events.
+- `TOUCHED`: entities, which are then taken out of `KNOWN`, and `TOUCHED_EVENTS`: all events of those.
+- `UNITS` and `STEPS`: the subqueries ``unit`` and ``step`` of touched entities, or of all of them.
+- `FURTHER`: the partials per entity and day that come to the states in `KNOWN`.
+
+Most entities have one new row or day. For them what follows is told without windows, which cost several times as
+much for partitions of two rows.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
+from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
+from hoglab.analysis.query.outcome import Outcome
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.shared import lookback_us
+from hoglab.analysis.query.statements import can_telescope
+from hoglab.analysis.query.values import can_resume_value
+from hoglab.filters.sql import Parameters
+
+EVENTS = "kept_events"
+RECENT = "recent_events"
+TOUCHED = "touched_entities"
+TOUCHED_EVENTS = "touched_events"
+KNOWN = "known_states"
+UNITS = "kept_units"
+STEPS = "kept_steps"
+FURTHER = "further_partials"
+
+_BEFORE_ALL, _BEFORE_NEW = -2, -1
+"""Days before the grid's: of the row that stands for the state, and from which on an entity counts that has one."""
+_COMBINED = {"sum": "{0} + {1}", "max": "greatest({0}, {1})", "min": "least({0}, {1})"}
+"""Two partials together; the engine's extremes pass over NULL."""
+
+Subqueries = Sequence[tuple[str, str]]
+
+
+def can_resume(metric: Metric) -> bool:
+    """Whether an entity's combined partials tell all that its later events go on from.
+
+    Not so for different values (they are a set), for retention, and for funnels that are strict or in any order.
+    """
+    match metric:
+        case MeanMetric():
+            resumable = can_resume_value(metric.value)
+        case RatioMetric():
+            resumable = can_resume_value(metric.numerator) and can_resume_value(metric.denominator)
+        case FunnelMetric():
+            resumable = can_resume_funnel(metric)
+        case _:
+            resumable = False
+    return resumable and can_telescope(metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """The statements of a question. Each takes ``events``, a relation of kept events, or reads the tables above.
+
+    ``subqueries`` are those of the question's statement up to the contributions, ``state`` is the table of states.
+    """
+
+    question: Question
+    outcome: Outcome
+    subqueries: Subqueries
+    parameters: Parameters
+    state: str
+
+    def units(self, events: str) -> Statement:
+        """``unit`` of all entities with events."""
+        return self._computed("unit", events, {})
+
+    def steps(self, events: str) -> Statement:
+        """``step`` of entities in `UNITS`."""
+        return self._computed("step", events, {"unit": f"SELECT * FROM {UNITS}"})
+
+    def changes(self) -> Statement:
+        """The contributions that follow from `UNITS` and `STEPS`."""
+        return self._changes(f"SELECT * FROM {UNITS}", {"step": f"SELECT * FROM {STEPS}"})
+
+    def states(self) -> str:
+        """The states that follow from `UNITS` and `STEPS`."""
+        shown = [f"units.{name}" for name in self._unit_columns]
+        shown += ["units.multiple_day IS NOT NULL AS switched", "steps.last_day"]
+        shown += [f"steps.{name}" for name in self._partials]
+        return (
+            f"SELECT {', '.join(shown)} FROM {UNITS} AS units INNER JOIN ({self._totals(STEPS)}) AS steps "
+            "ON steps.entity = units.entity"
+        )
+
+    def further(self) -> Statement:
+        """The partials of entities in `KNOWN` that follow from their events in `RECENT`."""
+        position = [name for name, _ in self.subqueries].index("moved") - 1
+        partials, _ = self.subqueries[position]
+        replaced = {"flagged": f"SELECT * FROM {KNOWN}", "unit": self._known_units}
+        metric = self.question.metric
+        named: list[tuple[str, str]] = []
+        for name, sql in self.subqueries[: position + 1]:
+            text = replaced.get(name, sql)
+            if isinstance(metric, FunnelMetric) and name == "funnel_row":
+                several = "SELECT entity FROM new_row GROUP BY entity HAVING count(*) > 1"
+                named += [("new_row", text), ("several", several)]
+                some = f"(SELECT * FROM {KNOWN} WHERE entity IN (SELECT entity FROM several))"
+                rows = "SELECT * FROM new_row WHERE entity IN (SELECT entity FROM several)"
+                text = f"{rows} UNION ALL {resumed_rows(metric, f'{some} AS known')}"
+            elif isinstance(metric, FunnelMetric) and name == "progress":
+                single = "(SELECT * FROM new_row WHERE entity NOT IN (SELECT entity FROM several))"
+                text = f"{text} UNION ALL {resumed_progress(self._scope, metric, single, KNOWN)}"
+            named.append((name, text))
+        return self._statement(
+            [(EVENTS, f"SELECT * FROM {RECENT}"), *named],
+            f"SELECT entity, day, {', '.join(self._partials)} FROM {partials}",
+        )
+
+    def further_changes(self) -> Statement:
+        """The contributions that follow from `KNOWN` and `FURTHER`."""
+        names = ", ".join(self._partials)
+        pairs = ", ".join(
+            f"{_COMBINED[p.combine].format(f'known.{p.name}', f'further.{p.name}')} AS {p.name}_new, "
+            f"known.{p.name} AS {p.name}_old"
+            for p in self.outcome.partials
+        )
+        several = "(SELECT entity FROM several)"
+        step = (
+            f"SELECT entity, day, {names} FROM {FURTHER} WHERE entity IN {several} "
+            f"UNION ALL SELECT entity, {_BEFORE_ALL}, {names} FROM {KNOWN} WHERE entity IN {several}"
+        )
+        running = (
+            f"{dict(self.subqueries)['running']} UNION ALL SELECT further.entity, further.day, {pairs} "
+            f"FROM {FURTHER} AS further INNER JOIN {KNOWN} AS known ON known.entity = further.entity "
+            f"WHERE further.entity NOT IN {several}"
+        )
+        found = f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"
+        return self._changes(self._known_units, {"several": found, "step": step, "running": running})
+
+    def update(self) -> str:
+        """The statement that brings the states of entities in `FURTHER` up to date."""
+        new = ", ".join(
+            f"{p.name} = {_COMBINED[p.combine].format(f'known.{p.name}', f'further.{p.name}')}"
+            for p in self.outcome.partials
+        )
+        return (
+            f"UPDATE {self.state} AS known SET last_day = greatest(known.last_day, further.last_day), {new} "
+            f"FROM ({self._totals(FURTHER)}) AS further WHERE further.entity = known.entity"
+        )
+
+    def touched(self, exposures_log: str) -> Statement:
+        """Entities that their events in `RECENT` do not let go on from their state.
+
+        They are: newly exposed ones; those with an exposure that is not after the first one, or to another variant;
+        those who saw several variants already; those with an event on a day, or in funnels at a moment, before
+        their last one; and where the time before the exposure matters, those with events of that time.
+        """
+        scope, exposures = self._scope, self.question.exposures
+        name, exposed = self.subqueries[0]
+        other = "" if exposures.first_seen else " OR exposed.variant <> known.variant"
+        before = f"{scope.day('recent.ts')} < known.last_day"
+        if isinstance(self.question.metric, FunnelMetric):
+            before += f" OR recent.ts <= known.{LAST_ROW}"
+        earlier = f"recent.ts >= known.t0 AND ({before})"
+        if exposures.activation is not None:
+            earlier += " OR recent.ts <= known.t0"
+        elif lookback_us(self.question):
+            earlier += " OR recent.ts < known.t0"
+        recent = f"(SELECT {scope.entity()} AS entity, {scope.ts()} AS ts FROM {EVENTS}) AS recent"
+        newly_exposed = (
+            f"SELECT exposed.entity FROM {name} AS exposed LEFT JOIN {KNOWN} AS known "
+            f"ON known.entity = exposed.entity "
+            f"WHERE known.entity IS NULL OR exposed.ts <= known.t0{other}"
+        )
+        out_of_order = (
+            f"SELECT recent.entity FROM {recent} INNER JOIN {KNOWN} AS known "
+            f"ON known.entity = recent.entity WHERE known.switched OR {earlier}"
+        )
+        parts = [newly_exposed, out_of_order]
+        if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
+            parts.append(
+                f"SELECT recent.entity FROM {recent} WHERE recent.entity NOT IN (SELECT entity FROM {KNOWN}) "
+                f"AND recent.entity IN (SELECT {scope.entity()} FROM {exposures_log})"
+            )
+        return self._statement(
+            [(EVENTS, f"SELECT * FROM {RECENT}"), (name, exposed)], " UNION ALL ".join(parts)
+        )
+
+    def known(self) -> str:
+        """The states of entities with events in `RECENT`."""
+        return f"SELECT * FROM {self.state} WHERE entity IN (SELECT {self._scope.entity()} FROM {RECENT})"
+
+    @property
+    def _scope(self) -> Scope:
+        return Scope(self.question, DuckDb())
+
+    @property
+    def _partials(self) -> list[str]:
+        return [partial.name for partial in self.outcome.partials]
+
+    @property
+    def _known_units(self) -> str:
+        """``unit`` of entities in `KNOWN`: they count on every day that there is."""
+        columns = ", ".join(self._unit_columns)
+        return (
+            f"SELECT {columns}, {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day FROM {KNOWN}"
+        )
+
+    def _totals(self, steps: str) -> str:
+        combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in self.outcome.partials)
+        return f"SELECT entity, max(day) AS last_day, {combined} FROM {steps} GROUP BY entity"
+
+    def _changes(self, unit: str, steps: dict[str, str]) -> Statement:
+        """``change`` without what changes nothing; ``steps`` are subqueries in the place of those up to ``step``,
+        and of ``running``."""
+        names = [name for name, _ in self.subqueries]
+        later = {n: sql for n, sql in self.subqueries[names.index("step") + 1 :] if n not in steps}
+        changed = " OR ".join(f"{name}_new <> {name}_old" for name in ("variant", *self.outcome.values))
+        later["state"] = f"SELECT * FROM ({later['state']}) AS every WHERE NOT counted OR {changed}"
+        return self._statement([("unit", unit), *steps.items(), *later.items()], "SELECT * FROM change")
+
+    @property
+    def _unit_columns(self) -> list[str]:
+        covariate = ["x"] if lookback_us(self.question) else []
+        return ["entity", "variant", "t0", *self._scope.cell, *covariate]
+
+    def _computed(self, wanted: str, events: str, replaced: dict[str, str]) -> Statement:
+        """All subqueries up to one, some of them with another text."""
+        end = [name for name, _ in self.subqueries].index(wanted) + 1
+        named = [(name, replaced.get(name, sql)) for name, sql in self.subqueries[:end]]
+        return self._statement([(EVENTS, events), *named], f"SELECT * FROM {wanted}")
+
+    def _statement(self, subqueries: Subqueries, select: str) -> Statement:
+        named = ",\n".join(f"{name} AS (\n{text}\n)" for name, text in subqueries)
+        sql = f"WITH {named}\n{select}"
+        return Statement(sql, self.parameters.used_in(sql))
