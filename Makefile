@@ -32,7 +32,7 @@ run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated us
 	$(BIN)/hoglab demo --port $(PORT)
 
 test: lint ## Run everything that CI runs: lint, types, layers, tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: setup ## Style, types and the layering of the rooms
 	$(BIN)/ruff check .
@@ -51,7 +51,7 @@ bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
 soak: setup ## Kill the server and the processes of functions 200 times each, and let 10,000 retries be due at once (20 to 40 minutes)
-	HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 $(BIN)/python -m pytest tests/faults
+	HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 $(BIN)/python -m pytest tests/faults
 
 validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew
 	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests begin first: at the end, one of them would leave all processors but its own idle."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """Where ``HOGLAB_TESTS_FORBID_SKIPS`` is set, a skipped test is a failed one: something is missing."""

@@ -25,7 +25,7 @@ from tests.faults.destination import Destination
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
 
-KILLS = int(os.environ.get("HOGLAB_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("HOGLAB_TEST_KILLS", "12"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 BATCH = 20
 SENDERS = 3

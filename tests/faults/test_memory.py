@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx
 import pytest
 from aiohttp import web
@@ -11,7 +13,7 @@ from tests.delivery.conftest import Receiver, wait_for
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
 
-EVENTS = 300
+EVENTS = int(os.environ.get("HOGLAB_TEST_STORM", "150"))
 WARMING, STORMS = 2, 3
 ROOM_BYTES = 32 << 20
 """What the allocator may keep from one storm to the next."""

@@ -28,7 +28,7 @@ from hoglab.functions.body_run import BodyRun
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
-TRIED = int(os.environ.get("HOGLAB_TEST_HOSTILE", "12"))
+TRIED = int(os.environ.get("HOGLAB_TEST_HOSTILE", "8"))
 
 LARGE = "let s := 'x' for (let i := 0; i < 22; i := i + 1) { s := concat(s, s) } "
 DEEP = "let a := [1] for (let i := 0; i < 60; i := i + 1) { a := [a, a] } "
