@@ -15,12 +15,15 @@ from uuid import uuid4
 
 import orjson
 import pytest
+from prometheus_client import Gauge
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
+from hoglab.delivery.bodies import child
 from hoglab.delivery.bodies.child import BodyLimits, Child, Work
 from hoglab.delivery.bodies.pool import BodyPool, Compute
 from hoglab.delivery.bodies.protocol import Outcome
+from hoglab.delivery.bodies.transforming import TransformationProcess
 
 GLOBALS = orjson.dumps({"event": {"uuid": "e", "event": "x", "distinct_id": "d", "properties": {}}})
 
@@ -86,6 +89,28 @@ def test_after_a_while_without_work_only_the_spare_is_left() -> None:
             wait_for(lambda: len(pool.processes()) == 1)
     finally:
         pool.close(1.0)
+
+
+def test_processes_of_all_kinds_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Gauge("running", "Processes.", registry=None)
+    monkeypatch.setattr(child, "PROCESSES", running)
+
+    def count() -> float:
+        return next(iter(running.collect())).samples[0].value
+
+    pool, transforming = BodyPool(BodyLimits(processes=1)), TransformationProcess()
+    assert count() == 0
+    pool.compute(work("return 1"))
+    wait_for(lambda: count() == 2)  # it and the spare one
+    assert [run.error for run in transforming.run("f", "return event", b"{}", [GLOBALS])] == [None]
+    assert count() == 3
+    os.kill(pool.processes()[0], signal.SIGKILL)
+    pool.compute(work("return 1"))
+    wait_for(lambda: count() == 3)
+    transforming.close()
+    assert count() == 2
+    pool.close(1.0)
+    assert count() == 0
 
 
 def test_a_process_knows_nothing_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The circuit breaker: slow functions are slowed down, then stopped (spec: hog-runtime 6).
 
 Each function has a bucket of tokens that fills with time and is emptied by what its runs cost, and by what is slow of
-its filters and inputs. States and
-buckets are in memory; what changed is written every now and then, and new states at once.
+its filters and inputs. States and buckets are in memory; what changed is written every now and then, and new states
+at once.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 import hoglab
 from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, Transform, send
@@ -35,6 +35,9 @@ _KEPT = (
 )
 """What of the environment a process gets: none of the server's settings, some of which are secret."""
 
+PROCESSES = Gauge(
+    "hoglab_delivery_body_processes", "Processes that run bodies, those of transformations among them."
+)
 DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a function's body.", ["reason"])
 
 END_S = 0.5
@@ -114,6 +117,7 @@ class Child:
                 env=environment,
                 process_group=0,  # Ctrl-C is for the server
             )
+        PROCESSES.inc()
         self._channel = ours
         self._frames = Frames(ours)
         ours.settimeout(limits.stuck_s)
@@ -155,7 +159,8 @@ class Child:
             self.ready = True
 
     def end(self) -> int:
-        """End the process, if it has not ended by itself; its status, negative for a signal."""
+        """End the process, if it has not ended by itself; its status, negative for a signal. Once."""
+        PROCESSES.dec()
         self._channel.close()
         try:
             return self.process.wait(END_S)

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import structlog
-from prometheus_client import Gauge
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
 from hoglab.delivery.bodies.hosted import RUNNING
@@ -45,8 +44,6 @@ BATCH_S = 0.05
 STUCK_S = 0.02
 """When a thread has been busy this long, another one joins: it takes what waits for quick functions, and goes on with
 runs that wait for the other's process."""
-
-_PROCESSES = Gauge("hoglab_delivery_body_processes", "Processes that run bodies.")
 
 _logger = structlog.get_logger(__name__)
 
@@ -178,7 +175,6 @@ class BodyPool:
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.end()
-        _PROCESSES.set(0)
 
     # --- the line
 
@@ -382,7 +378,6 @@ class BodyPool:
                     self._spare = spare
             if not wanted:
                 spare.end()
-            _PROCESSES.set(len(self.processes()))
         return seat.child
 
     def _pause(self) -> None:
@@ -440,7 +435,6 @@ class BodyPool:
         child, seat.child = seat.child, None
         if child is not None:
             child.end()
-            _PROCESSES.set(len(self.processes()))
 
     def _leave(self, seat: _Seat) -> None:
         while seat.own:
