@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
 
 from hoglab.delivery.dead_events import EVENTS, reason_of
-from hoglab.delivery.jobs import Job, Jobs, running_jobs
-from hoglab.delivery.reruns import DISABLED, end, go_on
+from hoglab.delivery.jobs import Job, Jobs, Kind, running_jobs
+from hoglab.delivery.reruns import DISABLED, Reruns
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.tables import backfill
 from hoglab.storage.event_store import (
@@ -34,7 +34,10 @@ from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import BackfillOverError, BackfillStep, LogEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hoglab.delivery.dispatch import EventDispatcher
+    from hoglab.delivery.jobs import Steps
     from hoglab.delivery.service import Delivery
     from hoglab.functions.compile import CompiledFunction
     from hoglab.storage.event_store import EventRow, EventStore
@@ -63,13 +66,13 @@ class Backfills:
     def __init__(self, delivery: Delivery, store: EventStore, *, max_backlog: int = MAX_BACKLOG) -> None:
         self._delivery = delivery
         self._database = delivery.queue_database
-        self._jobs = Jobs(self._database, delivery.now, reruns=False)
-        self.reruns = Jobs(self._database, delivery.now, reruns=True)
-        """Past invocations that are run again; they are gone on with here, too."""
+        self._history, reruns = _History(delivery, store), Reruns(delivery)
+        self._kinds: Mapping[Kind, Steps] = {Kind.BACKFILL: self._history, Kind.RERUN: reruns}
+        self._jobs, self.reruns = self._history.jobs, reruns.jobs
+        """``reruns``: past invocations that are run again; they are gone on with here, too."""
         delivery.on_rerun = self._notify
         self._store = store
         self._max_backlog = max_backlog
-        self._dispatchers: dict[str, tuple[CompiledFunction, EventDispatcher]] = {}
         self._wake = threading.Condition()
         self._has_news = True  # what a former process left
         self._stopping = False
@@ -109,7 +112,9 @@ class Backfills:
             "finished_at": None if extent else self.now(),
         }
         self._jobs.begin(job, alone=True)
-        self._log(job, "info", f"Backfill of {job['total']} events begins{' (dry run)' if dry_run else ''}.")
+        self._history.log(
+            job, "info", f"Backfill of {job['total']} events begins{' (dry run)' if dry_run else ''}."
+        )
         self._notify()
         return self.get(project_id, function_id, job["id"]) or job
 
@@ -165,7 +170,7 @@ class Backfills:
             jobs = self.running()
             _RUNNING.set(len(jobs))
             if not jobs:
-                self._dispatchers.clear()
+                self._history.forget()
                 return None
             waits = True
             for job in jobs:
@@ -195,25 +200,35 @@ class Backfills:
             raise
         except Exception as error:
             _logger.exception("backfill_failed", backfill_id=job["id"])
-            if job["selection"] is None:
-                self._end(job, "failed", reason_of(error))
-            else:
-                end(self._delivery, job, "failed", reason_of(error))
+            self._kinds[Kind.of(job)].end(job, "failed", reason_of(error))
+
+    def step(self, job: Job) -> None:
+        """Do the next part of a job."""
+        self._kinds[Kind.of(job)].step(job)
 
     def running(self) -> list[Job]:
         """What is not over, backfills and what is run again, oldest first."""
         return running_jobs(self._database)
 
-    # --- one step
+
+class _History:
+    """The jobs that ask functions about stored events."""
+
+    def __init__(self, delivery: Delivery, store: EventStore) -> None:
+        self._delivery = delivery
+        self._store = store
+        self.jobs = Jobs(delivery.queue_database, delivery.now, Kind.BACKFILL)
+        self._dispatchers: dict[str, tuple[CompiledFunction, EventDispatcher]] = {}
+
+    def forget(self) -> None:
+        """Nothing is left to do for now."""
+        self._dispatchers.clear()
 
     def step(self, job: Job) -> None:
         """Ask the function about the next events, and enqueue what they cause together with the place reached."""
-        if job["selection"] is not None:
-            go_on(self._delivery, job)
-            return
         dispatcher = self._dispatcher(job)
         if dispatcher is None:
-            self._end(job, "failed", DISABLED)
+            self.end(job, "failed", DISABLED)
             return
         last = min(job["cursor"] + WINDOW, job["last_seq"])
         found = self._window(job, last)
@@ -236,7 +251,7 @@ class Backfills:
             return
         _EVENTS.inc(len(found))
         if last >= job["last_seq"]:
-            self._end(job, "completed")
+            self.end(job, "completed")
 
     def _dispatcher(self, job: Job) -> EventDispatcher | None:
         """One for each backfill, made anew when the function changed; None when the function does not run."""
@@ -266,20 +281,21 @@ class Backfills:
             "settled": _column.settled + step.settled,
             "put_aside": _column.put_aside + step.put_aside,
         }
-        with self._database.write() as tx:
+        with self._delivery.queue_database.write() as tx:
             if not tx.connection.execute(sa.update(backfill).where(*here).values(**values)).rowcount:
                 raise BackfillOverError(step.id)
 
-    def _end(self, job: Job, status: str, error: str | None = None) -> None:
-        self._jobs.finish(job["id"], status, error)
-        after = self.get(job["project_id"], job["function_id"], job["id"]) or job
+    def end(self, job: Job, status: str, error: str | None = None) -> None:
+        """Say that one is over."""
+        self.jobs.finish(job["id"], status, error)
+        after = self.jobs.get(job["project_id"], job["function_id"], job["id"]) or job
         text = (
             f"Backfill {after['status']}: {after['seen']} of {after['total']} events, {after['queued']} runs"
         )
-        self._log(
+        self.log(
             job, "info" if error is None else "error", f"{text}." if error is None else f"{text}: {error}"
         )
 
-    def _log(self, job: Job, level: str, text: str) -> None:
-        line = LogEntry(job["project_id"], job["function_id"], job["id"], self.now(), level, text)
+    def log(self, job: Job, level: str, text: str) -> None:
+        line = LogEntry(job["project_id"], job["function_id"], job["id"], self._delivery.now(), level, text)
         self._delivery.queue.write_logs([line])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from enum import Enum
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -16,9 +17,36 @@ from hoglab.storage.database import Database
 from hoglab.storage.database.tables import backfill
 
 Job = dict[str, Any]
-"""A row of the table ``backfill``. With a ``selection`` it is about past invocations, else about stored events."""
+"""A row of the table ``backfill``."""
 
 _column = backfill.c
+
+
+class Kind(Enum):
+    """What a job is about: stored events, or (with a ``selection``) past invocations."""
+
+    BACKFILL = "backfill"
+    RERUN = "rerun"
+
+    @classmethod
+    def of(cls, job: Job) -> Kind:
+        return cls.BACKFILL if job["selection"] is None else cls.RERUN
+
+    def rows(self) -> sa.ColumnElement[bool]:
+        """Those of this kind."""
+        return _column.selection.is_(None) if self is Kind.BACKFILL else _column.selection.is_not(None)
+
+
+class Steps(Protocol):
+    """How jobs of one kind are done. What `step` raises, apart from trouble with databases, ends the job."""
+
+    def step(self, job: Job) -> None:
+        """Do the next part of a job, and write the place reached with what it enqueues; `end` it after the last."""
+        ...
+
+    def end(self, job: Job, status: str, error: str | None = None) -> None:
+        """Say that a job is over, in its row and in the function's log."""
+        ...
 
 
 class JobRunsError(Exception):
@@ -26,15 +54,15 @@ class JobRunsError(Exception):
 
 
 class Jobs:
-    """Those of one kind: ``reruns`` or backfills."""
+    """Those of one kind."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime], *, reruns: bool) -> None:
+    def __init__(self, database: Database, now: Callable[[], datetime], kind: Kind) -> None:
         self._database = database
         self._now = now
-        self._kind = _column.selection.is_not(None) if reruns else _column.selection.is_(None)
+        self._kind = kind
 
     def _mine(self, project_id: int, function_id: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return self._kind, _column.project_id == project_id, _column.function_id == function_id
+        return self._kind.rows(), _column.project_id == project_id, _column.function_id == function_id
 
     def begin(self, job: Job, *, alone: bool) -> None:
         """Write a new one. ``alone``: only if the function has none that runs. Raises `JobRunsError`."""

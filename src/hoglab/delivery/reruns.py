@@ -12,7 +12,7 @@ import orjson
 import sqlalchemy as sa
 
 from hoglab.delivery.globals import EventGlobals, GroupProperties
-from hoglab.delivery.jobs import Job, Jobs
+from hoglab.delivery.jobs import Job, Jobs, Kind
 from hoglab.delivery.results import restored_globals
 from hoglab.delivery.state import State, encode_state, raw_json
 from hoglab.filters.model import GROUP_TYPES
@@ -108,51 +108,58 @@ def rerun(
         "queued": 0,
         "created_at": now,
     }
-    jobs = Jobs(delivery.queue_database, delivery.now, reruns=True)
-    jobs.begin(job, alone=False)
-    _log(delivery, job, "info", f"Re-run queued. Filter: {orjson.dumps(dict(shown)).decode()}")
-    go_on(delivery, job)
-    after = jobs.get(project.id, function_id, job["id"]) or job
+    reruns = Reruns(delivery)
+    reruns.jobs.begin(job, alone=False)
+    reruns.log(job, "info", f"Re-run queued. Filter: {orjson.dumps(dict(shown)).decode()}")
+    reruns.step(job)
+    after = reruns.jobs.get(project.id, function_id, job["id"]) or job
     if after["status"] == "running":
         delivery.on_rerun()
     return Rerun(job["id"], after["queued"], after["seen"] - after["queued"])
 
 
-def go_on(delivery: Delivery, job: Job) -> None:
-    """Enqueue the next invocations of a rerun, together with the place reached."""
-    functions = delivery.registry.for_project(job["project_id"])
-    if functions is None or job["function_id"] not in functions.by_id:
-        end(delivery, job, "failed", DISABLED)
-        return
-    rows, last = _page(delivery, job)
-    event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
-    ready = [again for row in rows if (again := _again(event_globals, row, job)) is not None]
-    step = BackfillStep(job["id"], job["cursor"], last, seen=len(rows))
-    try:
-        new = delivery.queue.enqueue(ready, step=step)
-    except BackfillOverError:  # cancelled, or another thread was here first
-        return
-    if new:
-        metric = AppMetric(job["project_id"], job["function_id"], "other", "triggered", new, delivery.now())
-        delivery.queue.write_metrics([metric])
-    if last >= job["last_seq"]:
-        end(delivery, job, "completed")
+class Reruns:
+    """The jobs that run past invocations again."""
 
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self.jobs = Jobs(delivery.queue_database, delivery.now, Kind.RERUN)
 
-def end(delivery: Delivery, job: Job, status: str, error: str | None = None) -> None:
-    """Say that a rerun is over."""
-    jobs = Jobs(delivery.queue_database, delivery.now, reruns=True)
-    if not jobs.finish(job["id"], status, error):
-        return
-    after = jobs.get(job["project_id"], job["function_id"], job["id"]) or job
-    queued, skipped = after["queued"], after["seen"] - after["queued"]
-    text = f"{queued} invocations are run again, {skipped} were skipped."
-    _log(delivery, job, "info" if error is None else "error", text if error is None else f"{text} {error}")
+    def step(self, job: Job) -> None:
+        """Enqueue the next invocations, together with the place reached."""
+        delivery = self._delivery
+        functions = delivery.registry.for_project(job["project_id"])
+        if functions is None or job["function_id"] not in functions.by_id:
+            self.end(job, "failed", DISABLED)
+            return
+        rows, last = _page(delivery, job)
+        event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
+        ready = [again for row in rows if (again := _again(event_globals, row, job)) is not None]
+        step = BackfillStep(job["id"], job["cursor"], last, seen=len(rows))
+        try:
+            new = delivery.queue.enqueue(ready, step=step)
+        except BackfillOverError:  # cancelled, or another thread was here first
+            return
+        if new:
+            metric = AppMetric(
+                job["project_id"], job["function_id"], "other", "triggered", new, delivery.now()
+            )
+            delivery.queue.write_metrics([metric])
+        if last >= job["last_seq"]:
+            self.end(job, "completed")
 
+    def end(self, job: Job, status: str, error: str | None = None) -> None:
+        """Say that one is over."""
+        if not self.jobs.finish(job["id"], status, error):
+            return
+        after = self.jobs.get(job["project_id"], job["function_id"], job["id"]) or job
+        queued, skipped = after["queued"], after["seen"] - after["queued"]
+        text = f"{queued} invocations are run again, {skipped} were skipped."
+        self.log(job, "info" if error is None else "error", text if error is None else f"{text} {error}")
 
-def _log(delivery: Delivery, job: Job, level: str, text: str) -> None:
-    line = LogEntry(job["project_id"], job["function_id"], job["id"], delivery.now(), level, text)
-    delivery.queue.write_logs([line])
+    def log(self, job: Job, level: str, text: str) -> None:
+        line = LogEntry(job["project_id"], job["function_id"], job["id"], self._delivery.now(), level, text)
+        self._delivery.queue.write_logs([line])
 
 
 def _selection(wanted: RerunFilter) -> dict[str, Any]:
