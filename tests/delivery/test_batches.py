@@ -209,6 +209,22 @@ def test_a_test_run_is_a_batch_of_one(house: House, api: Api) -> None:
     assert answer["errors"] == [REPORTED]
 
 
+def test_events_of_a_mapping_that_is_gone_are_left_out(house: House, receiver: Receiver) -> None:
+    mappings = [{"name": name, "filters": {"events": [{"id": name, "type": "events"}]}} for name in "ab"]
+    function = house.create(
+        "fetch(inputs.url, {'body': arrayMap(one -> one.event.event, events)})",
+        values={"url": receiver.url},
+        mappings=mappings,
+        x_delivery={"batch": {"max_events": 2, "max_wait_ms": 60_000}},
+    )
+    house.dispatch(stored("a"), stored("b"))
+    house.change(function, mappings=[mappings[0], {**mappings[1], "disabled": True}])
+    house.run()
+    assert [hit.json for hit in receiver.hits] == [["a"]]
+    found = {one["status"]: one["error_message"] for one in house.results()}
+    assert found == {"succeeded": None, "failed": "The mapping of the function is disabled or deleted."}
+
+
 def test_outcomes_are_read_strictly() -> None:
     assert failures(None, 3) == failures({"a": 1}, 3) == failures([1, {}, {"error": ""}], 3) == {}
     assert failures([False, "", {"ok": False}], 3) == {0: REPORTED, 1: REPORTED, 2: REPORTED}

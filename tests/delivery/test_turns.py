@@ -421,6 +421,44 @@ def test_a_run_of_a_function_that_is_gone_is_cancelled(house: House, receiver: R
     assert infos(house, function) == ["The function is disabled or deleted, so this run of it was cancelled."]
 
 
+MAPPED: dict[str, Any] = {
+    "name": "mapped",
+    "inputs_schema": [{"key": "what", "type": "string"}],
+    "inputs": {"what": {"value": "of the mapping"}},
+    "filters": {},
+}
+
+
+@pytest.mark.parametrize("mappings", [[], [{**MAPPED, "disabled": True}], None])
+def test_a_run_of_a_mapping_that_is_gone_is_cancelled(
+    house: House, receiver: Receiver, mappings: list[Any] | None
+) -> None:
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url}, mappings=[MAPPED])
+    house.dispatch(stored())
+    house.change(function, mappings=mappings)
+    house.run()
+    assert receiver.hits == []
+    assert [text for _, text in house.logs(function)] == [
+        "The mapping of the function is disabled or deleted. This run of it was cancelled."
+    ]
+    assert [one["status"] for one in house.results()] == ["cancelled"]
+
+
+def test_a_mapping_that_goes_between_two_turns_is_gone_on_with(house: House, receiver: Receiver) -> None:
+    receiver.answer = lambda _request, number: web.Response(status=503 if number == 0 else 200)
+    house.options["retries"] = SLOW_RETRY
+    house.restart()
+    function = house.create(
+        "fetch(inputs.url, {'body': inputs.what})", values={"url": receiver.url}, mappings=[MAPPED]
+    )
+    suspended_once(house, stored())
+    house.change(function, mappings=[])
+    _make_due(house)
+    house.restart()
+    house.run()
+    assert [hit.body for hit in receiver.hits] == [b"of the mapping"] * 2
+
+
 def test_runs_of_a_function_whose_secrets_cannot_be_read_can_be_run_again(
     house: House, receiver: Receiver
 ) -> None:

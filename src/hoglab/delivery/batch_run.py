@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 REPORTED = "The function reported a failure."
 
+MAPPING_GONE = "The mapping of the function is disabled or deleted."
+
 MAX_ITEM_LINES = 24
 """Events of a batch whose failures have lines of their own in the log."""
 
@@ -115,6 +117,9 @@ class BatchRun:
             if not known.person:
                 more["person"] = late_person(known.event.distinct_id)
             mapping = function.mapping_at(item.mapping)
+            if pinned is None and function.lacks_mapping(item.mapping):
+                contents.failed[item.id] = MAPPING_GONE
+                continue
             build = partial(function.build_inputs, mapping=mapping)
             contents.add(item, more, build, function.input_failure, pinned)
             if item.id in contents.inputs:

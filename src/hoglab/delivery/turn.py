@@ -18,7 +18,7 @@ import msgspec
 import orjson
 import structlog
 
-from hoglab.delivery.batch_run import BatchInputsError, BatchRun
+from hoglab.delivery.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
 from hoglab.delivery.batches import item_of, merge
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
@@ -213,6 +213,9 @@ class Turn:
             return self._settle("failed", "failed", error=UNUSABLE)
         if functions is None or function is None:
             self._note("info", "The function is disabled or deleted, so this run of it was cancelled.")
+            return self._settle("cancelled", "cancelled")
+        if not state.items and not state.journal and function.lacks_mapping(state.mapping):
+            self._note("info", f"{MAPPING_GONE} This run of it was cancelled.")
             return self._settle("cancelled", "cancelled")
         self._function = function
         self._token = functions.project.api_token

@@ -151,6 +151,10 @@ class CompiledFunction:
             return None
         return next((one for one in self.mappings or () if one.index == index), None)
 
+    def lacks_mapping(self, index: int | None) -> bool:
+        """Whether a run was for a mapping that is not in use any more: it has no inputs then."""
+        return index is not None and self.mapping_at(index) is None
+
     def redactor(
         self,
         inputs: Mapping[str, Any],
