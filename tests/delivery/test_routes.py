@@ -483,6 +483,15 @@ def test_bad_reruns_are_refused(api: Api) -> None:
     assert api.call("POST", path, {"filter": window}).status_code == 400
     assert api.call("POST", path, {"filter": {"max_count": 0}}).json()["code"] == "min_value"
     assert api.call("POST", path, {"filter": {"status": [1]}}).status_code == 400
+    unknown = api.call("POST", path, {"filter": {"since": "2026-01-01T00:00:00Z"}})
+    assert (unknown.status_code, unknown.json()["detail"]) == (
+        400,
+        "'since' is not known. Nothing was run again.",
+    )
+    assert unknown.json()["attr"] == "filter"
+    assert api.call("POST", path, {"filter": {"after": "x"}}).json()["attr"] == "filter__window_start"
+    shown = {"after": "2026-01-02T00:00:00Z", "before": "2026-01-01T00:00:00Z"}
+    assert "must be after" in api.call("POST", path, {"filter": shown}).json()["detail"]
     api.house.change(function, enabled=False)
     detail = "This function is disabled. Enable it to re-run invocations."
     assert api.call("POST", path, {}).json() == {"queued_count": 0, "skipped_count": 0, "detail": detail}

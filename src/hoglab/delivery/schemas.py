@@ -1,9 +1,11 @@
 """What the endpoints of delivery take and answer (spec: hog-functions-api 14, 16, 17)."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from hoglab.http.fields import Bool, Int, JsonList, JsonObject, Moment, Text, WireModel
+from pydantic import model_validator
+
+from hoglab.http.fields import Bool, Int, JsonList, JsonObject, Moment, Text, WireModel, fail
 from hoglab.http.notes import Note, Notes
 
 MAX_LOG_LINES = 500
@@ -187,8 +189,12 @@ class BroadcastOut(WireModel):
 
 
 class RerunSelection(WireModel):
-    """Which past invocations to run again."""
+    """Which past invocations to run again. Fields that are not known are refused: without them more would be meant.
 
+    `after` and `before` stand for `window_start` and `window_end`.
+    """
+
+    synonyms: ClassVar[dict[str, str]] = {"after": "window_start", "before": "window_end"}
     notes = {**NOTES, "status": "Only those that ended so: `failed`, `succeeded`, …."}  # noqa: RUF012
 
     window_start: Annotated[datetime, Moment()] | None = None
@@ -199,6 +205,17 @@ class RerunSelection(WireModel):
     max_attempts: Annotated[int, Int(1, 255)] | None = None
     max_count: Annotated[int, Int(1, 2**31 - 1)] | None = None
     invocation_ids: Annotated[list[str], JsonList()] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, sent: Any) -> Any:
+        if not isinstance(sent, dict):
+            return sent
+        named = {cls.synonyms.get(name, name): value for name, value in sent.items()}
+        for name in named:
+            if name not in cls.model_fields:
+                raise fail("invalid_input", f"'{name}' is not known. Nothing was run again.")
+        return named
 
 
 class RerunBody(WireModel):
