@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -23,13 +24,17 @@ from tests.analysis.test_against_oracle import (
     seeds,
 )
 
+from hoglab.analysis.cancelling import Cancellation, cancellable
 from hoglab.analysis.compute import Computer
-from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.query.model import Question
 from hoglab.analysis.query.statements import Answer
 from hoglab.analysis.query.together import MAX_TOGETHER
 from hoglab.storage.event_store import QueryMemoryError
 from hoglab.storage.event_store.duckdb import DuckDbReader
+
+ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
+PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +150,37 @@ def test_what_fails_together_is_computed_alone(bench: Bench, monkeypatch: pytest
     monkeypatch.setattr(DuckDbReader, "execute", limited)
     with bench.computer.sharing(asked) as result:
         assert [result(question) for question in asked] == alone
+
+
+def test_the_table_of_events_can_be_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = questions(bench, plain(), 7, [mean(), mean(math="dau"), mean(math="unique_session")])
+    cancellation = Cancellation()
+    execute = DuckDbReader.execute
+
+    def endless(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+        if not sql.startswith("CREATE TEMP TABLE shared_events"):
+            return execute(reader, sql, *options, **named)
+        stopper = Thread(target=cancel)
+        stopper.start()
+        try:
+            return execute(reader, ENDLESS, timeout_s=PATIENCE_S)
+        finally:
+            ended.set()
+            stopper.join()
+
+    ended = Event()
+
+    def cancel() -> None:
+        while not ended.wait(0.01):  # an engine that has not begun forgets that it was interrupted
+            cancellation.request()
+
+    monkeypatch.setattr(DuckDbReader, "execute", endless)
+    with (
+        cancellable(cancellation),
+        pytest.raises(ComputationError, match="cancelled"),
+        bench.computer.sharing(asked),
+    ):
+        pass
 
 
 def test_only_what_is_read_is_taken_out_of_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,19 +148,19 @@ class Computer:
             yield self.result
             return
         with explained_failures(self._timeout_s), self._store.reader() as reader:
-            shared = self._shared(reader, fitting)
-            several = None
-            if shared is not None:
-                there = Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared)
-                several = _Several(there, fitting)
-
-            def result(question: Question) -> Answer:
-                question = self._settled(question)
-                if several is None or question not in fitting:
-                    return self.result(question)
-                return several.result(question)
-
             try:
+                shared = self._shared(reader, fitting)
+                several = None
+                if shared is not None:
+                    there = Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared)
+                    several = _Several(there, fitting)
+
+                def result(question: Question) -> Answer:
+                    question = self._settled(question)
+                    if several is None or question not in fitting:
+                        return self.result(question)
+                    return several.result(question)
+
                 yield result
             finally:
                 for drop in DROP:
@@ -171,7 +171,7 @@ class Computer:
         try:
             shared = SharedEvents([_whole(question) for question in questions])
             for statement in shared.statements:
-                reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
+                self._executed(reader, statement)
         except (FilterError, QueryTimeoutError, QueryMemoryError):
             return None
         return shared
@@ -341,12 +341,20 @@ class Computer:
             raise DefinitionError(str(error)) from error
 
     def _run(self, statement: Statement, question: Question) -> list[tuple[Any, ...]]:
-        with explained_failures(self._timeout_s), self._store.reader() as reader:
-            cancellation = cancelling.current() or cancelling.Cancellation()
-            with cancellation.reaching(reader.interrupt) as cancelled, self._blaming_tables(question):
-                if cancelled:
-                    raise QueryCancelledError
-                return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
+        with (
+            explained_failures(self._timeout_s),
+            self._store.reader() as reader,
+            self._blaming_tables(question),
+        ):
+            return self._executed(reader, statement)
+
+    def _executed(self, reader: Reader, statement: Statement) -> list[tuple[Any, ...]]:
+        """The rows of a statement, which whoever may cancel the computation can interrupt."""
+        cancellation = cancelling.current() or cancelling.Cancellation()
+        with cancellation.reaching(reader.interrupt) as cancelled:
+            if cancelled:
+                raise QueryCancelledError
+            return reader.execute(statement.sql, statement.parameters, timeout_s=self._timeout_s)
 
 
 class _Several:
