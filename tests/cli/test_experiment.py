@@ -276,6 +276,7 @@ def test_a_simulation_on_the_people_of_the_project(done: Done, place: list[objec
     assert "40 experiments without an effect, and as many with one of +10.0%, on 400 people each." in shown
     for method in ("bayesian", "frequentist", "sequential"):
         assert f"\n {method} " in shown
+    assert "fooled in one of ten experiments by design" in " ".join(shown.split())
     (simulation,) = json.loads(done("experiment", "simulate", 1, *asked, *place, "--json"))
     by_method = {row["method"]: row for row in simulation["methods"]}
     assert by_method["sequential"]["false_positives_watched"] <= 0.05
@@ -338,7 +339,8 @@ def test_a_draft_and_a_metric_of_the_former_engine_are_explained(done: Done, tmp
         lab.experiment(metrics=[PURCHASES])
     shown = done("experiment", "results", 1, "--data", path)
     assert "has not started yet" in shown
-    assert "fewer than 50 people" in shown
+    assert "Metric: Purchase rate" in shown
+    assert "Effect" not in shown, "nothing is compared yet"
     done("experiment", "results", 1, "--data", path, "--to", tmp_path / "draft.html")
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
+from hoglab.reports.numbers import mean_text
+from hoglab.reports.plots import WIDTH, Curve, curves
 from hoglab.reports.report import MetricReport, metric_report, metrics_of, title
 from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
 from hoglab.statistics import FrequentistConfig, StatisticsConfig
@@ -135,6 +138,50 @@ def test_an_interval_far_wider_than_the_others_is_cut_off() -> None:
     assert drawn([]) == ["No intervals yet."]
 
 
+def narrow(rows: list[PlotRow]) -> list[str]:
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(IntervalPlot(rows))
+    return captured.get().splitlines()
+
+
+def test_every_interval_is_drawn_beside_a_name_of_any_length() -> None:
+    name = "The share of new visitors who bring at least one friend within two weeks of their first visit"
+    keys = [f"variant-with-a-rather-long-key-of-more-than-half-a-line-{number}" for number in range(3)]
+    lines = narrow(
+        [PlotRow(key, -0.1, 0.3, metric=name) for key in keys] + [PlotRow("b", 0, 0.1, metric="再")]
+    )
+    assert len(lines) == 8
+    assert lines[0].startswith("The share of new visitors")
+    assert [line[:58].strip()[-2:] for line in lines[1:4]] == ["-0", "-1", "-2"]
+    assert lines[4].strip() == "再"
+    for line in [*lines[1:4], lines[5]]:
+        assert "├" in line or "●" in line
+        assert cell_len(line) <= 80
+    assert len({line.index("┃") for line in lines[1:4]}) == 1
+    wide = narrow([PlotRow("再再", -0.1, 0.3, metric="m"), PlotRow("bbbb", -0.1, 0.3, metric="m")])
+    assert wide[0].startswith("m · 再再 "), "two columns for each letter"
+    assert cell_len(wide[0].partition("┃")[0]) == cell_len(wide[1].partition("┃")[0])
+
+
+def test_labels_of_a_legend_do_not_overlap() -> None:
+    labels = [f"variant-with-a-rather-long-key-{number}" for number in range(9)] + ["v" * 200]
+    found = curves(["2026-03-01", "2026-03-02"], [Curve(label, [1, 2]) for label in labels], str, "People")
+    places = [(float(box.attrib["x"]), float(box.attrib["y"])) for box in found.iter("rect")]
+    assert len(set(places)) == len(labels)
+    for (x, y), (next_x, next_y), label in zip(places, places[1:], labels, strict=False):
+        assert next_y > y or next_x - x > 5 * len(label)
+    height = float(found.attrib["viewBox"].split()[-1])
+    assert all(x < WIDTH - 100 and y + 10 <= height for x, y in places)
+    assert [text for text in found.itertext() if len(text) > 100] == ["v" * 200], "whole in its title only"
+
+
+def test_shares_of_people_are_percent() -> None:
+    assert mean_text(0.30666, is_share=True) == "30.67%"
+    assert mean_text(0.30666, is_share=False) == "0.3067"
+    assert mean_text(None, is_share=True) == "–"
+
+
 def test_small_p_values_are_only_called_small() -> None:
     found = report(compared("a", [0.1, 0.3], 1e-9), compared("b", [0.1, 0.3], 0.0123))
     console = Console(width=150, color_system=None)
@@ -167,4 +214,5 @@ def test_nothing_is_cut_off_on_80_columns(method: str) -> None:
 
 def test_only_variants_with_an_interval_are_plotted() -> None:
     found = report(compared("a", [0.1, 0.3], 0.001), compared("b", None, None))
-    assert [(each.label, each.effect) for each in plot_rows(found)] == [("Revenue · a", pytest.approx(0.2))]
+    [row] = plot_rows(found)
+    assert (row.metric, row.label, row.effect) == ("Revenue", "a", pytest.approx(0.2))

@@ -185,7 +185,7 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "no_exposures",
             Severity.CRITICAL,
-            f"Nobody has been exposed since the start: no {_exposure_event(facts.plan)} event counts.",
+            f"Nobody has been exposed since the start: no event {_exposure_event(facts.plan)} counts.",
             "Check that your code evaluates the flag, that the SDK sends events to this project, and that the "
             "exposure criteria and the filters of test accounts do not leave everybody out.",
         )

@@ -224,7 +224,9 @@ def _show(
     if as_json:
         typer.echo(json.dumps([{"metric": name, **answer} for name, answer in answers], indent=2))
     else:
-        _print(part for name, answer in answers for part in lines(name, answer))
+        for number, (name, answer) in enumerate(answers):
+            _print([""] if number else [])
+            _print(lines(name, answer))
 
 
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, tostring
 
-from hoglab.reports.numbers import MISSING, effect_text, interval_text, number_text, p_text
+from hoglab.reports.numbers import MISSING, effect_text, interval_text, mean_text, number_text, p_text
 from hoglab.reports.plots import Bar, Curve, curves, element, forest
 from hoglab.reports.report import Comparison, ExperimentReport, Group, MetricReport
 
@@ -54,13 +54,14 @@ def page(report: ExperimentReport) -> str:
 
 def _heading(report: ExperimentReport) -> Iterator[Element]:
     experiment = report.experiment
-    began, ended = (str(experiment[name] or MISSING)[:10] for name in ("start_date", "end_date"))
+    began, ended = (str(experiment[name] or "")[:10] for name in ("start_date", "end_date"))
+    since = f", {began} to {ended}" if ended else f" since {began}" if began else ""
     yield element("h1", None, str(experiment["name"]))
     yield element(
         "p",
         {"class": "dim"},
-        f"Experiment {experiment['id']} on the flag {experiment['feature_flag_key']}, {experiment['status']}, "
-        f"{began} to {ended}. {report.config.method.capitalize()} statistics, {report.level * 100:g} % intervals. "
+        f"Experiment {experiment['id']} on the flag {experiment['feature_flag_key']}, {experiment['status']}{since}. "
+        f"{report.config.method.capitalize()} statistics, {report.level * 100:g} % intervals. "
         f"Computed {report.made_at:%Y-%m-%d %H:%M} UTC.",
     )
     if experiment.get("description"):
@@ -84,9 +85,14 @@ def _exposures(report: ExperimentReport) -> Iterator[Element]:
     yield _table(("Variant", "People", "Share"), rows)
     mismatch = report.exposures.get("sample_ratio_mismatch")
     if mismatch is not None:
-        yield element("p", {"class": "dim"}, f"Sample ratio mismatch: p = {mismatch['p_value']:.3g}.")
+        yield element(
+            "p",
+            {"class": "dim"},
+            f"Test of these shares against those that the flag asks for: p = {p_text(mismatch['p_value'])}.",
+        )
     found = [Curve(each["variant"], each["exposure_counts"]) for each in series]
-    yield curves(series[0]["days"], found, number_text, "People exposed up to each day")
+    if len(series[0]["days"]) > 1 and any(totals.values()):
+        yield curves(series[0]["days"], found, number_text, "People exposed up to each day")
 
 
 def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]:
@@ -121,7 +127,11 @@ def _results(report: ExperimentReport, metric: MetricReport, comparison: Compari
     certainty = "Chance to be better" if report.config.method == "bayesian" else "p-value"
     rows: list[tuple[str | Element, ...]] = []
     for group in comparison.groups:
-        row: tuple[str | Element, ...] = (group.key, f"{group.size:,}", number_text(group.mean))
+        row: tuple[str | Element, ...] = (
+            group.key,
+            f"{group.size:,}",
+            mean_text(group.mean, is_share=metric.is_share),
+        )
         if group is comparison.baseline:
             rows.append((*row, "baseline", "", ""))
         elif group.interval is None or group.effect is None:

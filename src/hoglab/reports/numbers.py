@@ -6,7 +6,9 @@ MISSING = "–"
 
 
 def effect_text(effect: float, *, relative: bool) -> str:
-    """An effect with its sign: in percent when it is a share of the baseline."""
+    """An effect with its sign, or 0: in percent when it is a share of the baseline."""
+    if effect == 0:
+        return "0%" if relative else "0"
     return f"{effect:+.1%}" if relative else f"{effect:+.4g}"
 
 
@@ -22,6 +24,11 @@ def number_text(number: float | None) -> str:
     if number == round(number) and abs(number) < 1e15:
         return f"{number:,.0f}"
     return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:,.4g}"
+
+
+def mean_text(mean: float | None, *, is_share: bool) -> str:
+    """What a metric says of a variant: in percent when it is a share of its people."""
+    return f"{mean:.2%}" if is_share and mean is not None else number_text(mean)
 
 
 def p_text(p_value: float) -> str:

@@ -12,7 +12,23 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 16, 12, 24
 ROW_HEIGHT = 30
 MAX_DATES = 8
 """How many dates are written under a plot over days."""
-COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626", "#0891b2", "#65a30d", "#db2777")
+COLOURS = (
+    "#2563eb",
+    "#d97706",
+    "#059669",
+    "#9333ea",
+    "#dc2626",
+    "#0891b2",
+    "#65a30d",
+    "#db2777",
+    "#475569",
+    "#a16207",
+)
+LETTER = 6.6
+"""About how wide a letter of a label is."""
+LEGEND_LINE = 18
+MAX_LABEL = 40
+"""How many letters of a label are shown; all of them where the pointer rests on it."""
 
 Label = Callable[[float], str]
 
@@ -83,7 +99,7 @@ class _Scale:
 def forest(bars: Sequence[Bar], label: Label) -> Element:
     """Intervals below each other on one axis, with a line where there is no effect."""
     height = TOP + ROW_HEIGHT * len(bars) + BOTTOM
-    left = min(LEFT + 6 * max(len(bar.label) for bar in bars), WIDTH // 3)
+    left = min(LEFT + LETTER * max(len(bar.label) for bar in bars), WIDTH / 3)
     scale = _Scale.over([bound for bar in bars for bound in (bar.low, bar.high)], left, WIDTH - RIGHT)
     svg = _svg(height, "Intervals of the effects")
     _vertical_ticks(svg, scale, height - BOTTOM, label)
@@ -99,10 +115,16 @@ def forest(bars: Sequence[Bar], label: Label) -> Element:
             element("line", {"x1": low, "x2": low, "y1": y - 5, "y2": y + 5}),
             element("line", {"x1": high, "x2": high, "y1": y - 5, "y2": y + 5}),
             element("circle", {"cx": middle, "cy": y, "r": 4}),
-            element("text", {"x": left - 10, "y": y + 4, "text-anchor": "end"}, bar.label),
+            element("text", {"x": left - 10, "y": y + 4, "text-anchor": "end"}, shown(bar.label, left - 20)),
         )
         svg.append(row)
     return svg
+
+
+def shown(label: str, width: float) -> str:
+    """As much of a label as there is room for."""
+    letters = int(width / LETTER)
+    return label if len(label) <= letters else f"{label[: letters - 1]}…"
 
 
 def curves(days: Sequence[str], found: Sequence[Curve], label: Label, name: str) -> Element:
@@ -113,22 +135,37 @@ def curves(days: Sequence[str], found: Sequence[Curve], label: Label, name: str)
     scale = _Scale.over([*values, *bounds], height - BOTTOM, TOP)
     step = (WIDTH - LEFT - RIGHT) / max(len(days) - 1, 1)
     places = [LEFT + step * number for number in range(len(days))]
-    svg = _svg(height + 18, name)
+    legend = _legend([curve.label for curve in found])
+    svg = _svg(height + LEGEND_LINE * (1 + max((line for _, line, _ in legend), default=0)), name)
     for tick in scale.ticks(5):
         y = scale(tick)
         kind = "zero" if tick == 0 else "grid"
         svg.append(element("line", {"class": kind, "x1": LEFT, "x2": WIDTH - RIGHT, "y1": y, "y2": y}))
         svg.append(element("text", {"x": LEFT - 6, "y": y + 4, "text-anchor": "end"}, label(tick)))
     for number in range(0, len(days), -(-len(days) // MAX_DATES)):
-        text = {"x": places[number], "y": height - 6, "text-anchor": "middle"}
-        svg.append(element("text", text, days[number][5:]))
-    for number, curve in enumerate(found):
+        place = {"x": places[number], "y": height - 6, "text-anchor": "middle"}
+        svg.append(element("text", place, days[number][5:]))
+    for number, (curve, (x, line, text)) in enumerate(zip(found, legend, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         _draw(svg, curve, colour, places, scale)
-        x = LEFT + 120 * number
-        svg.append(element("rect", {"x": x, "y": height + 4, "width": 10, "height": 10, "fill": colour}))
-        svg.append(element("text", {"x": x + 14, "y": height + 13}, curve.label))
+        y = height + 4 + LEGEND_LINE * line
+        svg.append(element("rect", {"x": x, "y": y, "width": 10, "height": 10, "fill": colour}))
+        svg.append(element("text", {"x": x + 14, "y": y + 9}, element("title", None, curve.label), text))
     return svg
+
+
+def _legend(labels: Sequence[str]) -> list[tuple[float, int, str]]:
+    """For each label where it stands, on which line, and what is shown of it."""
+    found: list[tuple[float, int, str]] = []
+    x, line = float(LEFT), 0
+    for label in labels:
+        text = shown(label, MAX_LABEL * LETTER)
+        width = 36 + LETTER * len(text)
+        if x > LEFT and x + width > WIDTH:
+            x, line = float(LEFT), line + 1
+        found.append((x, line, text))
+        x += width
+    return found
 
 
 def _draw(svg: Element, curve: Curve, colour: str, places: Sequence[float], scale: _Scale) -> None:

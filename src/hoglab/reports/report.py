@@ -88,6 +88,11 @@ class MetricReport:
     days: Mapping[str, Comparison] = field(default_factory=dict)
     """The result at the end of days, where it was asked for."""
 
+    @property
+    def is_share(self) -> bool:
+        """Whether its means are shares of people."""
+        return self.kind in ("funnel", "retention")
+
     def is_better(self, group: Group) -> bool | None:
         """Whether a significant effect is in the wanted direction; None when it is not significant."""
         if not group.significant or group.effect is None:

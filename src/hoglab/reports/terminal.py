@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.console import Group as Lines
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from hoglab.reports.numbers import MISSING, effect_text, interval_text, number_text, p_text
+from hoglab.reports.numbers import MISSING, effect_text, interval_text, mean_text, number_text, p_text
 from hoglab.reports.report import ExperimentReport, Group, MetricReport
 from hoglab.reports.tables import light_table
 
 PLOT_WIDTH, MIN_PLOT_WIDTH = 61, 21
+FEW_VARIANTS = 3
+"""So many variants are told on one line."""
 CLIPPED_AT = 5
 """An interval that reaches this many times as far as the middle one is cut off, so that others can be seen."""
 
@@ -26,13 +29,14 @@ _MARKS = {"critical": "✖", "warning": "▲"}
 
 @dataclass(frozen=True, slots=True)
 class PlotRow:
-    """One interval of a plot; ``truth`` is the true effect where somebody knows it."""
+    """One interval of a plot; ``truth`` is the true effect where somebody knows it, ``metric`` what it is of."""
 
     label: str
     low: float
     high: float
     truth: float | None = None
     style: str = ""
+    metric: str = ""
 
     @property
     def effect(self) -> float:
@@ -55,6 +59,10 @@ def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
         yield Lines(mark, Text(f"  {advice}", style="dim")) if advice else mark
     if report.exposures.get("total_exposures"):
         yield _exposed(report)
+    if report.experiment["start_date"] is None:
+        for metric in report.metrics:
+            yield Text(f"Metric: {metric.name}" + (f": {metric.error}" if metric.error else ""))
+        return
     for primary, name in ((True, "Primary metrics"), (False, "Secondary metrics")):
         metrics = report.section(primary=primary)
         if not metrics:
@@ -72,7 +80,9 @@ def _heading(report: ExperimentReport) -> Panel:
         Text(
             f"flag {experiment['feature_flag_key']}, {experiment['status']}{since}, {report.config.method} statistics"
         ),
-        title=Text(f"{experiment['name']} (experiment {experiment['id']})", style="bold"),
+        title=Text(
+            f"{experiment['name']} (experiment {experiment['id']})", style="bold", overflow="ellipsis"
+        ),
         title_align="left",
         expand=False,
     )
@@ -81,13 +91,15 @@ def _heading(report: ExperimentReport) -> Panel:
 def _exposed(report: ExperimentReport) -> Text:
     totals = report.exposures["total_exposures"]
     everybody = sum(totals.values())
+    mismatch = report.exposures.get("sample_ratio_mismatch")
+    check = "" if mismatch is None else f"; sample ratio p = {mismatch['p_value']:.2g}"
     parts = [
         f"{key} {count:,}" + (f" ({count / everybody:.1%})" if everybody else "")
         for key, count in totals.items()
     ]
-    mismatch = report.exposures.get("sample_ratio_mismatch")
-    check = "" if mismatch is None else f"; sample ratio p = {mismatch['p_value']:.2g}"
-    return Text(f"Exposed: {', '.join(parts)}{check}")
+    if len(parts) <= FEW_VARIANTS:
+        return Text(f"Exposed: {', '.join(parts)}{check}")
+    return Text("\n  ".join([f"Exposed: {everybody:,}{check}", *parts]))
 
 
 def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, relative: bool) -> Table:
@@ -115,11 +127,11 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
         else:
             baseline = metric.result.baseline
             table.add_row(metric.name)
-            table.add_row(f"  {baseline.key}", *_totals(baseline), "baseline", "", "")
+            table.add_row(f"  {baseline.key}", *_totals(metric, baseline), "baseline", "", "")
             for group in metric.result.variants:
                 table.add_row(
                     f"  {group.key}",
-                    *_totals(group),
+                    *_totals(metric, group),
                     Text(
                         effect_text(group.effect, relative=relative) if group.effect is not None else MISSING,
                         _style(metric, group),
@@ -136,8 +148,8 @@ def _compared(metric: MetricReport) -> Sequence[Group]:
     return metric.result.variants if metric.result is not None else ()
 
 
-def _totals(group: Group) -> tuple[str, str, str]:
-    return f"{group.size:,}", number_text(group.total), number_text(group.mean)
+def _totals(metric: MetricReport, group: Group) -> tuple[str, str, str]:
+    return f"{group.size:,}", number_text(group.total), mean_text(group.mean, is_share=metric.is_share)
 
 
 def _certainty(group: Group) -> str:
@@ -157,7 +169,7 @@ def _style(metric: MetricReport, group: Group) -> str:
 def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]:
     """The intervals of a metric's variants."""
     return [
-        PlotRow(f"{metric.name} · {group.key}", *group.interval, truth, _style(metric, group))
+        PlotRow(group.key, *group.interval, truth, _style(metric, group), metric.name)
         for group in _compared(metric)
         if group.interval is not None
     ]
@@ -178,13 +190,32 @@ class IntervalPlot:
         if not self.rows:
             yield Text("No intervals yet.")
             return
-        labels = max(len(row.label) for row in self.rows) + 2
-        axis = _Axis.of(self.rows, max(min(self.width, options.max_width - labels), MIN_PLOT_WIDTH))
-        for row in self.rows:
-            yield Text(row.label.ljust(labels), no_wrap=True).append(axis.drawn(row), style=row.style)
-        yield Text(" " * labels + axis.ticks(relative=self.relative), style="dim", no_wrap=True)
+        room = options.max_width - MIN_PLOT_WIDTH - 2
+        labels = [f"{row.metric} · {row.label}" if row.metric else row.label for row in self.rows]
+        in_one = max(map(cell_len, labels)) <= room
+        if not in_one:  # the metric on a line of its own, above its variants
+            labels = [f"  {row.label}" for row in self.rows]
+        width = min(max(map(cell_len, labels)), room) + 2
+        axis = _Axis.of(self.rows, min(self.width, options.max_width - width))
+        above = ""
+        for row, label in zip(self.rows, labels, strict=True):
+            if not in_one and row.metric != above:
+                yield Text(row.metric, no_wrap=True, overflow="ellipsis")
+                above = row.metric
+            yield Text(set_cell_size(_shown(label, width - 2), width), no_wrap=True).append(
+                axis.drawn(row), style=row.style
+            )
+        yield Text(" " * width + axis.ticks(relative=self.relative), style="dim", no_wrap=True)
         known = "   ◆ the true effect" if any(row.truth is not None for row in self.rows) else ""
         yield Text(f"┃ no effect   ● estimate{known}   * significant", style="dim")
+
+
+def _shown(label: str, width: int) -> str:
+    """A label, its middle left out where there is no room: names of variants differ at their ends."""
+    if cell_len(label) <= width:
+        return label
+    end = label[-(width // 2) :]
+    return f"{set_cell_size(label, width - 1 - cell_len(end))}…{end}"
 
 
 @dataclass(frozen=True, slots=True)
