@@ -107,6 +107,12 @@ def test_programs_see_their_source_inputs_and_a_stand_in_for_a_missing_person(ho
     assert house.logs(function)[0] == ("info", f"Forward, {url}, , null, signup!")
 
 
+def test_a_source_without_a_name_has_that_of_its_function(house: House) -> None:
+    function = house.create("print(source.name)", name=None)
+    house.run(stored("signup"))
+    assert house.logs(function)[0] == ("info", f"Hog function: {function['id']}")
+
+
 def test_a_person_that_came_later_is_looked_up_when_the_program_runs(house: House) -> None:
     function = house.create("print(person.name)")
     house.dispatch(stored("signup", distinct_id="late"))

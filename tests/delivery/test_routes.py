@@ -456,6 +456,11 @@ def test_failed_invocations_are_run_again_with_the_present_configuration(
     again = api.call("POST", path, {"filter": {"status": ["failed"], "error_kind": ["http_4xx"]}})
     assert (again.json()["queued_count"], again.json()["skipped_count"]) == (1, 0)
     house.wait_idle()
+    lines = api.call("GET", f"/{function['id']}/logs/?instance_id={again.json()['rerun_job_id']}").json()[
+        "results"
+    ]
+    wanted = 'Re-run queued. Filter: {"status":["failed"],"error_kind":["http_4xx"]}'
+    assert wanted in [line["message"] for line in lines]
     assert [(hit.path, hit.body) for hit in receiver.hits] == [("/old", b"no json"), ("/new", b"no json")]
     results = {result["function_id"]: result for result in house.results()}
     assert {result["invocation_id"] for result in house.results()} == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.functions.templates.receiver import Authority, Hosts
@@ -39,6 +40,20 @@ def test_a_trusted_host_is_talked_to(hosts: Hosts, monkeypatch: pytest.MonkeyPat
     answer = fetched("https://api.example.com/")
     assert isinstance(answer, FetchResponse)
     assert answer.body == "hello"
+
+
+def test_an_authority_of_the_operator_s_own_is_trusted(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    system = connections.tls_context
+    hosts.lead_here(monkeypatch)
+    hosts.answer_with([{"status": 200, "body": "hello"}])
+    file = tmp_path / "authority.pem"
+    file.write_text(hosts.authority.pem)
+    monkeypatch.setattr(connections, "tls_context", system)
+    assert isinstance(fetched("https://api.example.com/"), FetchFailure)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    assert isinstance(fetched("https://api.example.com/"), FetchResponse)
 
 
 def test_a_certificate_that_nobody_trusts_is_a_failure_that_may_pass(

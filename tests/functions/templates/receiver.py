@@ -51,7 +51,7 @@ class Hosts:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.answers: list[dict[str, Any]] = []
-        self._authority = Authority()
+        self.authority = Authority()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -63,7 +63,7 @@ class Hosts:
 
     def lead_here(self, patch: pytest.MonkeyPatch) -> None:
         """Let clients that are made from now on find every name here, and trust the authority."""
-        trusting = self._authority.context_of_clients()
+        trusting = self.authority.context_of_clients()
         patch.setattr(connections, "tls_context", lambda: trusting)
         patch.setattr(connections, "resolve", self._resolve)
 
@@ -75,7 +75,7 @@ class Hosts:
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._authority.server()).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.authority.server()).start()
         address: tuple[str, int] = self._runner.addresses[0]
         return address[1]
 
@@ -107,12 +107,12 @@ class Authority:
         own = self._builder(self._name, self._key.public_key()).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
-        self._pem = own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+        self.pem = own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
         self._for_name = lru_cache(maxsize=None)(self._context)
 
     def context_of_clients(self) -> ssl.SSLContext:
         """The context of a client that trusts this authority and no other."""
-        return ssl.create_default_context(cadata=self._pem)
+        return ssl.create_default_context(cadata=self.pem)
 
     def server(self) -> ssl.SSLContext:
         """A server's context that finds the certificate for the name that a client asks for."""
