@@ -1,8 +1,13 @@
 """What a flood of one function does to the deliveries of another.
 
 A quiet function gets events at a steady rate; the time from each event's dispatch to its arrival at the receiver is
-measured, first alone, then while another function has a hundred times as many waiting all the time, and last while
-four functions have their destinations hang. The reference is the quiet function alone, in the same run.
+measured: alone, while another function has a hundred times as many waiting all the time, and while four functions have
+their destinations hang, which time out and are tried again. The reference is the quiet function alone, in the same run.
+The three take turns, so that what else the machine does meets all of them; how much that is, the load says. The quiet
+function has a receiver, a process, of its own: how other destinations serve their requests is not measured.
+
+Latencies on a busy machine say more of the machine than of the server. So what the server's process computed between
+an event's dispatch and its arrival is shown, too: that is the work that the event waited for, whoever else was busy.
 
     python -m benchmarks.delivery_fairness [--smoke]
 """
@@ -10,6 +15,7 @@ four functions have their destinations hang. The reference is the quiet function
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import subprocess
@@ -17,8 +23,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -28,6 +38,9 @@ from benchmarks.dispatch_filters import make_event
 SHARE = 100
 """How many events of the flood come for each of the quiet function."""
 PER_S = 5
+ROUNDS = 4
+EVENTS = 75
+"""Of the quiet function in each round of each case."""
 
 SEND = "fetch(inputs.url, {'body': {'sent': event.properties.sent, 'uuid': event.uuid}})"
 
@@ -65,34 +78,64 @@ def serve() -> None:
     uvloop.run(main())
 
 
-class Latencies:
-    """Reads what the receiver prints."""
+@contextmanager
+def receiver() -> Iterator[tuple[int, IO[str]]]:
+    """A receiver's port, and what it prints after that."""
+    command = [sys.executable, "-m", "benchmarks.delivery_fairness", "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline()), process.stdout
+        finally:
+            process.terminate()
 
-    def __init__(self, receiver: subprocess.Popen[str]) -> None:
-        assert receiver.stdout is not None
-        self._lines = receiver.stdout
-        self.seen: list[float] = []
+
+@dataclass(frozen=True)
+class Passage:
+    """One event of the quiet function. In seconds: how long it took, and what the server computed meanwhile."""
+
+    took: float
+    computed: float
+
+
+class Latencies:
+    """Reads what a receiver prints. ``sent``: note each event just before it is dispatched; they arrive in order."""
+
+    def __init__(self, lines: IO[str]) -> None:
+        self._lines = lines
+        self._computed: deque[float] = deque()
+        self._seen: list[Passage] = []
         threading.Thread(target=self._read, daemon=True).start()
+
+    def sent(self) -> None:
+        self._computed.append(time.process_time())
 
     def _read(self) -> None:
         for line in self._lines:
-            self.seen.append(float(line))
+            now = time.process_time()
+            self._seen.append(Passage(float(line), now - self._computed.popleft()))
 
-    def take(self, count: int) -> list[float]:
-        while len(self.seen) < count:
+    def take(self, count: int) -> list[Passage]:
+        while len(self._seen) < count:
             time.sleep(0.01)
-        taken, self.seen = self.seen[:count], []
+        taken, self._seen = self._seen[:count], []
         return taken
 
 
+@dataclass(frozen=True)
+class Ports:
+    quiet: int
+    others: int
+
+
 def measure(
-    port: int, latencies: Latencies, events: int, *, flood: bool = False, hanging: int = 0
-) -> list[float]:
+    ports: Ports, latencies: Latencies, events: int, *, flood: bool = False, hanging: int = 0
+) -> list[Passage]:
     chance = random.Random(SEED)
     with tempfile.TemporaryDirectory() as folder:
         house = House(Path(folder))
 
-        def function(name: str, host: str) -> None:
+        def function(name: str, host: str, port: int = ports.others) -> None:
             house.create(
                 hog=SEND,
                 filters={"events": [{"id": name, "type": "events"}]},
@@ -100,11 +143,12 @@ def measure(
                 inputs={"url": {"value": f"http://{host}:{port}/{name}"}},
             )
 
-        function("quiet", "127.0.0.1")
+        function("quiet", "127.0.0.1", ports.quiet)
         function("flood", "127.0.0.2")
         for number in range(hanging):
             function("hang", f"127.0.1.{number + 1}")
         house.delivery.start()
+        latencies.sent()
         house.dispatch([quiet_event(chance, "quiet")])
         latencies.take(1)  # everything is warm
         if hanging:
@@ -113,6 +157,7 @@ def measure(
             started = time.perf_counter()
             if flood:
                 house.dispatch([quiet_event(chance, "flood") for _ in range(SHARE)])
+            latencies.sent()
             house.dispatch([quiet_event(chance, "quiet")])
             time.sleep(max(0.0, 1 / PER_S - (time.perf_counter() - started)))
         found = latencies.take(events)
@@ -120,12 +165,13 @@ def measure(
     return found
 
 
-def shown(name: str, found: list[float], alone: list[float]) -> None:
+def shown(what: str, found: list[float], alone: list[float]) -> None:
     cuts, reference = statistics.quantiles(found, n=100), statistics.quantiles(alone, n=100)
-    print(
-        f"  {name:30} p50 {cuts[49] * 1000:7.1f} ms   p99 {cuts[98] * 1000:7.1f} ms"
-        f"   {cuts[98] / reference[98]:.2f} of alone"
-    )
+    figures = [
+        f"p{place} {cuts[place - 1] * 1000:6.1f} ms ({cuts[place - 1] / reference[place - 1]:.2f} of alone)"
+        for place in (50, 90, 99)
+    ]
+    print(f"    {what:9} {'   '.join(figures)}")
 
 
 def main() -> None:
@@ -136,21 +182,26 @@ def main() -> None:
     if options.serve:
         serve()
         return
-    events = 10 if options.smoke else 200
-    command = [sys.executable, "-m", "benchmarks.delivery_fairness", "--serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
-        try:
-            assert receiver.stdout is not None
-            port = int(receiver.stdout.readline())
-            latencies = Latencies(receiver)
-            alone = measure(port, latencies, events)
-            flooded = measure(port, latencies, events, flood=True)
-            hanging = measure(port, latencies, events, hanging=4)
-        finally:
-            receiver.terminate()
-    shown("alone", alone, alone)
-    shown(f"with a flood of {SHARE} x", flooded, alone)
-    shown("with 4 hanging destinations", hanging, alone)
+    events, rounds = (10, 1) if options.smoke else (EVENTS, ROUNDS)
+    found: dict[str, list[Passage]] = {
+        "alone": [],
+        f"with a flood of {SHARE} x": [],
+        "with 4 hanging destinations": [],
+    }
+    ways: list[dict[str, Any]] = [{}, {"flood": True}, {"hanging": 4}]
+    with receiver() as (quiet_port, lines), receiver() as (other_port, _):
+        latencies, ports = Latencies(lines), Ports(quiet_port, other_port)
+        for _ in range(rounds):
+            for name, way in zip(found, ways, strict=True):
+                found[name] += measure(ports, latencies, events, **way)
+    for name, seen in found.items():
+        print(f"  {name}")
+        shown("latency", [one.took for one in seen], [one.took for one in found["alone"]])
+        shown("computing", [one.computed for one in seen], [one.computed for one in found["alone"]])
+    load, processors = os.getloadavg()[0], os.cpu_count()
+    print(
+        f"  {rounds * events} events each; load of the machine at the end {load:.1f}, processors {processors}"
+    )
 
 
 if __name__ == "__main__":

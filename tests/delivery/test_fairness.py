@@ -11,6 +11,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.portions import COMPANY_S, Portions
 from hoglab.functions.configuration import Sent
 
 FLOOD = 600
@@ -92,3 +93,21 @@ def test_a_flood_of_one_project_lets_another_project_in(house: House, receiver: 
     paths = [hit.path for hit in receiver.hits]
     assert len(paths) == FLOOD + 3
     assert paths.index("/quiet", before) - before < FLOOD // 2
+
+
+def test_portions_are_small_while_others_have_work() -> None:
+    now = 0.0
+    portions = Portions(16, 8, lambda: now)
+    portions.note(["flood"] * 16)
+    assert portions.each(512) == 16
+    portions.note(["flood"] * 16)
+    assert portions.each(512) == 16
+    portions.note(["flood", "quiet"])
+    assert portions.each(512) == 8
+    portions.note(["flood"] * 8)
+    now = COMPANY_S * 1.5
+    assert portions.each(512) == 16, "nobody else had work for long"
+    now = COMPANY_S * 2.5
+    portions.note(["flood"] * 8)
+    assert portions.each(512) == 16
+    assert [portions.each(free) for free in (64, 17, 7, 0)] == [8, 2, 1, 1]

@@ -31,6 +31,7 @@ from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.fetch import Fetcher, FetchLimits
 from hoglab.delivery.latency import Latencies
 from hoglab.delivery.pace import Paces
+from hoglab.delivery.portions import Portions
 from hoglab.delivery.program_run import clipped
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
@@ -75,7 +76,7 @@ _DEAD = Gauge(
 class WorkerLimits:
     """How much is done at a time, and how often things are looked at. Times in seconds.
 
-    ``claim_each``: of one function; so that whose event comes next finds little of a flood ahead of it.
+    ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `portions`.
     """
 
     in_flight: int = 512
@@ -83,6 +84,7 @@ class WorkerLimits:
     per_host: int = 64
     claim: int = 100
     claim_each: int = 16
+    claim_shared: int = 8
     flush_outcomes: int = 100
     flush_s: float = 0.004
     heartbeat_s: float = 10.0
@@ -206,6 +208,7 @@ class _Shift:
         self._stopping = stopping
         self._bodies = bodies
         self._paces = Paces(shop.pace_of)
+        self._portions = Portions(limits.claim_each, limits.claim_shared)
         self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
         self._writer = ThreadPoolExecutor(1, "delivery-write")
@@ -288,11 +291,12 @@ class _Shift:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
             full = self._full_functions()
-            each = max(1, min(self._limits.claim_each, free // 8))
+            each = self._portions.each(free)
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full)
             if self._stopping.is_set():
                 self._not_begun += claimed
                 return
+            self._portions.note(one.function_id for one in claimed)
             for one in claimed:
                 self._take(one)
             _IN_FLIGHT.set(len(self._tasks))

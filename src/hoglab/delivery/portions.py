@@ -1,0 +1,36 @@
+"""How many invocations of one function are claimed at a time.
+
+Whose event comes next finds a portion of a flood ahead of it at each step: at the bodies, on the loop, on the way out.
+Small portions cost a transaction for each few runs, so they are taken only where somebody has something of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+COMPANY_S = 10.0
+"""How long a function that had work counts as one that may have some again."""
+
+
+class Portions:
+    """Used by one thread. ``alone``: for a function that is the only one with work, ``shared``: else."""
+
+    def __init__(self, alone: int, shared: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._alone = alone
+        self._shared = shared
+        self._clock = clock
+        self._last = ""
+        self._other_until: float | None = None
+
+    def note(self, function_ids: Iterable[str]) -> None:
+        """Whose invocations were claimed."""
+        for function_id in function_ids:
+            if self._last not in (function_id, ""):
+                self._other_until = self._clock() + COMPANY_S
+            self._last = function_id
+
+    def each(self, free: int) -> int:
+        """How many of each function to claim, with room for so many in all: one at least."""
+        shared = self._other_until is not None and self._clock() < self._other_until
+        return max(1, min(self._shared if shared else self._alone, free // 8))
