@@ -112,6 +112,12 @@ def assert_same_points(engine: Stateful, question: Question, what: object) -> di
     return dict(found)
 
 
+def assert_same_exposures(engine: Stateful, question: Question) -> Any:
+    found = engine.stateful.exposures(question)
+    assert found == engine.computer.exposures(question)
+    return found
+
+
 # -- differential ------------------------------------------------------------------------------------
 
 
@@ -160,6 +166,7 @@ def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) ->
             end = min(END, START + hours[batch] * HOUR)
             for question in questions:
                 assert_same_points(lasting, until(question, end), (batch, question.metric))
+            assert_same_exposures(lasting, until(questions[0], end))
         became = dict(order)
         merged = {}
         for person, into in order:
@@ -242,6 +249,14 @@ class Experiment:
 @pytest.fixture
 def experiment(engine: Stateful) -> Experiment:
     return Experiment(engine)
+
+
+def test_exposures_are_counted_from_what_results_keep(experiment: Experiment) -> None:
+    engine, question = experiment.engine, experiment.ask(REVENUE)
+    engine.stateful.points(question)
+    assert any(any(days) for days in assert_same_exposures(engine, question).values())
+    assert_same_exposures(engine, question)
+    assert (engine.state.last.events, engine.state.last.rebuilt) == (0, False)
 
 
 def test_nothing_new_costs_nothing(experiment: Experiment) -> None:

@@ -15,7 +15,7 @@ from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.kept import kept
+from hoglab.analysis.query.kept import Kept, kept, kept_exposures
 from hoglab.analysis.query.model import KnownGroups, MeanMetric, Metric, QuantileMetric, Question, tables_of
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
@@ -222,19 +222,28 @@ class Computer:
 
     def _from_state(self, question: Question, *, only_if_known: bool = False) -> list[Answer] | None:
         """The points of a metric whose days add up, or the last point of another; None: look at the events."""
+        found = self._read_state(kept, question, only_if_known=only_if_known)
+        if found is None:
+            return None
+        query, rows = found
+        answers = [query.answer(rows)] if query.question.span.days is None else query.points(rows)
+        return [_bounded(answer) for answer in answers]
+
+    def _read_state(
+        self, how: Callable[[Question], Kept | None], question: Question, *, only_if_known: bool = False
+    ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
+        """What is kept for a question, and the rows that answer it; None: look at the events."""
+        if self._state is None:
+            return None
         try:
-            found = None if self._state is None else kept(question)
+            found = how(question)
         except FilterError as error:
             raise DefinitionError(str(error)) from error
-        if found is None or self._state is None:
+        if found is None:
             return None
         with explained_failures(self._timeout_s):
             rows = self._state.rows(found, only_if_known=only_if_known)
-        if rows is None:
-            return None
-        query = found.query
-        answers = [query.answer(rows)] if query.question.span.days is None else query.points(rows)
-        return [_bounded(answer) for answer in answers]
+        return None if rows is None else (found.query, rows)
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:
         """New entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
@@ -243,9 +252,12 @@ class Computer:
             raise ValueError("exposures are counted by day")
         question = self._settled(question)
         variants = question.exposures.variants
-        statement = self._built(exposures_per_day, question)
+        known = self._read_state(kept_exposures, question)
+        rows = (
+            known[1] if known is not None else self._run(self._built(exposures_per_day, question), question)
+        )
         counts = {key: [0] * grid.count for key in variants}
-        for day, variant, entities in self._run(statement, question):
+        for day, variant, entities in rows:
             key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
             counts.setdefault(key, [0] * grid.count)[day] = entities
         return counts

@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
 from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
-from hoglab.analysis.query.model import EventSource, Question, Span
+from hoglab.analysis.query.model import EventSource, MeanMetric, Question, Span, Value
 from hoglab.analysis.query.resuming import EVENTS, TOUCHED, Resuming, can_resume
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import (
@@ -215,6 +215,25 @@ def kept(question: Question) -> Kept | None:
         return None
     same = found.query.statement == later.query.statement and found.logs == later.logs
     return found if same and found.contributions(merged=True) == later.contributions(merged=True) else None
+
+
+def kept_exposures(question: Question) -> Kept | None:
+    """How new entities by day and variant are counted from state: rows as of `exposures_per_day`; None as of `kept`.
+
+    The contributions are those of a metric that counts nothing: they tell when entities enter and leave variants.
+    Those without variants, as plans ask for, are not kept: they may be of all events.
+    """
+    if question.exposures.breakdowns or question.exposures.variant_property is None:
+        return None
+    found = kept(replace(question, metric=MeanMetric(Value(EventSource(())))))
+    if found is None:
+        return None
+    sql = (
+        "SELECT enter_day, variant, count(*) AS entities FROM "
+        "(SELECT variant, sum(n) AS n, min(min(day)) OVER (PARTITION BY entity) AS enter_day "
+        f"FROM {found.table} GROUP BY entity, variant) AS stay WHERE n > 0 GROUP BY enter_day, variant"
+    )
+    return replace(found, query=replace(found.query, statement=Statement(sql, {})))
 
 
 def _read(question: Question) -> Kept:
