@@ -34,6 +34,7 @@ from cryptography.fernet import Fernet
 from benchmarks.dispatch_filters import make_event, make_filter
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.app import calm_garbage_collector
 from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.service import Delivery
 from hoglab.functions.configuration import Sent
@@ -231,6 +232,7 @@ def main() -> None:
     if options.serve:
         serve()
         return
+    calm_garbage_collector()  # as the server does
     deliveries, events = (300, 1_000) if options.smoke else (5_000, 10_000)
     command = [sys.executable, "-m", "benchmarks.delivery_throughput", "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:

@@ -7,7 +7,6 @@ their own; the worker performs the request and does the waiting.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -471,9 +470,10 @@ class Turn:
         next_version = partial(self._shop.versions.next, now)
         results = self._batch.results(base, next_version, error, judged=over and status != "cancelled")
         metrics = [self._metric("other", "fetch", now, self._fetches)] if self._fetches else []
-        for each, number in Counter(result.status for result in results if over).items():
-            if each in _KINDS:
-                metrics.append(self._metric(*_KINDS[each], now, number))
+        statuses = [result.status for result in results] if over else []
+        for each, (metric_kind, name) in _KINDS.items():
+            if number := statuses.count(each):
+                metrics.append(self._metric(metric_kind, name, now, number))
         lines = self._lines if run is None else run.lines
         return Settled(
             outcome=outcome,
