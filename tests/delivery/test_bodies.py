@@ -264,6 +264,25 @@ def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
         gate.set()
 
 
+def test_another_process_joins_when_one_does_not_keep_up(pool: BodyPool) -> None:
+    pool.compute(work("return 0", "quick"))
+    begun, gate = threading.Event(), threading.Event()
+
+    def hold_up() -> None:
+        begun.set()
+        gate.wait(60)
+
+    try:
+        pool.submit(hold_up, lambda _value, _error: None, function_id="quick")
+        assert begun.wait(60)
+        together = Together(pool)
+        for number in range(50):
+            together.add(f"quick {number}", work("return 1", "quick"))
+        together.wait()
+    finally:
+        gate.set()
+
+
 def test_slow_functions_take_turns(pool: BodyPool) -> None:
     together = Together(pool)
     pool.compute(work(SLOW, "flood"))
