@@ -455,6 +455,49 @@ def test_a_user_in_the_url_is_sent_as_such() -> None:
     run(story())
 
 
+HOSTILE = [
+    "\r\n",
+    "\n",
+    "\r",
+    " ",
+    "\t",
+    "\0",
+    "\x0b",
+    "\x85",
+    "\u2028",
+    "%0d%0a",
+    "X-Injected: 1",
+    "HTTP/1.1",
+    "é",
+    "@",
+    "#",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    parts=st.lists(st.sampled_from([*HOSTILE, "a", "/", "?", ":", "."]), max_size=8),
+    place=st.sampled_from("uhpq"),
+)
+def test_nothing_but_the_path_gets_into_a_request(parts: list[str], place: str) -> None:
+    noise = "".join(parts)
+    user, host, path, query = (noise if place == each else "" for each in "uhpq")
+
+    async def story() -> Any:
+        async with client() as fetcher:
+            return fetcher._target(f"http://{user}@a{host}.example/{path}?{query}")
+
+    target = run(story())
+    if isinstance(target, FetchFailure):
+        return
+    line, name, end = target.head.split(b"\r\n")
+    assert end == b""
+    assert line.endswith(b" HTTP/1.1")
+    assert line.count(b" ") == 2
+    assert name.count(b" ") == 1
+    assert not any(control in line + name for control in (b"\r", b"\n", b"\0", b"\t"))
+
+
 # --- against the standard library's client, and with noise
 
 

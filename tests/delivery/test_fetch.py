@@ -16,6 +16,7 @@ from hoglab import __version__
 from hoglab.delivery import connections
 from hoglab.delivery.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
 from hoglab.delivery.fetch import (
+    REMEMBERED_CHARS,
     TARGETS,
     Fetcher,
     FetchFailure,
@@ -91,6 +92,9 @@ def test_spellings_of_an_address_are_one_host_and_only_so_many_urls_are_remember
         for number in range(TARGETS + 1):
             assert fetcher.host_of(f"http://a.example/{number}") == "a.example"
         assert fetcher._target.cache_info().currsize == TARGETS
+        known = fetcher._target.cache_info().misses
+        assert fetcher.host_of(f"http://a.example/{'x' * REMEMBERED_CHARS}") == "a.example"
+        assert fetcher._target.cache_info().misses == known
         await fetcher.close()
 
     run(story())

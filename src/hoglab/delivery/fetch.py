@@ -51,6 +51,8 @@ _HOP_BY_HOP = frozenset(
 _OURS = frozenset({"content-length", "host"})
 TARGETS = 1_000
 """URLs that a fetcher has parsed and remembers: most functions send to the same one again and again."""
+REMEMBERED_CHARS = 4_096
+"""What is longer, of URLs and names of headers, is looked at each time: remembering must not take memory away."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\r\n\0]")
 HEADER_NAMES = 1_000
@@ -61,6 +63,7 @@ _DEFAULT_HEADERS = {
     "accept-encoding": "Accept-Encoding: gzip, deflate\r\n",
 }
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_VISIBLE = re.compile(r"[!-~]+")
 _METHOD = re.compile(r"[A-Za-z]{1,32}")
 
 
@@ -125,7 +128,7 @@ class Fetcher:
 
     async def fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
         """Send one request. Never raises for what the network or the other side does."""
-        target = self._target(request.url)
+        target = self._target_of(request.url)
         if isinstance(target, FetchFailure):
             return target
         method = request.method.upper()
@@ -143,17 +146,20 @@ class Fetcher:
             )
         except (OSError, InvalidAnswerError) as error:
             return _network_failure(error)
-        except UnicodeError:  # a name that is none
+        except ValueError:  # a name that is none
             return _invalid_url()
         return _response(answer)
 
     def host_of(self, text: str) -> str:
         """The host that a URL leads to, the same for all spellings of an address; empty when it leads nowhere."""
-        target = self._target(text)
+        target = self._target_of(text)
         return "" if isinstance(target, FetchFailure) else target.origin.host
 
     async def close(self) -> None:
         await self._connections.close()
+
+    def _target_of(self, text: str) -> _Target | FetchFailure:
+        return self._target(text) if len(text) <= REMEMBERED_CHARS else self._find_target(text)
 
     def _find_target(self, text: str) -> _Target | FetchFailure:
         url = parse_url(text)
@@ -167,7 +173,10 @@ class Fetcher:
             blocked = not self._guard.allows(literal, host_allowed=allowed)
             url = url.with_host(str(literal))
         origin = Origin(url.scheme == "https", url.raw_host or "", url.port or 0, allowed)
-        head = f" {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n".encode()
+        path, name = url.raw_path_qs, url.host_port_subcomponent or ""
+        if not _VISIBLE.fullmatch(path) or not _VISIBLE.fullmatch(name):
+            return _invalid_url()  # nothing but the path and the host may get into the head of the request
+        head = f" {path} HTTP/1.1\r\nHost: {name}\r\n".encode()
         return _Target(origin, head, _authorization(url), blocked)
 
     def _bytes_of(self, request: FetchRequest, method: str, target: _Target) -> bytes | FetchFailure:
@@ -203,7 +212,6 @@ def parse_url(text: str) -> URL | FetchFailure:
     return url
 
 
-@lru_cache(maxsize=HEADER_NAMES)
 def _sends(name: str) -> bool | None:
     """Whether a header may be sent as a function wants it: False when it is left out, None when it is no name."""
     if not _HEADER_NAME.fullmatch(name):
@@ -211,11 +219,14 @@ def _sends(name: str) -> bool | None:
     return name.lower() not in _HOP_BY_HOP and name.lower() not in _OURS
 
 
+_sends_known = lru_cache(maxsize=HEADER_NAMES)(_sends)
+
+
 def _head_of(wanted: Mapping[str, str], authorization: str | None) -> bytes | FetchFailure:
     """The lines of the headers that a function wants, and of those that it leaves to us."""
     headers = {}
     for name, value in wanted.items():
-        sends = _sends(name)
+        sends = _sends_known(name) if len(name) <= REMEMBERED_CHARS else _sends(name)
         if sends is None or _FORBIDDEN_IN_VALUE.search(value):
             return FetchFailure("invalid_header", "TypeError", f"Invalid header {name[:100]!r}")
         if sends:
