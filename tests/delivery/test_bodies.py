@@ -317,9 +317,9 @@ def test_a_flood_of_quick_bodies_is_shared_out_by_function() -> None:
         pool.close(1.0)
 
 
-@pytest.mark.parametrize(("limits", "most"), [({"BATCH_S": 0.0}, 1), ({}, 8)])
+@pytest.mark.parametrize(("limits", "most"), [({"BATCH_S": 0.0}, 1), ({"BATCH_BYTES": 100}, 1), ({}, 8)])
 def test_a_message_holds_so_many_runs_and_so_much_to_compute(
-    monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], most: int
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], most: int
 ) -> None:
     for name, limit in limits.items():
         monkeypatch.setattr(f"hoglab.delivery.bodies.pool.{name}", limit)

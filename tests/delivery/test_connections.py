@@ -380,6 +380,21 @@ def test_a_kept_connection_that_was_closed_is_replaced() -> None:
     run(story())
 
 
+def test_a_connection_that_waits_keeps_nothing_of_an_answer() -> None:
+    async def story() -> None:
+        text = b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000
+        async with serving(saying(text, closing=False)) as server, client() as fetcher:
+            answer = await fetcher.fetch(FetchRequest(server.url))
+            assert isinstance(answer, FetchResponse)
+            [connection] = fetcher._connections._open
+            assert answer.body == "x" * 40_000
+            assert connection.is_reusable
+            assert not connection._body
+            assert not connection._headers
+
+    run(story())
+
+
 def test_connections_are_kept_for_a_while_only() -> None:
     async def story() -> None:
         serve = saying(OK, closing=False)

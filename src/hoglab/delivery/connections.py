@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
     status: int
     headers: dict[str, str]
-    body: bytes
+    body: bytearray
     truncated: bool
 
 
@@ -393,8 +393,10 @@ class _Connection(asyncio.Protocol):
             and not transport.is_closing()
             and not transport.get_write_buffer_size()  # it answered before it had read the request
         )
+        answer = Answer(self._status, self._headers, self._body, self._is_truncated)
+        self._begin(bodiless=False)  # a connection that waits keeps nothing of an answer, which may be large
         if waiter is not None and not waiter.done():
-            waiter.set_result(Answer(self._status, self._headers, bytes(self._body), self._is_truncated))
+            waiter.set_result(answer)
 
     def _fail(self, error: Exception) -> None:
         waiter, self._waiter = self._waiter, None

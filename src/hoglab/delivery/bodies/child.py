@@ -90,6 +90,11 @@ class Work:
     held: Held | None = None
     crashes: int = 0
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes to hand it over."""
+        return len(self.globals) + len(self.more) + len(self.journal or b"") + len(self.answer or b"")
+
 
 class Child:
     """A process and the socket to it. Used by one thread at a time."""

@@ -41,6 +41,8 @@ RESTART_S = 1.0
 """How long to wait before another process is started when one could not be."""
 BATCH_S = 0.05
 """Most computing time that the runs of one message are expected to take, together."""
+BATCH_BYTES = 4 << 20
+"""Most bytes of one message (a single run may be larger)."""
 STUCK_S = 0.02
 """When a thread has been busy this long, another one joins: it takes what waits for quick functions, and goes on with
 runs that wait for the other's process."""
@@ -305,9 +307,9 @@ class BodyPool:
             if task.compute is not None:
                 asking.append(task)
         while asking and not self._closing:
-            # What may have killed a process comes last, and alone.
-            batch = [task for task in asking if not task.alone] or asking[:1]
-            kept = [task for task in asking if task not in batch]
+            batch = _message(asking)
+            sent = set(batch)
+            kept = [task for task in asking if task not in sent]
             asking = self._exchange(seat, batch) + kept
         for task in asking:
             self._finish(task, None, RuntimeError("the pool is closed"))
@@ -447,6 +449,17 @@ class BodyPool:
             child, seat.child = seat.child, None
         if child is not None:
             child.end()
+
+
+def _message(tasks: list[_Task]) -> list[_Task]:
+    """Those that go into one message. What may have killed a process comes last, and alone."""
+    together = [task for task in tasks if not task.alone] or tasks[:1]
+    size = 0
+    for at, task in enumerate(together):
+        size += _compute_of(task).work.size
+        if at and size > BATCH_BYTES:
+            return together[:at]
+    return together
 
 
 def _compute_of(task: _Task) -> Compute[Any]:
