@@ -11,6 +11,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.gates import Gates
 from hoglab.delivery.portions import COMPANY_S, Portions
 from hoglab.functions.configuration import Sent
 
@@ -111,3 +112,35 @@ def test_portions_are_small_while_others_have_work() -> None:
     portions.note(["flood"] * 8)
     assert portions.each(512) == 16
     assert [portions.each(free) for free in (64, 17, 7, 0)] == [8, 2, 1, 1]
+
+
+def test_functions_take_turns_at_the_places_of_a_host() -> None:
+    entered: list[str] = []
+
+    async def main() -> None:
+        gates, go_on = Gates(2), asyncio.Event()
+
+        async def request(name: str, host: str = "h") -> None:
+            await gates.enter(host, name)
+            entered.append(name)
+            try:
+                await go_on.wait()
+            finally:
+                gates.leave(host)
+
+        flood = [asyncio.create_task(request("flood")) for _ in range(6)]
+        tasks = [*flood, asyncio.create_task(request("quiet")), asyncio.create_task(request("other", "i"))]
+        await asyncio.sleep(0)
+        assert entered == ["flood", "flood", "other"]
+        flood[2].cancel()  # while it waits
+        await asyncio.sleep(0)
+        flood[0].cancel()  # its place goes to the next one ...
+        await asyncio.sleep(0)
+        flood[3].cancel()  # ... who is gone before it could take it
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not gates.hosts()
+
+    asyncio.run(main())
+    assert entered == ["flood", "flood", "other", "quiet", "flood", "flood"]

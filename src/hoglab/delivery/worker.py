@@ -12,7 +12,6 @@ import contextlib
 import threading
 import time
 from collections import Counter as Tally
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.fetch import Fetcher, FetchLimits
+from hoglab.delivery.gates import Gates
 from hoglab.delivery.latency import Latencies
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.portions import Portions
@@ -216,10 +216,7 @@ class _Shift:
         self._by_id: dict[str, asyncio.Task[None]] = {}
         self._not_begun: list[ClaimedInvocation] = []
         self._per_function: Tally[str] = Tally()
-        self._hosts: dict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(self._limits.per_host)
-        )
-        self._host_users: Tally[str] = Tally()
+        self._gates = Gates(limits.per_host)
         self._settled: list[Settled] = []
         self._flush_wanted = asyncio.Event()
         self._flush_full = asyncio.Event()
@@ -393,19 +390,15 @@ class _Shift:
         self, request: FetchRequest, function_id: str, accepted_at: datetime | None
     ) -> tuple[FetchResponse | FetchFailure, float]:
         host = self._fetcher.host_of(request.url)
-        self._host_users[host] += 1
+        await self._gates.enter(host, function_id)
         try:
-            async with self._hosts[host]:
-                started = time.perf_counter()
-                if accepted_at is not None:
-                    self._latencies.first_request(function_id, accepted_at, datetime.now(UTC))
-                answer = await self._fetcher.fetch(request)
-                took_s = time.perf_counter() - started
+            started = time.perf_counter()
+            if accepted_at is not None:
+                self._latencies.first_request(function_id, accepted_at, datetime.now(UTC))
+            answer = await self._fetcher.fetch(request)
+            took_s = time.perf_counter() - started
         finally:
-            self._host_users[host] -= 1
-            if not self._host_users[host]:
-                del self._host_users[host]
-                self._hosts.pop(host, None)
+            self._gates.leave(host)
         _REQUEST_SECONDS.observe(took_s)
         _REQUESTS.labels(str(answer.status) if hasattr(answer, "status") else answer.kind).inc()
         return answer, took_s * 1000
