@@ -15,7 +15,7 @@ from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.kept import Kept, kept, kept_exposures
+from hoglab.analysis.query.kept import Kept, kept, kept_exposures, key_of
 from hoglab.analysis.query.model import KnownGroups, MeanMetric, Metric, QuantileMetric, Question, tables_of
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
@@ -210,15 +210,11 @@ class Computer:
         }
 
     def _is_known(self, question: Question) -> bool:
-        """Whether `_from_state` has an answer without looking at all events."""
-        if self._state is None:
-            return False
-        try:
-            found = kept(question)
-        except FilterError:
+        """Whether there may be an answer without looking at all events; told without a statement for it."""
+        if self._state is None or question.span.days is None:
             return False
         with explained_failures(self._timeout_s):
-            return found is not None and self._state.knows(found)
+            return self._state.knows(key_of(question))
 
     def _from_state(self, question: Question, *, only_if_known: bool = False) -> list[Answer] | None:
         """The points of a metric whose days add up, or the last point of another; None: look at the events."""
@@ -233,7 +229,7 @@ class Computer:
         self, how: Callable[[Question], Kept | None], question: Question, *, only_if_known: bool = False
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
         """What is kept for a question, and the rows that answer it; None: look at the events."""
-        if self._state is None:
+        if self._state is None or (only_if_known and not self._is_known(question)):
             return None
         try:
             found = how(question)
@@ -242,7 +238,7 @@ class Computer:
         if found is None:
             return None
         with explained_failures(self._timeout_s):
-            rows = self._state.rows(found, only_if_known=only_if_known)
+            rows = self._state.rows(found)
         return None if rows is None else (found.query, rows)
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:

@@ -104,15 +104,12 @@ class ResultsState:
         self.last = Work()
         """The work for the last answer."""
 
-    def rows(self, kept: Kept, *, only_if_known: bool = False) -> list[tuple[Any, ...]] | None:
+    def rows(self, kept: Kept) -> list[tuple[Any, ...]] | None:
         """The rows that answer the statement of ``kept``, of all events that are stored now.
 
-        None when the state cannot help; with ``only_if_known`` also when the question was never asked before.
-        Raises `QueryCancelledError`.
+        None when the state cannot help. Raises `QueryCancelledError`.
         """
         if not self._store.has_state or kept.key in self._refused:
-            return None
-        if only_if_known and not self.knows(kept):
             return None
         try:
             with self.in_use():
@@ -121,8 +118,8 @@ class ResultsState:
             _log.info("results_state_busy")
         return None
 
-    def knows(self, kept: Kept) -> bool:
-        """Whether the question was asked before."""
+    def knows(self, key: str) -> bool:
+        """Whether the question with this key was asked before."""
         if not self._store.has_state:
             return False
         known = self._known  # which another thread may forget
@@ -133,7 +130,7 @@ class ResultsState:
                 )
             known = {name.removeprefix("of_") for (name,) in tables if name.startswith("of_")}
             self._known = known
-        return kept.key in known
+        return key in known
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

@@ -101,7 +101,7 @@ class Kept:
 
     @property
     def key(self) -> str:
-        return _key(self.question)
+        return key_of(self.question)
 
     @property
     def table(self) -> str:
@@ -301,13 +301,13 @@ def _log(
 
 
 def _table(question: Question) -> str:
-    return f"{SCHEMA}.of_{_key(question)}"
+    return f"{SCHEMA}.of_{key_of(question)}"
 
 
-def _key(question: Question) -> str:
-    """The same for the same question at another time."""
+def key_of(question: Question) -> str:
+    """What a question with a grid of days is known by: the same for the same question at another time."""
     span, days = question.span, question.span.days
-    assert days is not None  # noqa: S101 - `kept` asks for them
+    assert days is not None  # noqa: S101 - others are not kept
     at_any_time = Span(span.start, span.start, span.start, replace(days, count=1))
     return _digest(repr(replace(question, span=at_any_time)))
 
