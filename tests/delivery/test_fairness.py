@@ -100,18 +100,17 @@ def test_portions_are_small_while_others_have_work() -> None:
     now = 0.0
     portions = Portions(16, 8, lambda: now)
     portions.note(["flood"] * 16)
-    assert portions.each(512) == 16
+    assert portions.size() == 16
     portions.note(["flood"] * 16)
-    assert portions.each(512) == 16
+    assert portions.size() == 16
     portions.note(["flood", "quiet"])
-    assert portions.each(512) == 8
+    assert portions.size() == 8
     portions.note(["flood"] * 8)
     now = COMPANY_S * 1.5
-    assert portions.each(512) == 16, "nobody else had work for long"
+    assert portions.size() == 16, "nobody else had work for long"
     now = COMPANY_S * 2.5
     portions.note(["flood"] * 8)
-    assert portions.each(512) == 16
-    assert [portions.each(free) for free in (64, 17, 7, 0)] == [8, 2, 1, 1]
+    assert portions.size() == 16
 
 
 def test_functions_take_turns_at_the_places_of_a_host() -> None:

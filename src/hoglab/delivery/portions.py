@@ -1,7 +1,7 @@
-"""How many invocations of one function are claimed at a time.
+"""How many runs of one function are taken at a time: out of the queue, and to a process for bodies.
 
-Whose event comes next finds a portion of a flood ahead of it at each step: at the bodies, on the loop, on the way out.
-Small portions cost a transaction for each few runs, so they are taken only where somebody has something of them.
+Whose event comes next finds a portion of a flood ahead of it at each step. Small portions cost a transaction or a
+message for each few runs, so they are taken only where somebody has something of them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Portions:
         self._other_until: float | None = None
 
     def note(self, function_ids: Iterable[str]) -> None:
-        """Whose invocations were claimed."""
+        """Whose runs were taken."""
         for function_id in function_ids:
             if self._last not in (function_id, ""):
                 self._other_until = self._clock() + COMPANY_S
             self._last = function_id
 
-    def each(self, free: int) -> int:
-        """How many of each function to claim, with room for so many in all: one at least."""
+    def size(self) -> int:
+        """How many to take now."""
         shared = self._other_until is not None and self._clock() < self._other_until
-        return max(1, min(self._shared if shared else self._alone, free // 8))
+        return self._shared if shared else self._alone

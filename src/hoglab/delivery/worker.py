@@ -288,7 +288,7 @@ class _Shift:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
             full = self._full_functions()
-            each = self._portions.each(free)
+            each = max(1, min(self._portions.size(), free // 8))
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full)
             if self._stopping.is_set():
                 self._not_begun += claimed

@@ -48,10 +48,10 @@ END_S = 0.5
 class BodyLimits:
     """How bodies are run. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
 
-    ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time
-    on the wall for one run, for processes that hang without computing. ``idle_s``: after this long without work
-    only one process is kept. ``batch``: most runs in one message. ``crashes``: how often a run may take its
-    process down before it is given up.
+    ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time on the
+    wall for one run, for processes that hang without computing. ``idle_s``: after this long without work only one
+    process is kept. ``batch``: most runs in one message, ``batch_shared`` while several functions have work.
+    ``crashes``: how often a run may take its process down before it is given up.
     """
 
     processes: int = 2
@@ -60,6 +60,7 @@ class BodyLimits:
     stuck_s: float = 60.0
     idle_s: float = 60.0
     batch: int = 64
+    batch_shared: int = 16
     crashes: int = 2
 
 

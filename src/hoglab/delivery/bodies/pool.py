@@ -28,6 +28,7 @@ from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
 from hoglab.delivery.bodies.hosted import RUNNING
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.protocol import Outcome
+from hoglab.delivery.portions import Portions
 from hoglab.hog.rt.numbers import format_number
 from hoglab.hog.stack import ensure_stack
 
@@ -96,6 +97,7 @@ class BodyPool:
         self._threads: list[threading.Thread] = []
         self._quick: Line[_Task] = Line()
         self._slow: Line[_Task] = Line()
+        self._portions = Portions(self.limits.batch, min(self.limits.batch, self.limits.batch_shared))
         self._paces: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
         self.starts_failed = 0
@@ -190,6 +192,7 @@ class BodyPool:
                 thread.start()
 
     def _enqueue(self, task: _Task) -> None:
+        self._portions.note([task.function_id])
         if task.child is not None:
             for seat in self._seats:
                 if seat.child is task.child:
@@ -279,7 +282,7 @@ class BodyPool:
     def _move(self, line: Line[_Task], tasks: list[_Task]) -> None:
         """Take from a line what one message holds beside the tasks that are in it; it holds one at least."""
         expected_s = sum(self._pace(task.function_id) for task in tasks)
-        while line and len(tasks) < self.limits.batch and (not tasks or expected_s < BATCH_S):
+        while line and len(tasks) < self._portions.size() and (not tasks or expected_s < BATCH_S):
             tasks.append(line.popleft())
             expected_s += self._pace(tasks[-1].function_id)
 
