@@ -241,8 +241,11 @@ def test_a_chain_goes_on_over_batches_and_renews_with_the_exposure(experiment: E
     ]
     for event in at:
         assert work_of(experiment, steps, event) == (1, 0)
+    begun = [sees(30, CONTROL, "user-6"), Event("user-6", START + 40 * HOUR, "checkout")]
+    assert work_of(experiment, steps, *begun) == (1, 0)
+    assert work_of(experiment, steps, sees(50, CONTROL, "user-6"), buys(53, "user-6")) == (1, 0)
     [*_, last] = experiment.engine.stateful.points(question).values()
-    assert getattr(last.groups["control"], "step_counts")[2] == 1  # noqa: B009 - of a proportion
+    assert getattr(last.groups["control"], "step_counts")[2] == 2  # noqa: B009 - of a proportion
 
 
 def test_an_activation_long_after_the_flag_is_computed_again(experiment: Experiment) -> None:

@@ -519,7 +519,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
     last = engine.state.last
     assert_same_points(engine, question, "again")
     assert engine.state.last is last
-    assert not any(name.startswith(("log_", "of_")) for name in contents(engine))
+    assert not any(name.startswith(("log_", "of_", "at_")) for name in contents(engine))
 
 
 def kept_table(question: Question) -> str:
