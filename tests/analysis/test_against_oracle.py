@@ -353,6 +353,39 @@ def test_groups_whose_counts_are_not_zero(bench: Bench) -> None:
     check_every_day(bench, metric, a_log(0, 120), Setting(START, END, now=END, group=0), 2)
 
 
+@pytest.mark.parametrize("large", [1e6, 2.0**31, 1e30, 1e99])
+@pytest.mark.parametrize("math", ["sum", "avg", "max", "ratio"])
+def test_a_large_value_that_leaves_its_variant_takes_only_itself(
+    bench: Bench, math: str, large: float
+) -> None:
+    """Its owner sees the other variant some days later; what others did must not be lost in its rounding."""
+    day = timedelta(days=1)
+    seen = [(person, START, "control") for person in ("ann", "bob", "cy")]
+    seen += [("gus", START, "test"), ("ann", START + 2 * day, "test")]
+    paid = [("ann", 1, large), ("bob", 1, 20.5), ("cy", 2, 0.001), ("gus", 1, 3.25), ("ann", 3, 7)]
+    paid += [("ann", -1, large), ("bob", -1, 0.5), ("cy", -1, 2)]
+    events = [
+        Event(
+            person,
+            moment,
+            "$feature_flag_called",
+            {"$feature_flag": "flag", "$feature_flag_response": variant},
+            UUID(int=place),
+        )
+        for place, (person, moment, variant) in enumerate(seen, 1)
+    ]
+    events += [
+        Event(person, START + days * day, "purchase", {"amount": amount}, UUID(int=place))
+        for place, (person, days, amount) in enumerate(paid, 100)
+    ]
+    value = {**PURCHASE, **AMOUNT, "math": math}
+    metric = mean(source=value)
+    if math == "ratio":
+        side = {**PURCHASE, **AMOUNT, "math": "sum"}
+        metric = {"metric_type": "ratio", "numerator": side, "denominator": {**side, "math": "avg"}}
+    check_every_day(bench, metric, events, Setting(START, END, now=END, lookback=2 * day), 4)
+
+
 def in_window(window: tuple[int | None, str | None]) -> dict[str, Any]:
     return {"conversion_window": window[0], "conversion_window_unit": window[1]}
 

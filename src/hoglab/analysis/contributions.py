@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from math import isclose
+from operator import add
 from typing import Any
 
 from hoglab.analysis.query.kept import SCHEMA, Kept
@@ -243,7 +244,7 @@ def sums(refresh: Refresh, kept: Kept) -> list[tuple[Any, ...]]:
 def same(kept: Kept, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:
     """Whether rows of sums are the same apart from rounding; a row that is missing is one of zeros."""
     key = 1 + len(kept.question.exposures.breakdowns) + (kept.query.question.span.days is not None)
-    mine, theirs = ({row[:key]: row[key:] for row in rows} for rows in (some, others))
+    mine, theirs = (_by_place(rows, key) for rows in (some, others))
     for place in mine.keys() | theirs.keys():
         pair = (mine.get(place), theirs.get(place))
         width = len(pair[0] or pair[1] or ())
@@ -251,6 +252,16 @@ def same(kept: Kept, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]])
         if not all(map(_close, left, right)):
             return False
     return True
+
+
+def _by_place(rows: list[tuple[Any, ...]], key: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Rows by what comes before ``key``; several of one place are parts of the same sums."""
+    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in rows:
+        place, numbers = row[:key], row[key:]
+        parts = found.get(place)
+        found[place] = numbers if parts is None else tuple(map(add, parts, numbers))
+    return found
 
 
 def _close(one: Any, other: Any) -> bool:

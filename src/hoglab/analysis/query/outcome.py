@@ -33,13 +33,14 @@ class Outcome:
     """What is made of partials. Expressions are format strings over the names before them.
 
     ``values`` of an entity are over partials and columns of ``unit``, ``statistics`` over values.
-    ``exact`` statistics are whole numbers.
+    ``exact`` statistics are whole numbers. ``squares`` are the statistics that tell how large a contribution is.
     """
 
     partials: tuple[Partial, ...]
     values: Mapping[str, str]
     statistics: Mapping[str, str]
     exact: bool = False
+    squares: tuple[str, ...] = ()
 
     def evaluated(self, place: str) -> dict[str, str]:
         """The expression of each value; ``place`` is the format of a partial's column."""
@@ -62,6 +63,7 @@ def with_covariate(outcome: Outcome, y: str) -> Outcome:
         values={**outcome.values, "x": "unit.x"},
         statistics={**outcome.statistics, "cx": "{x}", "cxx": "{x} * {x}", "cyx": f"({y}) * {{x}}"},
         exact=False,
+        squares=(*outcome.squares, "cxx"),
     )
 
 
@@ -99,7 +101,11 @@ def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bo
 
 
 def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
-    """Rows ``(variant, cell…, day, changes of statistics…)`` of a relation of partials per entity and day."""
+    """Rows ``(variant, cell…, day, changes of statistics…)`` of a relation of partials per entity and day.
+
+    Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
+    leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.
+    """
     names = ", ".join(partial.name for partial in outcome.partials)
     zeros = ", ".join(partial.zero for partial in outcome.partials)
     scope.define(
@@ -154,9 +160,19 @@ def _changes(scope: Scope, outcome: Outcome) -> Statement:
         "FROM state WHERE counted",
     )
     summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
+    apart = "".join(f", {_magnitude(f'change.{name}')}" for name in outcome.squares if not outcome.exact)
     return scope.statement(
-        f"SELECT variant{cell}, day, {summed} FROM change GROUP BY variant{cell}, day ORDER BY variant, day"
+        f"SELECT variant{cell}, day, {summed} FROM change GROUP BY variant{cell}, day{apart} "
+        "ORDER BY variant, day"
     )
+
+
+MAGNITUDE_BITS = 20
+"""Squares that differ by less than so many powers of 2 are summed together; 33 bits remain for the least of them."""
+
+
+def _magnitude(square: str) -> str:
+    return f"CASE WHEN {square} = 0 THEN 0 ELSE floor(log2(abs({square})) / {MAGNITUDE_BITS}) END"
 
 
 def _sum(scope: Scope, outcome: Outcome) -> Callable[[str], str]:

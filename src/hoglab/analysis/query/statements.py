@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import fsum
 from typing import Any
 
@@ -92,16 +92,17 @@ class Compiled:
         assert grid is not None  # noqa: S101 - the caller asked for days
         variants = self.question.exposures.variants
         width = len(self.question.exposures.breakdowns)
-        nothing = [0] * len(self.outcome.statistics)
-        changes: dict[tuple[int, Cell], list[list[Any]]] = {}
+        changes: dict[tuple[int, Cell], list[list[Sequence[Any]]]] = {}
         for variant, *rest in rows:
             cell, day, changed = tuple(rest[:width]), rest[width], rest[width + 1 :]
             if 0 <= variant < len(variants):
-                days = changes.setdefault((variant, cell), [nothing for _ in range(grid.count)])
-                days[day] = changed
+                changes.setdefault((variant, cell), [[] for _ in range(grid.count)])[day].append(changed)
         points: list[dict[Cell, dict[str, SufficientStatistics]]] = [{} for _ in range(grid.count)]
         for (variant, cell), days in changes.items():
-            columns = [_running(column) for column in zip(*days, strict=True)]
+            columns = [
+                _running([[changed[place] for changed in day] for day in days])
+                for place in range(len(self.outcome.statistics))
+            ]
             for point, sums in zip(points, zip(*columns, strict=True), strict=True):
                 if sums[0]:
                     point.setdefault(cell, {})[variants[variant]] = self.statistics(sums)
@@ -213,11 +214,11 @@ def at_end_of_day(question: Question, number: int) -> Question:
     return replace(question, span=Span(span.start, end, span.now, capped=True))
 
 
-def _running(changes: Sequence[Any]) -> list[Any]:
-    """Sums of all changes up to each one; of floats without accumulated rounding."""
-    if all(isinstance(change, int) for change in changes):
-        return list(accumulate(changes))
-    return [fsum(changes[: index + 1]) for index in range(len(changes))]
+def _running(changes: Sequence[Sequence[Any]]) -> list[Any]:
+    """Sums of all changes up to each day; of floats without accumulated rounding."""
+    if all(isinstance(change, int) for day in changes for change in day):
+        return list(accumulate(map(sum, changes)))
+    return [fsum(chain.from_iterable(changes[: index + 1])) for index in range(len(changes))]
 
 
 def _plain(number: Any) -> Any:

@@ -42,6 +42,7 @@ def valued_outcome(value: Value, name: str) -> Outcome:
         {"y": _thresholded(value, _value_of(value, name))},
         {"n": "1", "s": "{y}", "ss": "{y} * {y}"},
         exact=_is_exact(value) and value.bounds is None,
+        squares=("ss",),
     )
 
 
@@ -80,6 +81,7 @@ def ratio_outcome(metric: RatioMetric) -> Outcome:
             "md": "{m} * {d}",
         },
         exact=all(_is_exact(side) and side.bounds is None for side in sides.values()),
+        squares=("ss", "dd"),
     )
 
 
