@@ -93,6 +93,7 @@ class Connections:
         self._open: set[_Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
+        self._opening = 0
 
     async def exchange(self, origin: Origin, request: bytes, *, bodiless: bool) -> Answer:
         """Send a request, once more when its connection breaks before an answer begins; waits while too many are
@@ -164,8 +165,9 @@ class Connections:
             self._sweep = self._loop.call_later(self._limits.keepalive_s / 2, self._let_go)
 
     def _make_room(self) -> None:
-        """Close one that waits when as many are open as may be: those at work are fewer, or this one would wait."""
-        if len(self._open) < self._limits.connections:
+        """Close one that waits when as many are open, or about to be, as may be: those at work are fewer, or this
+        one would wait."""
+        if len(self._open) + self._opening <= self._limits.connections:
             return
         oldest = min(
             (idle[0] for idle in self._idle.values() if idle), key=lambda each: each.idle_since, default=None
@@ -176,13 +178,16 @@ class Connections:
     # --- new ones
 
     async def _connect(self, origin: Origin) -> _Connection:
-        self._make_room()
-        addresses = await self._addresses(origin)
+        self._opening += 1
         try:
+            self._make_room()
+            addresses = await self._addresses(origin)
             async with asyncio.timeout(self._limits.connect_s):
                 return await self._connect_to(origin, addresses)
         except TimeoutError:
             raise ConnectTimeoutError from None
+        finally:
+            self._opening -= 1
 
     async def _connect_to(self, origin: Origin, addresses: list[Any]) -> _Connection:
         made = await start_connection(
