@@ -32,7 +32,9 @@ def person_id(name: str) -> UUID:
     return uuid5(NAMESPACE_DNS, name)
 
 
-def row(event: Event, log_offset: int, project_id: int = PROJECT) -> EventRow:
+def row(
+    event: Event, log_offset: int, project_id: int = PROJECT, captured_at: datetime | None = None
+) -> EventRow:
     properties = dict(event.properties)
     return EventRow(
         project_id=project_id,
@@ -40,7 +42,7 @@ def row(event: Event, log_offset: int, project_id: int = PROJECT) -> EventRow:
         event=event.event,
         distinct_id=event.person,
         timestamp=event.timestamp,
-        captured_at=event.timestamp,
+        captured_at=captured_at or event.timestamp,
         properties=json.dumps(properties).encode(),
         person_id=person_id(event.person) if event.person else None,
         person_properties=json.dumps(event.person_properties).encode(),
@@ -61,10 +63,11 @@ def store_events(
     *,
     project_id: int = PROJECT,
     merges: Sequence[tuple[str, str]] = (),
+    captured_at: datetime | None = None,
 ) -> None:
-    """Append events, and merges of persons ``(old, new)`` by name."""
+    """Append events, and merges of persons ``(old, new)`` by name; they are received at once, or when it is said."""
     first = store.position() + 1
-    rows = [row(event, first + index, project_id) for index, event in enumerate(events)]
+    rows = [row(event, first + index, project_id, captured_at) for index, event in enumerate(events)]
     overrides = [PersonOverride(project_id, person_id(old), person_id(new)) for old, new in merges]
     store.append(EventBatch(rows, overrides), log_offset=first + len(rows))
 

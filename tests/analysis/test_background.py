@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
 from hoglab.analysis.runner import ResultsRunner, last_scheduled
@@ -184,6 +185,89 @@ def test_an_ended_experiment_keeps_its_last_result(lab: Lab) -> None:
     lab.series(experiment)
     assert lab.runner.run_once() == 0
     assert stored(lab, experiment) == settled
+
+
+@pytest.mark.parametrize(
+    "metric", [REVENUE, {**REVENUE, "upper_bound_percentile": 1}], ids=["sum", "clamped"]
+)
+def test_an_end_that_moves_takes_its_result_along(lab: Lab, metric: dict[str, Any]) -> None:
+    """Also into the past, where the day of the end had a point of the whole day."""
+    experiment = lab.experiment(metrics=[metric], start_date=START.isoformat())
+    path = f"/experiments/{experiment['id']}/"
+    end = START + timedelta(hours=3)
+    lab.send([exposed("ann", "test", START), bought("ann", end - timedelta(hours=1), 5)])
+    lab.send([bought("ann", end + timedelta(hours=1), 7), bought("ann", NOW - timedelta(hours=1), 9)])
+    found = lab.series(experiment)["timeseries"]
+    assert [sums(point)["test"] for point in found.values()] == [12, 12, 21]
+    lab.ok("PATCH", path, {"end_date": end.isoformat()})
+    found = lab.series(experiment)["timeseries"]
+    assert {day: sums(point)["test"] for day, point in found.items()} == {"2026-03-08": 5}
+    assert [point.query_to for point in stored(lab, experiment)] == [end + timedelta(microseconds=1)]
+    lab.ok("PATCH", path, {"end_date": None})
+    found = lab.series(experiment)["timeseries"]
+    assert [sums(point)["test"] for point in found.values()] == [12, 12, 21]
+
+
+def test_the_background_follows_an_end_that_moves(lab: Lab) -> None:
+    experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
+    end = START + timedelta(hours=3)
+    lab.send([exposed("ann", "test", START), bought("ann", end + timedelta(hours=1), 7)])
+    assert lab.runner.run_once() == 1
+    lab.ok("PATCH", f"/experiments/{experiment['id']}/", {"end_date": end.isoformat()})
+    lab.now = NOW + timedelta(days=1)
+    assert lab.runner.run_once() == 1
+    assert [sums(point.result)["test"] for point in stored(lab, experiment)] == [0]
+    lab.now = NOW + timedelta(days=2)
+    assert lab.runner.run_once() == 0, "it has settled"
+
+
+@pytest.mark.parametrize("by", ["request", "schedule"])
+def test_history_that_is_sent_after_results_have_settled_counts(lab: Lab, by: str) -> None:
+    def look() -> list[float]:
+        if by == "request":
+            return [sums(point)["test"] for point in lab.series(experiment)["timeseries"].values()]
+        lab.runner.run_once()
+        return [sums(point.result)["test"] for point in stored(lab, experiment)]
+
+    end = START + timedelta(days=1)
+    experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat(), end_date=end.isoformat())
+    assert look() == [0, 0]
+    lab.now = NOW + timedelta(days=2)
+    assert look() == [0, 0]
+    history = [
+        exposed("ann", "test", START),
+        bought("ann", START, 5),
+        bought("ann", end - timedelta(hours=1), 7),
+    ]
+    lab.send(history, captured_at=lab.now)
+    lab.now += timedelta(days=1)
+    assert look() == [5, 12]
+    points = stored(lab, experiment)
+    others = [bought("ann", end + timedelta(hours=1), 9), Event("ann", START, "page viewed")]
+    lab.send(others, captured_at=lab.now)
+    lab.now += timedelta(days=1)
+    assert look() == [5, 12]
+    assert stored(lab, experiment) == points, (
+        "events of another time, or of no metric, are no reason to compute"
+    )
+
+
+def test_a_day_that_is_over_has_a_point_of_the_whole_day(lab: Lab) -> None:
+    """Also where a point costs a statement of its own: the last one of the day was of less."""
+    experiment = lab.experiment(
+        metrics=[{**REVENUE, "upper_bound_percentile": 1}], start_date=START.isoformat()
+    )
+    lab.send([exposed("ann", "test", START), bought("ann", NOW - timedelta(hours=1), 5)])
+    lab.series(experiment)
+    lab.send([bought("ann", NOW + timedelta(hours=1), 7)])
+    lab.now = NOW + timedelta(days=1)
+    found = lab.series(experiment)["timeseries"]
+    assert {day: sums(point)["test"] for day, point in found.items()} == {
+        "2026-03-08": 0,
+        "2026-03-09": 0,
+        "2026-03-10": 12,
+        "2026-03-11": 12,
+    }
 
 
 def test_unchanged_days_are_left_alone(lab: Lab) -> None:

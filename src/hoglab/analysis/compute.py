@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.query.counts import any_event, events_per_day, people
+from hoglab.analysis.query.counts import any_arrival, any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
@@ -257,6 +258,12 @@ class Computer:
             key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
             counts.setdefault(key, [0] * grid.count)[day] = entities
         return counts
+
+    def has_arrived(self, question: Question, since: datetime, until: datetime) -> bool:
+        """Whether an event of the time up to ``until`` that may count was received after ``since``."""
+        return bool(
+            self._run(self._built(lambda scope: any_arrival(scope, since, until), question), question)
+        )
 
     def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
         """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from hoglab.analysis import store
+from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.recalculations import Recalculations
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class ResultsRunner:
             scheduled = last_scheduled(found.project.experiment_defaults, now)
             for metric in found.metrics:
                 with self._service.database.read() as connection:
-                    newest = store.newest(connection, found.key(metric))
+                    newest = store.newest(connection, found.key(metric), exclusive(span.end))
                 if newest is not None and (
                     newest.written >= scheduled or self._service.is_settled(found, metric, newest)
                 ):

@@ -18,6 +18,7 @@ from hoglab.analysis.flights import Flights
 from hoglab.analysis.plan import SETTLING, Plan, plan, query_to, settled_at
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.queries import Queries
+from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.store import COMPLETED, FAILED, Job, Newest, NewPoint, Point, SeriesKey
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
@@ -217,14 +218,14 @@ class ResultsService:
     def _is_fresh(self, found: Plan, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         now = self.now()
         span = found.span(now)
-        if span is None:
+        if span is None or span.days is None:
             return True
+        last = query_to(span, span.days.count - 1)
         with self.database.read() as connection:
-            newest = store.newest(connection, key)
+            newest = store.newest(connection, key, last)
         if newest is None:
             return False
-        last = query_to(span, span.days.count - 1) if span.days is not None else newest.query_to
-        if newest.query_to >= last and self.is_settled(found, metric, newest):
+        if self.is_settled(found, metric, newest):
             return True
         failed = self._failures.get(key)
         if failed is not None and now - failed < self._refresh:
@@ -235,18 +236,25 @@ class ResultsService:
         return same_day and now - newest.written < self._refresh
 
     def is_settled(self, found: Plan, metric: Mapping[str, Any], newest: Newest) -> bool:
-        """Whether the newest point is the last word on an ended experiment."""
-        now, end_date = self.now(), found.row.end_date
-        if end_date is None or now < end_date:
+        """Whether the newest point is the last word on an ended experiment.
+
+        It is when it was written `SETTLING` after the last moment that counts, and after the last event of that
+        time was received: history may be sent long afterwards.
+        """
+        now, end_date, span = self.now(), found.row.end_date, found.span(self.now())
+        if end_date is None or now < end_date or span is None or newest.query_to < exclusive(span.end):
             return False
         if newest.table_state != self.computer.state_of_tables(found.tables_of(metric)):
             return False
-        span = found.span(now)
         try:
-            settled = end_date if span is None else settled_at(found.question(metric, span), end_date)
+            question = found.question(metric, span)
+            settled = settled_at(question, end_date)
+            seen = newest.written - SETTLING
+            return seen >= settled and not self.computer.has_arrived(question, seen, settled)
         except DefinitionError:
-            settled = end_date
-        return newest.written >= settled + SETTLING
+            return newest.written >= end_date + SETTLING
+        except ComputationError:
+            return True  # what is stored can be shown without the event store
 
     def compute(
         self, found: Plan, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
@@ -301,13 +309,13 @@ class ResultsService:
         last = span.days.count - 1
         with self.database.read() as connection:
             stored = store.points(connection, key)
-        zone = zone_of(found.project.timezone)
+        # A point that was the last one of its day is not that of the whole day.
         have = {
-            point.day(zone)
+            point.query_to
             for point in stored
             if point.status == COMPLETED and point.table_state == table_state
         }
-        missing = [number for number, day in enumerate(span.days.days) if day not in have and number != last]
+        missing = [number for number in range(last) if query_to(span, number) not in have]
         variants = list(found.calculation.variants)
         config = found.calculation.statistics
         deadline = None if budget_s is None else time.monotonic() + budget_s

@@ -121,8 +121,8 @@ def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
     return None if found is None else Point(*found)
 
 
-def newest(connection: Connection, key: SeriesKey) -> Newest | None:
-    """The newest point, or failure; None without any."""
+def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | None:
+    """The newest point, or failure, up to ``until``; None without any."""
     row = metric_result.c
     statement = (
         sa.select(row.query_to, row.updated_at, row.table_state)
@@ -130,6 +130,7 @@ def newest(connection: Connection, key: SeriesKey) -> Newest | None:
             row.experiment_id == key.experiment_id,
             row.metric_uuid == key.metric_uuid,
             row.fingerprint == key.fingerprint,
+            row.query_to <= until,
         )
         .order_by(row.query_to.desc())
         .limit(1)
@@ -146,14 +147,15 @@ def put_points(
     zone: tzinfo,
     now: datetime,
 ) -> None:
-    """Store points in place of those of the same days.
+    """Store points in place of those of the same days. Points after the last one go: the experiment ended before.
 
     A failure never takes the place of a result, and an unchanged result of a day that is over is left alone, unless
     it is of other files.
     """
-    stored = {point.day(zone): point for point in points(connection, key)}
     last = max(point.query_to for point in new)
-    replaced, rows = [], []
+    last_day = (last - _MICROSECOND).astimezone(zone).date()
+    stored = {point.day(zone): point for point in points(connection, key)}
+    replaced, rows = [point.id for day, point in stored.items() if day > last_day], []
     for point in new:
         day = (point.query_to - _MICROSECOND).astimezone(zone).date()
         old = stored.get(day)

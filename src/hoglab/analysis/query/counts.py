@@ -8,10 +8,14 @@ property.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Value
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.shared import exposure_sources, lookback_us, metric_sources, named
 from hoglab.analysis.query.values import counted, value_of_event
+from hoglab.filters.sql import combined
 
 
 def events_per_day(scope: Scope, value: Value) -> Statement:
@@ -38,6 +42,21 @@ def any_event(scope: Scope) -> Statement:
     sql = scope.dialect.finished(
         f"SELECT 1 AS found FROM {scope.events} "
         f"WHERE project_id = {scope.bind(exposures.project_id)} AND event IN ({names}) LIMIT 1"
+    )
+    return Statement(sql, scope.parameters.used_in(sql))
+
+
+def any_arrival(scope: Scope, since: datetime, until: datetime) -> Statement:
+    """One row when an event of the time up to ``until`` that may count was received after ``since``, else none."""
+    question = scope.question
+    sources = [*exposure_sources(question), *metric_sources(question.metric)]
+    if question.exposures.substitute is not None:
+        sources.append(question.exposures.substitute)
+    some = combined("OR", list(dict.fromkeys(named(scope, source) for source in sources)))
+    start = question.span.start - timedelta(microseconds=lookback_us(question))
+    sql = scope.dialect.finished(
+        f"SELECT 1 AS found FROM {scope.dialect.events} WHERE {scope.within(start, exclusive(until))} "
+        f"AND captured_at > {scope.bind(since)} AND {some} LIMIT 1"
     )
     return Statement(sql, scope.parameters.used_in(sql))
 
