@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -197,6 +198,15 @@ def test_whose_exposure_changes_is_computed_again(
     bought = Event("newcomer", START + 50 * HOUR, "purchase", {"amount": 3})  # stored before the exposure
     experiment.engine.add([bought], project_id=experiment.project)
     assert work_of(experiment, metric, event, **fields) == (0, 1)
+
+
+@pytest.mark.parametrize("number", [1, 2**100], ids=["before", "after"])
+def test_another_exposure_at_the_moment_of_the_first_is_looked_at_again(
+    experiment: Experiment, number: int
+) -> None:
+    """Of two at one moment the one with the lower uuid is the first."""
+    both = Event("user-4", START + timedelta(minutes=4), "$feature_flag_called", TEST, UUID(int=number))
+    assert work_of(experiment, REVENUE, both, first_seen=True) == (0, 1)
 
 
 def test_to_who_is_taken_as_first_seen_another_variant_is_nothing_new(experiment: Experiment) -> None:

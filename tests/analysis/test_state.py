@@ -376,6 +376,19 @@ def test_a_merge_costs_the_entities_of_both(experiment: Experiment) -> None:
     assert experiment.cost(experiment.ask(REVENUE)).entities == 0
 
 
+@pytest.mark.parametrize("adds", [{}, {"threshold": 2}], ids=["from states", "computed again"])
+def test_a_merge_into_somebody_unknown_takes_the_exposure_along(
+    experiment: Experiment, adds: dict[str, Any]
+) -> None:
+    """Nothing that is kept has the person that events of the exposed one belong to from then on."""
+    question = experiment.ask(REVENUE | adds)
+    experiment.cost(question)
+    bought = Event("newcomer", START + 2 * HOUR, "purchase", {"amount": 100})
+    experiment.engine.add([bought], project_id=experiment.project, merges=[("user-1", "newcomer")])
+    work = experiment.cost(question)
+    assert (work.entities, work.rebuilt) == (2, False)
+
+
 def test_of_many_metrics_those_that_are_known_cost_no_events(experiment: Experiment) -> None:
     engine = experiment.engine
     metrics = [mean(), mean(source=CHECKOUT), funnel(PURCHASE), funnel(CHECKOUT, PURCHASE), REVENUE]
