@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from datetime import timedelta
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.analysis.engines import DuckDbEngine
+from tests.analysis.events import Event as LogEvent
 from tests.analysis.oracle import Setting
 from tests.analysis.test_against_oracle import (
     END,
@@ -82,6 +84,29 @@ def test_shared_results_are_those_of_each_question_alone(bench: Bench) -> None:
                 assert shared == pytest.approx(numbers(alone), rel=1e-12, nan_ok=True), question.metric
 
     example()
+
+
+def test_of_matured_entities_each_window_has_its_own(bench: Bench) -> None:
+    """Of people who came one every hour up to the end."""
+    events = []
+    for number in range(60):
+        shown = {"$feature_flag": "flag", "$feature_flag_response": ("control", "test")[number % 2]}
+        at = END - timedelta(hours=number, minutes=30)
+        events.append(LogEvent(f"person-{number}", at, "$feature_flag_called", shown))
+        events.append(LogEvent(f"person-{number}", at, "purchase", {"amount": number}))
+    setting = replace(plain(), matured_only=True)
+    stored = bench.ask(setting, events, mean()).exposures.project_id
+    asked = []
+    for window in (None, None), (1, "hour"), (1, "day"), (2, "day"):
+        for metric in (mean(), mean(math="sum", math_property="amount")):
+            question = bench.ask(setting, [], {**metric, **in_window(window)})
+            asked.append(replace(question, exposures=replace(question.exposures, project_id=stored)))
+    alone = [bench.computer.result(question) for question in asked]
+    people = [sum(group.number_of_samples for group in each.groups.values()) for each in alone]
+    assert people == [60, 60, 59, 59, 36, 36, 12, 12]
+    with bench.computer.sharing(asked) as result:
+        for question, expected in zip(asked, alone, strict=True):
+            assert numbers(result(question)) == numbers(expected), question.metric
 
 
 class Statements:

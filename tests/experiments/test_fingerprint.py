@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,33 @@ def _calculation(vector: dict[str, Any]) -> Calculation:
 def test_vectors(vector: dict[str, Any]) -> None:
     compute = fingerprint_v1 if vector["version"] == 1 else fingerprint
     assert compute(vector["metric"], _calculation(vector)) == vector["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("config", "other", "same"),
+    [
+        ({}, {"cuped": {"enabled": True}}, False),
+        ({"cuped": {"enabled": True}}, {"cuped": {"enabled": True, "relative_variance": "posthog"}}, False),
+        ({"cuped": {"enabled": True}}, {"cuped": {"enabled": True, "relative_variance": "delta"}}, True),
+        ({}, {"cuped": {"enabled": False, "relative_variance": "posthog"}}, True),
+        ({}, {"bayesian": {"prior": {"proper": True, "mean": 0, "variance": 0.01}}}, False),
+        ({}, {"bayesian": {"prior": {"proper": False, "mean": 0, "variance": 0.01}}}, True),
+        (
+            {"bayesian": {"prior": {"proper": True, "mean": 0, "variance": 0.01}}},
+            {"bayesian": {"prior": {"proper": True, "mean": 0, "variance": 0.02}}},
+            False,
+        ),
+        ({}, {"multiple_testing_correction": "bonferroni"}, True),
+    ],
+)
+def test_every_statistical_setting_that_changes_stored_numbers_counts(
+    config: dict[str, Any], other: dict[str, Any], same: bool
+) -> None:
+    """Stored results are found by it: with a setting left out those of the former one would be shown."""
+    metric = {"metric_type": "mean", "source": {"kind": "EventsNode", "event": "buy"}}
+    base = _calculation(next(v for v in VECTORS if v["version"] == 2))
+    found = [fingerprint(metric, replace(base, statistics=resolve_config(each))) for each in (config, other)]
+    assert (found[0] == found[1]) is same
 
 
 def test_labels_do_not_count_and_settings_do() -> None:

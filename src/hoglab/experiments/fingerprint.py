@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
 from hoglab.http.dates import format_offset
-from hoglab.statistics import BayesianConfig, StatisticsConfig
+from hoglab.statistics import BayesianConfig, CupedConfig, RelativeVariance, StatisticsConfig
 
 DEFAULT_EXPOSURE_EVENT = "$feature_flag_called"
 WRITTEN_EXPOSURE_EVENT = "$experiment_exposure"
@@ -86,12 +86,7 @@ def _settings(calculation: Calculation) -> dict[str, Any]:
         "exposure": _exposure(criteria, filtering),
         "test_account_filters": list(calculation.test_account_filters) if filtering else [],
         "stats": _statistics(calculation.statistics),
-        "cuped": {
-            "enabled": calculation.statistics.cuped.enabled,
-            "lookback_days": calculation.statistics.cuped.lookback_days
-            if calculation.statistics.cuped.enabled
-            else _DISABLED_LOOKBACK_DAYS,
-        },
+        "cuped": _cuped(calculation.statistics.cuped),
         "only_count_matured_users": calculation.only_count_matured_users,
     }
 
@@ -165,11 +160,23 @@ def _event(config: Any) -> dict[str, Any]:
     return {"event": name, "properties": properties}
 
 
+def _cuped(config: CupedConfig) -> dict[str, Any]:
+    """What is not the default, and no setting of PostHog, is left out otherwise: its keys stay what they are there."""
+    if not config.enabled:
+        return {"enabled": False, "lookback_days": _DISABLED_LOOKBACK_DAYS}
+    found: dict[str, Any] = {"enabled": True, "lookback_days": config.lookback_days}
+    if config.relative_variance is not RelativeVariance.DELTA:
+        found["relative_variance"] = config.relative_variance.value
+    return found
+
+
 def _statistics(config: StatisticsConfig) -> dict[str, Any]:
+    """As `_cuped` for a prior."""
     test = config.test
     shared = {"method": test.method.value, "difference_type": test.difference_type.value.lower()}
     if isinstance(test, BayesianConfig):
-        return {**shared, "ci_level": test.ci_level}
+        prior = {} if test.prior is None else {"prior": _rounded(asdict(test.prior))}
+        return {**shared, "ci_level": test.ci_level, **prior}
     sequential = test.sequential_testing_enabled
     return {
         **shared,
