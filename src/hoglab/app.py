@@ -220,6 +220,7 @@ class Hoglab:
                 processes=settings.function_processes, memory_bytes=settings.function_memory_bytes
             ),
             geoip_database=settings.geoip_database,
+            mail_server=settings.mail_server,
         )
         ingestion = Ingestion(
             storage.log,

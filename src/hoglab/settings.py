@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from hoglab.delivery.mail import MailServer
 
 MIB = 1024 * 1024
 
@@ -50,6 +52,11 @@ class Settings(BaseSettings):
     )
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Internal host names that hog functions may reach, comma-separated."
+    )
+    smtp_url: SecretStr | None = Field(
+        None,
+        description="Mail server for the e-mails of hog functions: smtp://user:password@host:587 (STARTTLS), "
+        "smtps://… (TLS from the start) or smtp://host:25?tls=none; default: no e-mails.",
     )
     function_processes: int = Field(
         2, ge=1, le=64, description="Processes that run the bodies of hog functions; started when needed."
@@ -111,6 +118,19 @@ class Settings(BaseSettings):
     def public_url(self) -> str:
         """The address that links outside of requests start with, without a slash at the end."""
         return (self.site_url or f"http://{self.host}:{self.port}").rstrip("/")
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _address_of_a_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None or not value.get_secret_value().strip():
+            return None
+        MailServer.parse(value.get_secret_value())
+        return value
+
+    @property
+    def mail_server(self) -> MailServer | None:
+        """Where the e-mails of functions go."""
+        return None if self.smtp_url is None else MailServer.parse(self.smtp_url.get_secret_value())
 
     @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.conftest import StartServer, free_port
+from tests.delivery.mailbox import Mailbox
 
 from hoglab import __version__
 
@@ -160,6 +161,41 @@ def test_newer_schema_than_the_program(start_server: StartServer) -> None:
 def test_a_setting_that_makes_no_sense(tmp_path: Path) -> None:
     done = hoglab("serve", "--data", str(tmp_path), HOGLAB_PORT="many")
     assert_one_clear_line(done, "HOGLAB_PORT")
+
+
+def test_an_address_that_is_no_mail_server(tmp_path: Path) -> None:
+    done = hoglab("serve", "--data", str(tmp_path), HOGLAB_SMTP_URL="http://shop:secret@mail.example.com")
+    assert_one_clear_line(done, "HOGLAB_SMTP_URL", "is not the address of a mail server", "smtps://")
+    assert "secret" not in done.stderr
+
+
+def test_emails_go_to_the_server_that_is_set(start_server: StartServer, mailbox: Mailbox) -> None:
+    server = start_server(HOGLAB_SMTP_URL=mailbox.url)
+    values = {"from": "hello@example.com", "to": "ann@example.com", "subject": "Hi", "text": "Hello"}
+    body = {
+        "configuration": {
+            "type": "destination",
+            "template_id": "template-smtp-email",
+            "inputs": {key: {"value": value} for key, value in values.items()},
+        },
+        "globals": {"event": {"event": "a", "distinct_id": "ann"}},
+        "mock_async_functions": False,
+    }
+    done = httpx.post(
+        f"{server.url}/api/projects/1/hog_functions/new/invocations/",
+        json=body,
+        headers={"Authorization": f"Bearer {server.api_key}"},
+    ).json()
+    assert (done["status"], done["errors"]) == ("success", [])
+    [mail] = mailbox.mails
+    assert (mail.recipients, mail.part("plain")) == (["ann@example.com"], "Hello")
+
+
+@pytest.fixture
+def mailbox() -> Iterator[Mailbox]:
+    mailbox = Mailbox()
+    yield mailbox
+    mailbox.close()
 
 
 def test_a_second_start_finds_everything(start_server: StartServer) -> None:

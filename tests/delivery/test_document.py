@@ -14,6 +14,7 @@ from hoglab.delivery import calls, loops, program_run, room
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.fetch import FetchLimits
+from hoglab.delivery.mail import MailLimits
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.webhooks import WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
@@ -37,6 +38,7 @@ def seconds(number: float) -> str:
 
 def limits() -> dict[str, str]:
     fetch, worker, webhook, body = FetchLimits(), WorkerLimits(), WebhookLimits(), BodyLimits()
+    mail = MailLimits()
     settings = Settings.model_fields
     assert settings["function_processes"].default == body.processes
     assert settings["function_memory_bytes"].default == body.memory_bytes
@@ -53,7 +55,7 @@ def limits() -> dict[str, str]:
         "code of a function": f"{code.MAX_CODE_BYTES // 1024} KiB",
         "nested calls of a program's own functions": str(DESTINATION_LIMITS.call_depth),
         "arguments of a call": str(DESTINATION_LIMITS.arguments),
-        "calls (`fetch`, `sleep`) of a run": str(DESTINATION_LIMITS.async_steps),
+        "calls (`fetch`, `sendEmail`, `sleep`) of a run": str(DESTINATION_LIMITS.async_steps),
         "`sleep`": seconds(calls.MAX_SLEEP_S),
         "lines that a run prints between two calls": str(DESTINATION_LIMITS.print_lines),
         "characters of a line of the log": str(program_run.MAX_MESSAGE_CHARS),
@@ -69,7 +71,13 @@ def limits() -> dict[str, str]:
         "body of a request": mib(fetch.max_request_bytes),
         "body of an answer, decompressed": mib(fetch.max_response_bytes),
         "headers of an answer": f"{fetch.max_head_bytes // 1024} KiB",
-        "attempts of a request": str(RetryPolicy().max_attempts),
+        "time for handing over an e-mail": seconds(mail.total_s),
+        "time for connecting to the mail server": seconds(mail.connect_s),
+        "e-mails that are handed over at a time": str(mail.at_once),
+        "characters of an address of an e-mail": str(mail.address_chars),
+        "characters of its subject, of a name": str(mail.subject_chars),
+        "its text and HTML together": mib(mail.content_bytes),
+        "attempts of a request, of an e-mail": str(RetryPolicy().max_attempts),
         "`Retry-After` that is waited for": seconds(RetryPolicy().max_retry_after_s),
         "invocations at work": str(worker.in_flight),
         "invocations of one function at work": str(worker.per_function),

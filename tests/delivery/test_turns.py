@@ -217,9 +217,9 @@ def test_five_requests_are_allowed(house: House, receiver: Receiver) -> None:
 
 
 def test_unknown_calls_end_the_run(house: House) -> None:
-    function = house.create("sendEmail({'to': {'email': 'a@x.io'}})")
+    function = house.create("sendPushNotification({'to': 'a'})")
     house.run(stored())
-    assert house.results()[0]["error_message"] == "Unknown async function 'sendEmail'"
+    assert house.results()[0]["error_message"] == "Unknown async function 'sendPushNotification'"
     assert house.metrics(function)["failed"] == 1
 
 

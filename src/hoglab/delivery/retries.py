@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from hoglab.delivery.answers import Answer
 from hoglab.delivery.fetch import FetchFailure, FetchResponse
+from hoglab.delivery.mail import MailFailure
 from hoglab.functions.delivery_policy import Retry
 
 RETRIABLE = frozenset({408, 429, 500, 502, 503, 504})
 ASKED_TO_WAIT = frozenset({429, 503})
 """Statuses with which the other side may say how long to wait."""
-
-Answer = FetchResponse | FetchFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,18 @@ class RetryPolicy:
         return delay_s
 
 
-def is_failure(answer: Answer) -> bool:
-    return isinstance(answer, FetchFailure) or answer.status >= 400
-
-
 def _retriable(answer: Answer) -> bool:
-    return answer.retriable if isinstance(answer, FetchFailure) else answer.status in RETRIABLE
+    match answer:
+        case FetchResponse():
+            return answer.status in RETRIABLE
+        case FetchFailure() | MailFailure():
+            return answer.retriable
+    return False
 
 
 def _asked_s(answer: Answer, now: datetime) -> float | None:
     """What ``Retry-After`` says, as seconds from now; a date or a number of seconds."""
-    if isinstance(answer, FetchFailure) or answer.status not in ASKED_TO_WAIT:
+    if not isinstance(answer, FetchResponse) or answer.status not in ASKED_TO_WAIT:
         return None
     text = answer.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():

@@ -39,6 +39,7 @@ from hoglab.delivery.dead_events import INTERNAL
 from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.internal import InternalEventDispatcher, internal_audience, read_unreadable
+from hoglab.delivery.mail import Mailer, MailLimits, MailServer
 from hoglab.delivery.results import Versions, last_version
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.reviving import Reviver
@@ -91,13 +92,15 @@ class Delivery:
         bodies: BodyPool | BodyLimits | None = None,
         geoip_database: Path | None = None,
         fetch_limits: FetchLimits | None = None,
+        mail_server: MailServer | None = None,
+        mail_limits: MailLimits | None = None,
         webhook_limits: WebhookLimits | None = None,
         auto_disable: bool = True,
         on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``bodies``: a pool that outlives this object, or the limits of a pool of its own. ``geoip_database``: what
-        transformations look addresses up in."""
+        transformations look addresses up in. ``mail_server``: where the e-mails of functions go, None for nowhere."""
         self.queue = queue
         self.queue_database = queue_database
         self.registry = registry
@@ -105,6 +108,7 @@ class Delivery:
         self.guard = guard
         self.site = Site(site_url)
         self.fetch_limits = fetch_limits
+        self.mailer = Mailer(mail_server, mail_limits)
         self._owns_bodies = not isinstance(bodies, BodyPool)
         self.bodies = bodies if isinstance(bodies, BodyPool) else BodyPool(bodies)
         self.transforming = TransformationProcess(self.bodies.limits, geoip=geoip_database)
@@ -135,6 +139,7 @@ class Delivery:
             now,
             retries=retries or RetryPolicy(),
             versions=versions,
+            mail_limits=self.mailer.limits,
         )
         self.worker = Worker(
             queue,
@@ -145,6 +150,7 @@ class Delivery:
             capture=capture,
             limits=worker_limits,
             fetch_limits=fetch_limits,
+            mailer=self.mailer,
         )
 
         self.webhooks = Webhooks(

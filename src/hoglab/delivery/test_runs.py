@@ -11,13 +11,14 @@ from uuid import UUID, uuid4
 
 import orjson
 
+from hoglab.delivery.answers import failure_text, for_program, is_failure
 from hoglab.delivery.batch_run import failures
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchResponse
 from hoglab.delivery.globals import EventGlobals, GroupProperties, milliseconds
-from hoglab.delivery.program_run import EventFacts, ProgramRun
-from hoglab.delivery.retries import is_failure
+from hoglab.delivery.mail import MailFailure, email_of
+from hoglab.delivery.program_run import Call, EventFacts, ProgramRun
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
 from hoglab.functions.globals import filter_globals
@@ -29,6 +30,7 @@ from hoglab.hog.rt.values import from_json, to_json
 from hoglab.http.dates import parse_moment
 
 if TYPE_CHECKING:
+    from hoglab.delivery.answers import Answer
     from hoglab.delivery.service import Delivery
     from hoglab.functions.redaction import Redact
     from hoglab.http.identity import Project
@@ -169,14 +171,14 @@ class TestRuns:
         while call is not None:
             if call.name == "sleep":
                 answer = None
-            elif call.name != "fetch":
+            elif call.name not in ("fetch", "sendEmail"):
                 run.fail(f"Unknown async function '{call.name}'")
                 break
             elif mock:
-                self._log_mocked(run, call.args)
-                answer = _mocked(call.args, report)
+                self._log_mocked(run, call)
+                answer = _mocked(call, report)
             else:
-                answer = self._fetch(run, call.args, report, run_id)
+                answer = self._perform(run, call, report, run_id)
             call = run.take(compute(run.resume(answer)))
         if run.refused is not None:
             report.errors.append(run.refused)
@@ -193,26 +195,34 @@ class TestRuns:
         for line in run.lines:
             report.log(line.level, line.text, line.at)
 
-    def _log_mocked(self, run: ProgramRun, args: list[Any]) -> None:
-        url = args[0] if args else None
-        options = args[1] if len(args) > 1 else {}
-        run.log("info", "Async function 'fetch' was mocked with arguments:")
-        run.log("info", f"fetch('{url}', {stringify(options, 2)})")
+    def _log_mocked(self, run: ProgramRun, call: Call) -> None:
+        first = call.args[0] if call.args else None
+        if call.name == "fetch":
+            options = call.args[1] if len(call.args) > 1 else {}
+            shown = f"'{first}', {stringify(options, 2)}"
+        else:
+            shown = stringify(first, 2)
+        run.log("info", f"Async function '{call.name}' was mocked with arguments:")
+        run.log("info", f"{call.name}({shown})")
 
-    def _fetch(self, run: ProgramRun, args: list[Any], report: Report, run_id: str) -> dict[str, Any]:
+    def _perform(self, run: ProgramRun, call: Call, report: Report, run_id: str) -> dict[str, Any]:
         """One real attempt."""
-        request = fetch_request(args, f"{run_id}-{run.calls_made}")
-        answer = request if isinstance(request, FetchFailure) else asyncio.run(_send(self._delivery, request))
+        perform = self._fetch if call.name == "fetch" else self._send
+        answer = perform(call.args, f"{run_id}-{run.calls_made}")
         if is_failure(answer):
-            detail = (
-                f"(none). Error: {answer.detail}" if isinstance(answer, FetchFailure) else str(answer.status)
-            )
-            text = f"HTTP fetch failed on attempt 1 with status code {detail}."
+            text = failure_text(answer, 1)
             run.log("error", text)
             report.errors.append(run.cleaned(text))
-        if isinstance(answer, FetchFailure):
-            return {"status": 500, "body": f"{answer.name}: {answer.detail}"}
-        return {"status": answer.status, "body": answer.body, "headers": answer.headers}
+        return for_program(answer)
+
+    def _fetch(self, args: list[Any], key: str) -> Answer:
+        request = fetch_request(args, key)
+        return request if isinstance(request, FetchFailure) else asyncio.run(_send(self._delivery, request))
+
+    def _send(self, args: list[Any], key: str) -> Answer:
+        mailer = self._delivery.mailer
+        email = email_of(args, key, mailer.limits)
+        return email if isinstance(email, MailFailure) else asyncio.run(mailer.send(email))
 
     # --- transformations
 
@@ -350,8 +360,11 @@ def _batch_error(run: ProgramRun) -> str | None:
     return run.cleaned(found[0]) if found else None
 
 
-def _mocked(args: list[Any], report: Report) -> dict[str, Any]:
-    """The answer to a request that is not sent, which is noted."""
+def _mocked(call: Call, report: Report) -> dict[str, Any]:
+    """The answer to what is not sent; a request is noted."""
+    if call.name != "fetch":
+        return {"success": True}
+    args = call.args
     options = to_json(args[1]) if len(args) > 1 else {}
     options = options if isinstance(options, dict) else {}
     report.requests.append(

@@ -1,12 +1,13 @@
 """One turn of an invocation: from its stored state to what is stored next (spec: hog-runtime 4).
 
-A turn does at most one request, and what it finds out is written before the next one: a program that asks for
-another request is put back with its journal. All of this is computing, of which bodies do theirs in processes of
-their own; the worker performs the request and does the waiting.
+A turn does at most one request or e-mail, and what it finds out is written before the next one: a program that asks
+for another is put back with its journal. All of this is computing, of which bodies do theirs in processes of their
+own; the worker performs the request and does the waiting.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ import msgspec
 import orjson
 import structlog
 
+from hoglab.delivery.answers import Answer, failure_text, for_program, is_failure, metric_of
 from hoglab.delivery.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
 from hoglab.delivery.batches import item_of, merge
 from hoglab.delivery.bodies.pool import Compute
@@ -24,9 +26,10 @@ from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.calls import fetch_request, sleep_seconds
 from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
 from hoglab.delivery.loops import EndlessLoopError, marked
+from hoglab.delivery.mail import Email, MailFailure, MailLimits, email_of
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, Line, ProgramRun, clipped, known_globals
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
-from hoglab.delivery.retries import Answer, RetryPolicy, excused, is_failure
+from hoglab.delivery.retries import RetryPolicy, excused
 from hoglab.delivery.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
 from hoglab.functions.secrets import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -71,9 +74,9 @@ _logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """The turn goes on, with `Turn.answered`, when this request was sent."""
+    """The turn goes on, with `Turn.answered`, when this was sent."""
 
-    request: FetchRequest
+    request: FetchRequest | Email
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Workshop:
     now: Callable[[], datetime]
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     versions: Versions = field(default_factory=Versions)
+    mail_limits: MailLimits = field(default_factory=MailLimits)
 
     def batch_size(self, function_id: str) -> int:
         """How many events a run of a function takes at most; 1 when it does not run, for it is to be told so."""
@@ -141,7 +145,7 @@ class Turn:
         self._run: ProgramRun | None = None
         self._inputs: dict[str, Any] = {}
         self._lines: list[Line] = []
-        self._fetches = 0
+        self._calls: Counter[tuple[str, str]] = Counter()
         self._batch = BatchRun()
 
     def accepted_at(self) -> datetime | None:
@@ -316,18 +320,33 @@ class Turn:
                     state.sleep_until = None
                     return self._compute(run.resume(None), may_perform=may_perform)
                 return self._suspend(scheduled_at=moment)
-            if call.name != "fetch":
+            perform = self._performed.get(call.name)
+            if perform is None:
                 run.fail(f"Unknown async function '{call.name}'")
                 return self._finish(run)
             if not may_perform:
                 return self._suspend()
-            return self._fetch(call.args)
+            return perform(call.args)
         return self._finish(run)
+
+    @property
+    def _performed(self) -> Mapping[str, Callable[[list[Any]], Step]]:
+        """The calls that are more than waiting."""
+        return {"fetch": self._fetch, "sendEmail": self._send}
+
+    def _send(self, args: list[Any]) -> Step:
+        run = self._parts[0]
+        email = email_of(args, self._key(run), self._shop.mail_limits)
+        return self._answered(email, 0.0) if isinstance(email, MailFailure) else Perform(email)
+
+    def _key(self, run: ProgramRun) -> str:
+        """Of the call that is made, the same for each attempt."""
+        return f"{self.claimed.id}-{run.calls_made}"
 
     def _fetch(self, args: list[Any]) -> Step:
         run, state = self._parts
         causes = [state.globals, *(item.globals for item in state.items)]
-        request = fetch_request(args, f"{self.claimed.id}-{run.calls_made}")
+        request = fetch_request(args, self._key(run))
         if isinstance(request, FetchFailure):
             return self._answered(request, 0.0)
         try:
@@ -367,7 +386,7 @@ class Turn:
         if is_failure(answer):
             state.attempts += 1
             delay_s = self._retries().delay_s(answer, state.attempts, now, self._age_s(now))
-            message = _failure_text(answer, state.attempts)
+            message = failure_text(answer, state.attempts)
             excuse = isinstance(answer, FetchResponse) and excused(answer.status, self._excused_codes())
             run.log("info" if excuse else "error", message + (" Retrying." if delay_s is not None else ""))
             if delay_s is not None:
@@ -375,8 +394,8 @@ class Turn:
             if not excuse:
                 state.error = run.cleaned(message)
         state.attempts = 0
-        self._fetches += 1
-        return self._compute(run.resume(_for_program(answer)), may_perform=False)
+        self._calls[metric_of(answer)] += 1
+        return self._compute(run.resume(for_program(answer)), may_perform=False)
 
     def _retries(self) -> RetryPolicy:
         return self._shop.retries.wanted_by(None if self._function is None else self._function.delivery.retry)
@@ -469,7 +488,7 @@ class Turn:
         base = self._result(status, now, over=over, error=error, kind=kind)
         next_version = partial(self._shop.versions.next, now)
         results = self._batch.results(base, next_version, error, judged=over and status != "cancelled")
-        metrics = [self._metric("other", "fetch", now, self._fetches)] if self._fetches else []
+        metrics = [self._metric(*of, now, number) for of, number in self._calls.items()]
         statuses = [result.status for result in results] if over else []
         for each, (metric_kind, name) in _KINDS.items():
             if number := statuses.count(each):
@@ -529,15 +548,3 @@ class Turn:
 
     def _metric(self, kind: str, name: str, now: datetime, count: int = 1) -> AppMetric:
         return AppMetric(self.claimed.project_id, self.claimed.function_id, kind, name, count, now)
-
-
-def _failure_text(answer: Answer, attempts: int) -> str:
-    if isinstance(answer, FetchFailure):
-        return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.detail}."
-    return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}."
-
-
-def _for_program(answer: Answer) -> dict[str, Any]:
-    if isinstance(answer, FetchFailure):
-        return {"status": 500, "body": f"{answer.name}: {answer.detail}"}
-    return {"status": answer.status, "body": answer.body, "headers": answer.headers}

@@ -30,6 +30,7 @@ from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.fetch import Fetcher, FetchLimits
 from hoglab.delivery.gates import Gates
 from hoglab.delivery.latency import Latencies
+from hoglab.delivery.mail import Email, Mailer, MailSent
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.portions import Portions
 from hoglab.delivery.program_run import clipped
@@ -38,9 +39,11 @@ from hoglab.delivery.watcher import cost_of
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
 if TYPE_CHECKING:
+    from hoglab.delivery.answers import Answer
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.capturing import Capture
     from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
+    from hoglab.delivery.mail import MailFailure
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
     from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, QueueStats
@@ -59,6 +62,8 @@ _logger = structlog.get_logger(__name__)
 _TURNS = Counter("hoglab_delivery_turns", "Turns of invocations that were finished.", ["outcome"])
 _REQUESTS = Counter("hoglab_delivery_requests", "Requests that functions sent.", ["outcome"])
 _REQUEST_SECONDS = Histogram("hoglab_delivery_request_seconds", "Time of one request of a function.")
+_EMAILS = Counter("hoglab_delivery_emails", "E-mails that functions handed to the mail server.", ["outcome"])
+_EMAIL_SECONDS = Histogram("hoglab_delivery_email_seconds", "Time of handing over one e-mail.")
 _IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being worked on.")
 _BACKLOG = Gauge("hoglab_delivery_backlog", "Invocations that are not finished.")
 _WAITING = Gauge(
@@ -108,6 +113,7 @@ class Worker:
         capture: Capture | None = None,
         limits: WorkerLimits | None = None,
         fetch_limits: FetchLimits | None = None,
+        mailer: Mailer | None = None,
         release_at_start: bool = True,
     ) -> None:
         """``release_at_start``: no other worker uses the queue, so what runs at the start was abandoned."""
@@ -119,6 +125,7 @@ class Worker:
         self._capture = capture
         self._limits = limits or WorkerLimits()
         self._fetch_limits = fetch_limits or FetchLimits()
+        self._mailer = mailer or Mailer()
         self._release = release_at_start
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -170,6 +177,7 @@ class Worker:
             self._queue,
             self._shop,
             fetcher,
+            self._mailer,
             self._watcher,
             BodiesOnLoop(self._bodies),
             self._capture,
@@ -193,6 +201,7 @@ class _Shift:
         queue: InvocationQueue,
         shop: Workshop,
         fetcher: Fetcher,
+        mailer: Mailer,
         watcher: Watcher,
         bodies: BodiesOnLoop,
         capture: Capture | None,
@@ -202,6 +211,7 @@ class _Shift:
         self._queue = queue
         self._shop = shop
         self._fetcher = fetcher
+        self._mailer = mailer
         self._watcher = watcher
         self._capture = capture
         self._limits = limits
@@ -217,6 +227,7 @@ class _Shift:
         self._not_begun: list[ClaimedInvocation] = []
         self._per_function: Tally[str] = Tally()
         self._gates = Gates(limits.per_host)
+        self._mail_gates = Gates(mailer.limits.at_once)
         self._settled: list[Settled] = []
         self._flush_wanted = asyncio.Event()
         self._flush_full = asyncio.Event()
@@ -387,21 +398,33 @@ class _Shift:
         self._settle(step)
 
     async def _perform(
-        self, request: FetchRequest, function_id: str, accepted_at: datetime | None
-    ) -> tuple[FetchResponse | FetchFailure, float]:
-        host = self._fetcher.host_of(request.url)
-        await self._gates.enter(host, function_id)
+        self, request: FetchRequest | Email, function_id: str, accepted_at: datetime | None
+    ) -> tuple[Answer, float]:
+        if isinstance(request, Email):
+            gates, host, seconds = self._mail_gates, self._mailer.host, _EMAIL_SECONDS
+        else:
+            gates, host, seconds = self._gates, self._fetcher.host_of(request.url), _REQUEST_SECONDS
+        await gates.enter(host, function_id)
         try:
             started = time.perf_counter()
             if accepted_at is not None:
                 self._latencies.first_request(function_id, accepted_at, datetime.now(UTC))
-            answer = await self._fetcher.fetch(request)
+            answer = await (self._send(request) if isinstance(request, Email) else self._fetch(request))
             took_s = time.perf_counter() - started
         finally:
-            self._gates.leave(host)
-        _REQUEST_SECONDS.observe(took_s)
-        _REQUESTS.labels(str(answer.status) if hasattr(answer, "status") else answer.kind).inc()
+            gates.leave(host)
+        seconds.observe(took_s)
         return answer, took_s * 1000
+
+    async def _fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
+        answer = await self._fetcher.fetch(request)
+        _REQUESTS.labels(str(answer.status) if hasattr(answer, "status") else answer.kind).inc()
+        return answer
+
+    async def _send(self, email: Email) -> MailSent | MailFailure:
+        answer = await self._mailer.send(email)
+        _EMAILS.labels("sent" if isinstance(answer, MailSent) else str(answer.code or "failed")).inc()
+        return answer
 
     async def _capture_event(
         self, claimed: ClaimedInvocation, settled: Settled, event: dict[str, Any], capture: Capture

@@ -6,7 +6,9 @@ from typing import Any
 
 from hoglab.functions.environments import body_environment
 from hoglab.functions.errors import InvalidFunctionError
+from hoglab.hog import nodes
 from hoglab.hog.errors import HogSourceError
+from hoglab.hog.parser import parse_program
 from hoglab.hog.program import compile_program
 
 MAX_CODE_BYTES = 102_400
@@ -15,7 +17,13 @@ _TOO_LARGE = (
     "HOG code exceeds maximum size of 100KB. Please simplify your code or contact support if you need "
     "this limit increased."
 )
+_RESERVED = (
+    "Reserved for PostHog's own use and not callable from a function's code: {}. Use the matching workflow step "
+    "or destination template instead."
+)
 _ERRORS = "Hog code has errors."
+RESERVED = ("sendEmail",)
+"""Functions that only programs from templates which use them themselves may name."""
 
 
 def check_size(hog: str) -> None:
@@ -35,6 +43,28 @@ def compile_code(hog: str, function_type: str | None) -> list[Any]:
     for found in program.errors:
         raise _refused(found.message, found.line, found.column)
     return program.bytecode
+
+
+def check_reserved(hog: str, template_code: str) -> None:
+    """Refuse a program that compiles but names what is `RESERVED` and its template does not name itself.
+
+    ``template_code``: empty for a function without a template. Raises `InvalidFunctionError`.
+    """
+    reserved = _reserved_names(hog) - _reserved_names(template_code)
+    if reserved:
+        raise InvalidFunctionError(_RESERVED.format(", ".join(sorted(reserved))), "hog")
+
+
+def _reserved_names(hog: str) -> frozenset[str]:
+    """What is reserved of the names that a program calls or reads."""
+    if not any(name in hog for name in RESERVED):
+        return frozenset()
+    named = set()
+    for node in nodes.walk(parse_program(hog)):
+        match node:
+            case nodes.Call(name=name) | nodes.Field(chain=(name, *_)):
+                named.add(name)
+    return frozenset(named.intersection(RESERVED))
 
 
 def _refused(message: str, line: int, column: int, detail: str = _ERRORS) -> InvalidFunctionError:

@@ -130,7 +130,7 @@ class Builder:
             enabled=enabled,
             deleted=deleted,
             hog=hog,
-            bytecode=self._bytecode(hog, kind),
+            bytecode=self._bytecode(hog, kind, template.code if template else ""),
             transpiled=None,
             inputs_schema=schema,
             inputs=inputs,
@@ -293,15 +293,19 @@ class Builder:
             return self.current.x_delivery
         return checked_delivery(self.sent.read("x_delivery"), kind)
 
-    def _bytecode(self, hog: str, kind: str | None) -> list[Any] | None:
-        if self.current is not None and not self.sent.has("hog"):
-            return self.current.bytecode
+    def _bytecode(self, hog: str, kind: str | None, template_code: str) -> list[Any] | None:
+        if self.current is not None:
+            if not self.sent.has("hog"):
+                return self.current.bytecode
+            template_code = (self.current.template or {}).get("code") or ""
         code.check_size(hog)
         if not hog:
             raise InvalidFunctionError("Required.", "hog")
         if kind in SITE_TYPES:
             return None
-        return code.compile_code(hog, kind)
+        bytecode = code.compile_code(hog, kind)
+        code.check_reserved(hog, template_code)
+        return bytecode
 
 
 def recompiled(current: Configuration, context: FilterContext, *, programs: bool) -> Configuration:

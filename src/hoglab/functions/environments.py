@@ -98,7 +98,10 @@ PRINT = _function(
 HOST_FUNCTIONS = (
     _host("fetch", "url: string", "options?: object", doc="Sends an HTTP request: {status, body, headers}."),
     _host("postHogCapture", "event: object", doc="Captures an event in the function's own project."),
-    _host("sendEmail", "email: object", doc="Sends an e-mail: {success, error}."),
+    _host(
+        "sendEmail", "email: object", doc="Sends an e-mail over the operator's mail server: {success, error}."
+    ),
+    _host("generateMessagingPreferencesUrl", "id?: any", doc="Not performed by this server."),
     _host("sendPushNotification", "options: object", doc="Not performed by this server."),
     _host("postHogGetTicket", "options: object", doc="Not performed by this server."),
     _host("postHogUpdateTicket", "options: object", doc="Not performed by this server."),

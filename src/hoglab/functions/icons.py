@@ -42,6 +42,7 @@ ICONS: Mapping[str, Icon] = {
     icon.id: icon
     for icon in (
         Icon("webhook.hoglab", "Webhook", "W", "#4b5563"),
+        Icon("mail.hoglab", "E-mail", "@", "#b91c1c"),
         Icon("transformation.hoglab", "Transformation", "T", "#0f766e"),
         Icon("browser.hoglab", "Browser", "B", "#0e7490"),
         Icon("slack.com", "Slack", "S", "#7c3aed"),

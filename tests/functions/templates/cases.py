@@ -7,11 +7,13 @@ A template's folder holds ``test.yaml``, a list of cases::
       globals: {event: {event: signup}}  # over EVENT and PERSON
       responses: [{status: 200, body: {ok: true}}]
       requests: [{method: POST, url: https://…, headers: {…}, body: …}]
+      emails: [{from: …, to: …, subject: …, text: …, html: …}]
       error: what the run fails with
       result: what a transformation makes of the event, null for a dropped one
       printed_lines: how many lines go to the log, 0 if not given
 
-Of ``requests``, ``error`` and ``result`` a case has those that it is about; a case without ``error`` must not fail.
+Of ``requests``, ``emails``, ``error`` and ``result`` a case has those that it is about; a case without ``error`` must
+not fail.
 
 The cases of a webhook have, in place of ``globals`` and those three, what is sent to it and what comes of that::
 
@@ -49,7 +51,7 @@ PERSON = {
     "properties": {},
 }
 
-KEYS = {"name", "inputs", "globals", "responses", "requests", "error", "result", "printed_lines"}
+KEYS = {"name", "inputs", "globals", "responses", "requests", "emails", "error", "result", "printed_lines"}
 WEBHOOK_KEYS = {"name", "inputs", "request", "answer", "captured", "printed_lines"}
 
 

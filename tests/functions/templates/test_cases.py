@@ -11,11 +11,13 @@ from uuid import UUID
 import orjson
 import pytest
 from tests.delivery.conftest import NOW, House, prepared, stored
+from tests.delivery.mailbox import Mail, Mailbox
 from tests.functions.mmdb import database as mmdb
 from tests.functions.templates.cases import CASES, KEYS, Case
 from tests.functions.templates.receiver import Hosts
 
 from hoglab.accounts.bootstrap import FirstStart
+from hoglab.delivery.mail import MailServer
 from hoglab.delivery.test_runs import NOT_MATCHING, TestRuns
 from hoglab.filters.hog import FilterContext
 from hoglab.functions.compile import compile_configuration
@@ -43,11 +45,25 @@ def hosts() -> Iterator[Hosts]:
 
 
 @pytest.fixture(scope="module")
+def mailbox() -> Iterator[Mailbox]:
+    mailbox = Mailbox()
+    yield mailbox
+    mailbox.close()
+
+
+@pytest.fixture(scope="module")
 def house(
-    prepared: tuple[Path, FirstStart], tmp_path_factory: pytest.TempPathFactory, geoip_database: Path
+    prepared: tuple[Path, FirstStart],
+    tmp_path_factory: pytest.TempPathFactory,
+    geoip_database: Path,
+    mailbox: Mailbox,
 ) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("templates")
-    options = {"now": lambda: NOW, "geoip_database": geoip_database}
+    options = {
+        "now": lambda: NOW,
+        "geoip_database": geoip_database,
+        "mail_server": MailServer.parse(mailbox.url),
+    }
     house = House(Path(shutil.copytree(prepared[0], folder / "data")), options)
     house.open()
     yield house
@@ -70,9 +86,10 @@ def geoip(geoip_database: Path) -> Iterator[GeoIp]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_templates_do_what_their_cases_say(
-    case: Case, house: House, hosts: Hosts, geoip: GeoIp, monkeypatch: pytest.MonkeyPatch
+    case: Case, house: House, hosts: Hosts, mailbox: Mailbox, geoip: GeoIp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts.lead_here(monkeypatch)
+    mailbox.mails.clear()
     hosts.answer_with(case.responses)
     configuration = Builder(Sent(case.function()), None, FilterContext()).build()
     function = compile_configuration(
@@ -95,6 +112,7 @@ def test_templates_do_what_their_cases_say(
     ]
     if "requests" in case.given:
         assert sent == [_expected(one) for one in case.requests]
+    assert [_said(one) for one in mailbox.mails] == case.given.get("emails", [])
     assert not hosts.answers, "a response was not asked for"
     if case.template.type == "transformation" and "error" not in case.given:
         result = report["result"]
@@ -103,6 +121,16 @@ def test_templates_do_what_their_cases_say(
     assert len(printed) == case.given.get("printed_lines", 0)
     for secret in case.secrets():
         assert secret not in orjson.dumps(report).decode()
+
+
+def _said(mail: Mail) -> dict[str, Any]:
+    parts = {"text": mail.part("plain"), "html": mail.part("html")}
+    head = {
+        "from": str(mail.message["From"]),
+        "to": str(mail.message["To"]),
+        "subject": mail.message["Subject"],
+    }
+    return head | {name: text for name, text in parts.items() if text is not None}
 
 
 def _expected(request: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +146,7 @@ def _expected(request: dict[str, Any]) -> dict[str, Any]:
 def test_cases_are_well_formed() -> None:
     for case in CASES:
         assert set(case.given) <= KEYS, case.id
-        assert {"requests", "error", "result"} & set(case.given), f"{case.id} asserts nothing"
+        assert {"requests", "emails", "error", "result"} & set(case.given), f"{case.id} asserts nothing"
 
 
 def test_the_worker_delivers_what_a_template_sends_and_tries_again(
