@@ -33,6 +33,7 @@ from hoglab.delivery.backfill_routes import backfill_router
 from hoglab.delivery.backfills import Backfills
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.dead_event_routes import dead_event_router
+from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.sample_routes import sample_router
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
@@ -181,7 +182,8 @@ class Hoglab:
                 DuckDbEventStore.close,
             ),
             invocations=self._opened(
-                SqliteInvocationQueue(directory.queue_path), SqliteInvocationQueue.close
+                SqliteInvocationQueue(directory.queue_path, trace_days=settings.log_retention_days),
+                SqliteInvocationQueue.close,
             ),
             tables=tables_directory,
             secrets=SecretBox.open(directory, settings.secret_keys),
@@ -217,7 +219,15 @@ class Hoglab:
             capture=capture.accept_own,
             on_state_change=StateChanges(database),
             bodies=BodyLimits(
-                processes=settings.function_processes, memory_bytes=settings.function_memory_bytes
+                time_s=settings.function_time_s,
+                calls=settings.function_calls,
+                processes=settings.function_processes,
+                memory_bytes=settings.function_memory_bytes,
+            ),
+            fetch_limits=FetchLimits(
+                total_s=settings.fetch_timeout_s,
+                max_request_bytes=settings.fetch_max_request_bytes,
+                max_response_bytes=settings.fetch_max_response_bytes,
             ),
             geoip_database=settings.geoip_database,
             mail_server=settings.mail_server,

@@ -53,10 +53,34 @@ class Settings(BaseSettings):
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Internal host names that hog functions may reach, comma-separated."
     )
+    fetch_timeout_s: float = Field(
+        10.0, gt=0, le=60, description="Longest time of a request of a hog function."
+    )
+    fetch_max_request_bytes: int = Field(
+        MIB, ge=1024, le=64 * MIB, description="Largest body of a request of a hog function."
+    )
+    fetch_max_response_bytes: int = Field(
+        2 * MIB, ge=1024, le=64 * MIB, description="What is read of the answer to a request, decompressed."
+    )
     smtp_url: SecretStr | None = Field(
         None,
         description="Mail server for the e-mails of hog functions: smtp://user:password@host:587 (STARTTLS), "
         "smtps://… (TLS from the start) or smtp://host:25?tls=none; default: no e-mails.",
+    )
+    function_time_s: float = Field(
+        1.0,
+        gt=0,
+        le=10,
+        description="Computing time of one run of a hog function's body, over all its turns.",
+    )
+    function_calls: int = Field(
+        5,
+        ge=1,
+        le=100,
+        description="Calls (fetch, sendEmail, sleep) that one run of a hog function may make.",
+    )
+    log_retention_days: int = Field(
+        90, ge=1, le=3650, description="How long the logs and metrics of hog functions are kept."
     )
     function_processes: int = Field(
         2, ge=1, le=64, description="Processes that run the bodies of hog functions; started when needed."

@@ -44,7 +44,12 @@ def limits() -> dict[str, str]:
     assert settings["function_memory_bytes"].default == body.memory_bytes
     assert body.crashes + 1 == janitor.MAX_RESETS
     assert hosted.MAX_CHAIN + 1 == loops.MAX_DEPTH
-    assert traces.LOG_RETENTION_DAYS == traces.METRIC_RETENTION_DAYS
+    assert settings["function_time_s"].default == body.time_s == DESTINATION_LIMITS.time_s
+    assert settings["function_calls"].default == body.calls == DESTINATION_LIMITS.async_steps
+    assert settings["fetch_timeout_s"].default == fetch.total_s
+    assert settings["fetch_max_request_bytes"].default == fetch.max_request_bytes
+    assert settings["fetch_max_response_bytes"].default == fetch.max_response_bytes
+    assert settings["log_retention_days"].default == traces.TRACE_RETENTION_DAYS
     return {
         "computing time of a body, over all its turns": seconds(DESTINATION_LIMITS.time_s),
         "computing time of a filter, of inputs": seconds(EXPRESSION_LIMITS.time_s),
@@ -90,7 +95,7 @@ def limits() -> dict[str, str]:
         "dead letters of a function": str(dead_events.MAX_DEAD_EVENTS),
         "days that dead letters are kept": str(dead_events.DEAD_EVENT_RETENTION_DAYS),
         "days that runs are kept to be run again": str(traces.RESULT_RETENTION_DAYS),
-        "days that logs and counts are kept": str(traces.LOG_RETENTION_DAYS),
+        "days that logs and counts are kept": str(traces.TRACE_RETENTION_DAYS),
     }
 
 

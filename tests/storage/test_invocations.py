@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,7 @@ from hoglab.storage.invocations import (
 )
 from hoglab.storage.invocations.janitor import FINISHED_GRACE_S, HEARTBEAT_LIMIT_S, MAX_RESETS
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
-from hoglab.storage.invocations.traces import (
-    LOG_RETENTION_DAYS,
-    METRIC_RETENTION_DAYS,
-    RESULT_RETENTION_DAYS,
-)
+from hoglab.storage.invocations.traces import RESULT_RETENTION_DAYS, TRACE_RETENTION_DAYS
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 _ids = itertools.count()
@@ -641,11 +638,24 @@ class TestTraces:
         assert counts() == [1, 1, 1]
         for days, left in (
             (RESULT_RETENTION_DAYS, [1, 1, 0]),
-            (max(LOG_RETENTION_DAYS, METRIC_RETENTION_DAYS), [0, 0, 0]),
+            (TRACE_RETENTION_DAYS, [0, 0, 0]),
         ):
             clock.moment = START + timedelta(days=days, seconds=1)
             queue.sweep()
             assert counts() == left
+
+    def test_logs_and_metrics_are_kept_for_as_long_as_is_wanted(self, tmp_path: Path, clock: Clock) -> None:
+        database = Database.open(tmp_path / "short.db", tables.queue_metadata)
+        with closing(SqliteInvocationQueue(tmp_path / "short.db", now=clock, trace_days=7)) as queue:
+            queue.enqueue([], logs=[line("x")], metrics=[metric()])
+            left = []
+            for days in (6, 8):
+                clock.moment = START + timedelta(days=days)
+                queue.sweep()
+                kept = (tables.log_entry, tables.app_metric)
+                left.append([len(rows_of(database, table)) for table in kept])
+        database.dispose()
+        assert left == [[1, 1], [0, 0]]
 
 
 class TestWaiting:

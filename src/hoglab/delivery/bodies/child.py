@@ -16,6 +16,7 @@ from prometheus_client import Counter, Gauge
 
 import hoglab
 from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, Transform, send
+from hoglab.hog.rt.context import DESTINATION_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,12 +49,16 @@ END_S = 0.5
 class BodyLimits:
     """How bodies are run. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
 
+    ``time_s``: computing time of a run, over all its turns; ``calls`` that a run may make.
+
     ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time on the
     wall for one run, for processes that hang without computing. ``idle_s``: after this long without work only one
     process is kept. ``batch``: most runs in one message, ``batch_shared`` while several functions have work.
     ``crashes``: how often a run may take its process down before it is given up.
     """
 
+    time_s: float = DESTINATION_LIMITS.time_s
+    calls: int = DESTINATION_LIMITS.async_steps
     processes: int = 2
     memory_bytes: int = 1 << 30
     grace_s: float = 1.0
@@ -111,7 +116,8 @@ class Child:
         with theirs:
             # -P: the directory that the server was started in is no place to import from.
             command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process", str(theirs.fileno())]
-            command += [str(limits.memory_bytes), str(limits.grace_s)]
+            numbers = (limits.memory_bytes, limits.grace_s, limits.time_s, limits.calls)
+            command += [str(number) for number in numbers]
             command += [] if geoip is None else [str(geoip.absolute())]
             environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
             paths = [str(Path(hoglab.__file__).parents[1]), environment.get("PYTHONPATH", "")]

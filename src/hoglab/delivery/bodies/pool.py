@@ -25,7 +25,6 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
-from hoglab.delivery.bodies.hosted import RUNNING
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.protocol import Outcome
 from hoglab.delivery.portions import Portions
@@ -425,12 +424,12 @@ class BodyPool:
         work.crashes += 1
         culprit.alone = True
         if reason == "time":
-            error = f"Execution timed out after {format_number(RUNNING.limits.time_s)} seconds."
+            error = f"Execution timed out after {format_number(self.limits.time_s)} seconds."
         elif work.crashes > self.limits.crashes:
             error = f"The process that ran the function ended unexpectedly, {work.crashes} times in a row."
         else:
             return
-        used_s = RUNNING.limits.time_s + self.limits.grace_s
+        used_s = self.limits.time_s + self.limits.grace_s
         self._note_pace(work.function_id, used_s)
         outcome = Outcome(error=error, used_s=used_s, crashed=reason == "crash")
         self._advance(culprit, lambda: compute.then(outcome))

@@ -1,8 +1,9 @@
-"""The program that runs bodies: ``python -m hoglab.delivery.bodies.process FD MEMORY_BYTES GRACE_S [GEOIP]``.
+"""The program that runs bodies.
 
-Started by `pool`, never by hand. Between the language's own limits and the server stand three walls of the system:
-the address space, a clock of computing time that ends the process (even inside one long operation of the runtime),
-and an environment without the server's secrets and sockets.
+``python -m hoglab.delivery.bodies.process FD MEMORY_BYTES GRACE_S TIME_S CALLS [GEOIP]``: started by `pool`, never by
+hand. Between the language's own limits and the server stand three walls of the system: the address space, a clock of
+computing time that ends the process (even inside one long operation of the runtime), and an environment without the
+server's secrets and sockets.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import resource  # noqa: E402
 import socket  # noqa: E402
 import time  # noqa: E402
 from collections import OrderedDict  # noqa: E402
+from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -83,10 +85,13 @@ class _Clock:
 class Bench:
     """The runs of one process."""
 
-    def __init__(self, grace_s: float, look_up: GeoIpLookup | None = None) -> None:
+    def __init__(self, grace_s: float, time_s: float, calls: int, look_up: GeoIpLookup | None = None) -> None:
+        """``time_s``, ``calls``: what one run may use; ``grace_s``: see `BodyLimits`."""
         self.spent = False
         self._grace_s = grace_s
-        self._transforming = transforming(look_up)
+        self._running = RUNNING.with_limits(replace(RUNNING.limits, time_s=time_s, async_steps=calls))
+        changing = transforming(look_up)
+        self._transforming = changing.with_limits(replace(changing.limits, time_s=time_s))
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
         self._held_bytes = 0
@@ -100,13 +105,13 @@ class Bench:
                 self._drop(number)
             return None
         repeats = isinstance(request, Begin) and request.journal is not None
-        most_s = RUNNING.limits.time_s * (1 + REPEAT_FACTOR * repeats) + self._grace_s
+        most_s = self._running.limits.time_s * (1 + REPEAT_FACTOR * repeats) + self._grace_s
         signal.setitimer(signal.ITIMER_PROF, most_s)
         try:
             return self._begin(request) if isinstance(request, Begin) else self._resume(request)
         except MemoryError:
             self.spent = True
-            limit = RUNNING.limits.memory_bytes
+            limit = self._running.limits.memory_bytes
             return Outcome(error=memory_text(limit, limit))
         except HogRuntimeError as error:
             return Outcome(error=_clean(error.message))
@@ -117,7 +122,7 @@ class Bench:
 
     def _begin(self, request: Begin) -> Outcome:
         try:
-            program = self._program(request)
+            program = self._program(request, self._running)
         except HogSourceError as error:
             return Outcome(refused=error.message)
         variables = from_json(orjson.loads(request.globals)) | from_json(orjson.loads(request.more))
@@ -142,7 +147,7 @@ class Bench:
         step = _go_on(execution, request.answer)
         return self._outcome(request.number, execution, clock, step, shown)
 
-    def _program(self, request: Begin | Transform, environment: Environment = RUNNING) -> Program:
+    def _program(self, request: Begin | Transform, environment: Environment) -> Program:
         if request.source is not None:
             self._programs[request.program] = request.source
             if len(self._programs) > PROGRAMS:
@@ -302,11 +307,14 @@ def _city_lookup(path: str) -> GeoIpLookup | None:
         return None
 
 
-def main(fd: int, memory_bytes: int, grace_s: float, geoip: str | None = None) -> None:
+def main(
+    fd: int, memory_bytes: int, grace_s: float, time_s: float, calls: int, geoip: str | None = None
+) -> None:
     """Serve until the server closes its end, or until this process has become too large."""
     channel = socket.socket(fileno=fd)
     frames = Frames(channel)
-    bench, size = Bench(grace_s, None if geoip is None else _city_lookup(geoip)), _Size()
+    bench = Bench(grace_s, time_s, calls, None if geoip is None else _city_lookup(geoip))
+    size = _Size()
     ensure_stack()
     gc.collect()
     gc.freeze()
@@ -324,7 +332,8 @@ def main(fd: int, memory_bytes: int, grace_s: float, geoip: str | None = None) -
 if __name__ == "__main__":
     arguments: list[Any] = sys.argv[1:]
     try:
-        main(int(arguments[0]), int(arguments[1]), float(arguments[2]), *arguments[3:])
+        fd, memory_bytes, grace_s, time_s, calls, *geoip = arguments
+        main(int(fd), int(memory_bytes), float(grace_s), float(time_s), int(calls), *geoip)
     except (EOFError, ConnectionError):
         status = 0
     except MemoryError:

@@ -21,7 +21,6 @@ import structlog
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
 from hoglab.filters.hog.patience import Patience
 from hoglab.functions.body_run import BodyRun
-from hoglab.hog.rt.context import DESTINATION_LIMITS
 from hoglab.hog.rt.numbers import format_number
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class TransformationProcess:
             reason = self._bury(child, function_id, stuck=isinstance(error, TimeoutError))
         if reason is None:
             return []
-        limit_s = DESTINATION_LIMITS.time_s
+        limit_s = self.limits.time_s
         if len(asked) > 1:
             batch.alone = len(asked)  # to find the one that the process died of
             return []

@@ -87,12 +87,14 @@ class Janitor:
         now: Callable[[], datetime],
         steady: Callable[[], float] | None,
         jitter: Callable[[], float],
+        trace_days: int,
     ) -> None:
         """``steady``: as for `SqliteInvocationQueue`; None when the clock of ``now`` is never set."""
         self._transaction = transaction
         self._now = now
         self._steady = steady
         self._jitter = jitter
+        self._trace_days = trace_days
         self._ahead_s = self._ahead()
         self._following = threading.Lock()
         self._retention_at = datetime.min.replace(tzinfo=UTC)
@@ -189,4 +191,4 @@ class Janitor:
 
     def _delete_expired(self, now: datetime) -> bool:
         with self._transaction() as connection:
-            return delete_expired(connection, to_micros(now), SWEEP_ROWS) > 0
+            return delete_expired(connection, to_micros(now), SWEEP_ROWS, self._trace_days) > 0

@@ -34,7 +34,7 @@ from hoglab.storage.invocations import (
 from hoglab.storage.invocations.claims import NEXT_PRIORITY, Claims, Shares, claimed_of, first_scheduled
 from hoglab.storage.invocations.gathering import gathering, is_ready, ready
 from hoglab.storage.invocations.janitor import Janitor
-from hoglab.storage.invocations.traces import Traces
+from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces
 
 if TYPE_CHECKING:
     import sqlite3
@@ -141,11 +141,13 @@ class SqliteInvocationQueue:
         now: Callable[[], datetime] | None = None,
         steady: Callable[[], float] | None = None,
         jitter: Callable[[], float] = random.random,
+        trace_days: int = TRACE_RETENTION_DAYS,
     ) -> None:
         """Open the queue in a file, creating it when it is missing.
 
         ``steady`` counts seconds whatever is done to the clock of ``now``; by default the system's are taken.
-        ``jitter`` gives numbers between 0 and 1 for back-off. Raises the errors of `Database.open`.
+        ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: for how long logs and metrics are
+        kept. Raises the errors of `Database.open`.
         """
         Database.open(path, tables.queue_metadata).dispose()  # brings the schema up to date
         self._name = str(path)
@@ -158,7 +160,7 @@ class SqliteInvocationQueue:
         self._traces = Traces()
         self._claims = Claims()
         steady = time.monotonic if now is None and steady is None else steady
-        self._janitor = Janitor(self._transaction, self._now, steady, jitter)
+        self._janitor = Janitor(self._transaction, self._now, steady, jitter, trace_days)
         self._janitor.follow_clock_of_last_time()
 
         self._changed = threading.Condition()  # guards the counts

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from hoglab.storage.invocations import AppMetric, LogEntry
 
-LOG_RETENTION_DAYS = 90
-METRIC_RETENTION_DAYS = 90
+TRACE_RETENTION_DAYS = 90
+"""How long logs and metrics are kept unless the operator says otherwise."""
 RESULT_RETENTION_DAYS = 30
 BACKFILL_RETENTION_DAYS = 90
 
@@ -55,14 +55,12 @@ _SAVE_RESULT = (  # noqa: S608, constants only
     ", ".join(f"{name} = excluded.{name}" for name in _RESULT_FIELDS[1:]),
 )
 _EXPIRED = {
-    "log_entry": ("timestamp", LOG_RETENTION_DAYS),
-    "app_metric": ("hour", METRIC_RETENTION_DAYS),
     "invocation_result": ("version", RESULT_RETENTION_DAYS),
     "masking_counter": ("expires_at", 0),
     "dead_event": ("failed_at", DEAD_EVENT_RETENTION_DAYS),
     "backfill": ("finished_at", BACKFILL_RETENTION_DAYS),
 }
-"""Tables, the moment that a row's age is counted from, and how many days it is kept."""
+"""Tables, the moment that a row's age is counted from, and how many days it is kept; besides logs and metrics."""
 
 
 class Traces:
@@ -98,10 +96,14 @@ class Traces:
         return (entry.project_id, entry.log_source, *run, moment, entry.level, entry.message)
 
 
-def delete_expired(connection: sqlite3.Connection, now: int, limit: int) -> int:
-    """Delete up to ``limit`` rows of each table that are past their time; returns how many went."""
+def delete_expired(connection: sqlite3.Connection, now: int, limit: int, trace_days: int) -> int:
+    """Delete up to ``limit`` rows of each table that are past their time; returns how many went.
+
+    ``trace_days``: for how long logs and metrics are kept.
+    """
+    traces = {"log_entry": ("timestamp", trace_days), "app_metric": ("hour", trace_days)}
     deleted = 0
-    for table, (column, days) in _EXPIRED.items():
+    for table, (column, days) in (traces | _EXPIRED).items():
         statement = (
             f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608
             f"(SELECT rowid FROM {table} WHERE {column} < ? ORDER BY {column} LIMIT ?)"
