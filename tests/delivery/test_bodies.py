@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -353,6 +354,22 @@ def test_large_answers_and_many_at_once(pool: BodyPool) -> None:
     for number in range(12):
         together.add(str(number), work("return inputs", "large", inputs=text))
     assert all(value(outcome) == text for outcome in together.wait().values())
+
+
+def test_what_was_given_to_a_job_is_gone_when_the_job_is(pool: BodyPool) -> None:
+    """The answer of a destination may be 2 MiB, and a thread may wait long for its next jobs."""
+
+    class Large:
+        def job(self) -> str:
+            return "done"
+
+    large = Large()
+    gone = weakref.ref(large)
+    ended = threading.Event()
+    pool.submit(large.job, lambda _value, _error: ended.set(), function_id="f")
+    del large
+    assert ended.wait(10)
+    wait_for(lambda: gone() is None)
 
 
 def test_a_process_that_cannot_start_holds_up_but_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,6 +332,9 @@ class BodyPool:
     @staticmethod
     def _finish(task: _Task, value: Any, error: BaseException | None) -> None:
         done, task.done = task.done, _nothing
+        task.job = (
+            _nothing  # what it was given may be large, and a thread keeps its last tasks while it waits
+        )
         done(value, error)
 
     def _exchange(self, seat: _Seat, tasks: list[_Task]) -> list[_Task]:
@@ -469,5 +472,5 @@ def _compute_of(task: _Task) -> Compute[Any]:
     return task.compute
 
 
-def _nothing(_value: Any, _error: BaseException | None) -> None:
+def _nothing(*_: Any) -> None:
     """The task was finished before."""
