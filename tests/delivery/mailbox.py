@@ -57,7 +57,8 @@ class Mailbox:
         logins: dict[str, str] | None = None,
     ) -> None:
         self.mails: list[Mail] = []
-        self.tried = 0
+        self.attempts: list[Mail] = []
+        """All that came, whatever was answered."""
         self.answer: Callable[[int], Any] = lambda _number: ACCEPTED
         self._tls, self._implicit, self._logins = tls, implicit, logins
         self._transports: list[asyncio.Transport] = []
@@ -101,21 +102,25 @@ class Mailbox:
         return AuthResult(success=known, auth_data=user, handled=False)
 
     async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        number = self.tried
-        self.tried += 1
+        secured = session.ssl is not None or self._implicit
+        mail = Mail(
+            envelope.mail_from, envelope.rcpt_tos, envelope.original_content, secured, session.auth_data
+        )
+        number = len(self.attempts)
+        self.attempts.append(mail)
         if server.transport is not None:
             self._transports.append(server.transport)
         reply = self.answer(number)
         if asyncio.iscoroutine(reply):
             reply = await reply
         if reply == ACCEPTED:
-            secured = session.ssl is not None or self._implicit
-            mail = Mail(
-                envelope.mail_from, envelope.rcpt_tos, envelope.original_content, secured, session.auth_data
-            )
             self.mails.append(mail)
         answered: str = reply
         return answered
+
+    @property
+    def tried(self) -> int:
+        return len(self.attempts)
 
     def hang_up(self) -> str:
         """Close the connection of the e-mail at hand without an answer."""
