@@ -88,7 +88,7 @@ class WorkerLimits:
     per_function: int = 128
     per_host: int = 64
     claim: int = 100
-    claim_each: int = 16
+    claim_each: int = 64
     claim_shared: int = 8
     flush_outcomes: int = 100
     flush_s: float = 0.004
