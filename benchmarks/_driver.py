@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,7 +153,7 @@ async def drive(port: int, requests: list[bytes], seconds: float, *, wrong: byte
     for number in range(CONNECTIONS):
         turned = requests[number:] + requests[:number]
         _, client = await loop.create_connection(
-            lambda turned=turned: Client(turned, started_at + seconds, wrong), "127.0.0.1", port
+            partial(Client, turned, started_at + seconds, wrong), "127.0.0.1", port
         )
         clients.append(client)
     await asyncio.gather(*(client.done for client in clients))

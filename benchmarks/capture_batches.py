@@ -60,8 +60,8 @@ async def serve(folder: Path) -> None:
     from hoglab.accounts.service import AccountService
     from hoglab.capture import Capture, capture_routes
     from hoglab.http.app import build_app
+    from hoglab.http.server import claim, stop_on_signals
     from hoglab.http.server import serve as serve_app
-    from hoglab.http.server import stop_on_signals
     from hoglab.storage.database import Database
     from hoglab.storage.event_log.sqlite import SqliteEventLog
 
@@ -73,7 +73,8 @@ async def serve(folder: Path) -> None:
     app = build_app([], {**capture_routes(capture), "/gunzip": gunzip_only}, accounts)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    await serve_app(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
+    with claim("127.0.0.1", 0) as address:
+        await serve_app(app, address, stop=stop, ready=lambda address: print(address.port, flush=True))
     capture.close()
     log.close()
     database.dispose()

@@ -146,9 +146,7 @@ def serve() -> None:
         print(runner.addresses[0][1], flush=True)
         await asyncio.Event().wait()
 
-    asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (3, 12) else uvloop.run(
-        main()
-    )
+    uvloop.run(main())
 
 
 def bare_client(url: str, body: bytes, count: int) -> float:

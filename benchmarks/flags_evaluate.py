@@ -126,13 +126,14 @@ async def serve_bare() -> None:
 
 async def serve(app: Any) -> None:
     from hoglab.app import calm_garbage_collector
+    from hoglab.http.server import claim, stop_on_signals
     from hoglab.http.server import serve as serve_app
-    from hoglab.http.server import stop_on_signals
 
     calm_garbage_collector()  # as the server does
     stop = asyncio.Event()
     stop_on_signals(stop)
-    await serve_app(app, port=0, stop=stop, ready=lambda address: print(address.port, flush=True))
+    with claim("127.0.0.1", 0) as address:
+        await serve_app(app, address, stop=stop, ready=lambda address: print(address.port, flush=True))
 
 
 # --- the measurement

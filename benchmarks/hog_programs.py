@@ -319,7 +319,7 @@ def per_call_us(run: Callable[[], Any], seconds: float) -> float:
 def compile_ms(compile_text: Callable[[str, hog.Environment], hog.Program], text: str, times: int) -> float:
     """The median time of compiling a text that was not compiled before."""
     env = hog.FILTER if compile_text is hog.compile_expression else DESTINATION_ENV
-    taken = []
+    taken: list[float] = []
     for number in count():
         if number >= times:
             return statistics.median(taken) * 1e3

@@ -107,7 +107,7 @@ def check(points: Any, expected: Any) -> None:
 def _numbers(answer: Answer) -> dict[tuple[str, int], float]:
     found = {}
     for variant, group in answer.groups.items():
-        sums = getattr(group, "step_counts", None) or (group.sum, group.sum_squares)  # type: ignore[union-attr]
+        sums = getattr(group, "step_counts", None) or (group.sum, group.sum_squares)
         for place, number in enumerate((group.number_of_samples, *sums)):
             found[variant, place] = float(number)
     return found

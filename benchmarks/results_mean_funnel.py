@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,22 +172,23 @@ def main() -> int:
         with store.reader() as reader:
             for name, metric, sql in (("mean", MEAN, HAND_MEAN), ("funnel", FUNNEL, HAND_FUNNEL)):
                 asked = question(metric)
-                ours, groups = best(lambda asked=asked: computer.result(asked), runs)
-                hand, rows = best(lambda sql=sql: reader.execute(sql), runs)
+                ours, groups = best(partial(computer.result, asked), runs)
+                hand, rows = best(partial(reader.execute, sql), runs)
                 check(groups, rows)
-                series, _ = best(lambda asked=asked: computer.points(asked), max(1, runs - 2))
-                single, _ = best(
-                    lambda asked=asked: [
-                        computer.result(at_end_of_day(asked, number)) for number in range(DAYS)
-                    ],
-                    1,
-                )
+                series, _ = best(partial(computer.points, asked), max(1, runs - 2))
+                single, _ = best(partial(each_day, computer, asked), 1)
                 print(
                     f"{name:8}{ours:10.0f}{hand:10.0f}{ours / hand:8.2f}"
                     f"{series:10.0f}{single:18.0f}{single / series:8.1f}"
                 )
         store.close()
     return 0
+
+
+def each_day(computer: Computer, asked: Question) -> None:
+    """Each daily point by a statement of its own."""
+    for number in range(DAYS):
+        computer.result(at_end_of_day(asked, number))
 
 
 def check(groups: Any, rows: list[tuple[Any, ...]]) -> None:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from hoglab.storage.event_store import EventBatch, EventRow
@@ -125,8 +126,7 @@ class Bench:
 
 
 def replace_uuid(row: EventRow, other: EventRow) -> EventRow:
-    fields = {name: getattr(row, name) for name in EventRow.__slots__}
-    return EventRow(**{**fields, "uuid": other.uuid})
+    return msgspec.structs.replace(row, uuid=other.uuid)
 
 
 def read_until(stop: threading.Event, store: DuckDbEventStore, waits: list[float]) -> None:
