@@ -26,6 +26,7 @@ from hoglab.delivery.retries import RetryPolicy, excused
 from hoglab.delivery.turn import UNUSABLE
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.functions import registry as registry_module
+from hoglab.storage.database.errors import DatabaseBusyError
 
 SLOW_RETRY = RetryPolicy(step_s=60.0, jitter_s=0.0, max_backoff_s=60.0)
 
@@ -598,10 +599,14 @@ def capturing(house: House, failures: int, refusal: Exception) -> list[str]:
     return tried
 
 
-def test_a_captured_event_waits_until_it_can_be_stored(house: House) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [CaptureRefusedError("the disk is full", for_now=True), DatabaseBusyError("locked"), OSError(28, "full")],
+)
+def test_a_captured_event_waits_until_it_can_be_stored(house: House, error: Exception) -> None:
     house.options["worker_limits"] = WorkerLimits(idle_s=0.05, capture_retry_s=0.01, max_capture_retry_s=0.02)
     house.restart()
-    tried = capturing(house, 20, CaptureRefusedError("the disk is full", for_now=True))
+    tried = capturing(house, 20, error)
     function = house.create("postHogCapture({'event': 'echo'})")
     house.dispatch(stored())
     house.delivery.start()

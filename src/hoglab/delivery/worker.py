@@ -27,6 +27,7 @@ from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.capturing import CaptureRefusedError
+from hoglab.delivery.dispatch import NO_EVENTS_FAULT
 from hoglab.delivery.fetch import Fetcher, FetchLimits
 from hoglab.delivery.gates import Gates
 from hoglab.delivery.latency import Latencies
@@ -441,13 +442,16 @@ class _Shift:
             except CaptureRefusedError as refusal:
                 if not refusal.for_now:
                     return self._with_error(claimed, settled, str(refusal))
-                if wait_s == self._limits.capture_retry_s:
-                    _logger.warning("captured_event_waits", invocation_id=claimed.id, reason=str(refusal))
+                reason = str(refusal)
+            except NO_EVENTS_FAULT as error:
+                reason = f"{type(error).__name__}: {error}"
             except Exception as error:
                 _logger.exception("captured_event_lost", invocation_id=claimed.id)
                 return self._with_error(claimed, settled, type(error).__name__)
             else:
                 return settled
+            if wait_s == self._limits.capture_retry_s:
+                _logger.warning("captured_event_waits", invocation_id=claimed.id, reason=reason)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, self._limits.max_capture_retry_s)
 
