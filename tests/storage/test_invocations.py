@@ -78,6 +78,21 @@ def rows_of(queue_database: Database, table: Any) -> list[Any]:
         return list(connection.execute(select(table)))
 
 
+def steps_of_claim(queue: SqliteInvocationQueue, **options: Any) -> int:
+    """What claiming the one invocation that may be claimed costs, in tens of steps of the database's machine."""
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    queue._relaxed.set_progress_handler(count, 10)
+    assert len(queue.claim(limit=10, **options)) == 1
+    queue._relaxed.set_progress_handler(None, 0)
+    return taken
+
+
 class TestEnqueueAndClaim:
     def test_it_is_an_invocation_queue(self, queue: SqliteInvocationQueue) -> None:
         as_protocol: InvocationQueue = queue
@@ -179,17 +194,7 @@ class TestEnqueueAndClaim:
         def steps(waiting: int) -> int:
             queue.enqueue([invocation(function_id="flood") for _ in range(waiting)])
             queue.enqueue([invocation(function_id="small")])
-            taken = 0
-
-            def count() -> int:
-                nonlocal taken
-                taken += 1
-                return 0
-
-            queue._relaxed.set_progress_handler(count, 10)
-            assert len(queue.claim(limit=10, exclude_functions=["flood"])) == 1
-            queue._relaxed.set_progress_handler(None, 0)
-            return taken
+            return steps_of_claim(queue, exclude_functions=["flood"])
 
         first = steps(50)
         assert steps(5_000) <= first * 2
@@ -202,17 +207,7 @@ class TestEnqueueAndClaim:
         def steps(waiting: int) -> int:
             queue.enqueue([invocation(order_key="stuck") for _ in range(waiting)])
             queue.enqueue([invocation(order_key=f"k{next(_ids)}")])
-            taken = 0
-
-            def count() -> int:
-                nonlocal taken
-                taken += 1
-                return 0
-
-            queue._relaxed.set_progress_handler(count, 10)
-            assert len(queue.claim(limit=10)) == 1
-            queue._relaxed.set_progress_handler(None, 0)
-            return taken
+            return steps_of_claim(queue)
 
         queue.enqueue([invocation(order_key="stuck")])
         [stuck] = queue.claim()
