@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hoglab.delivery.fetch import FetchFailure, FetchRequest
+from hoglab.delivery.mail import Email, MailFailure, MailLimits, email_of
 from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.rt.numbers import format_number
+
+if TYPE_CHECKING:
+    from hoglab.delivery.program_run import Call
+
+SENDING = frozenset({"fetch", "sendEmail"})
+"""Calls that send something."""
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 MAX_SLEEP_S = 86_400.0
 """The longest `sleep`."""
+
+
+def sent_by(call: Call, key: str, limits: MailLimits) -> FetchRequest | Email | FetchFailure | MailFailure:
+    """What a call of `SENDING` asks to be sent, or why that cannot be. ``key`` is the same for each attempt."""
+    return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)
 
 
 def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailure:

@@ -14,10 +14,10 @@ import orjson
 from hoglab.delivery.answers import failure_text, for_program, is_failure
 from hoglab.delivery.batch_run import failures
 from hoglab.delivery.bodies.protocol import json_of
-from hoglab.delivery.calls import fetch_request
-from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchResponse
+from hoglab.delivery.calls import SENDING, sent_by
+from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchRequest
 from hoglab.delivery.globals import EventGlobals, GroupProperties, milliseconds
-from hoglab.delivery.mail import MailFailure, email_of
+from hoglab.delivery.mail import Email, MailFailure
 from hoglab.delivery.program_run import Call, EventFacts, ProgramRun
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.compile import CompiledFunction, CompiledMapping, FunctionSet
@@ -171,7 +171,7 @@ class TestRuns:
         while call is not None:
             if call.name == "sleep":
                 answer = None
-            elif call.name not in ("fetch", "sendEmail"):
+            elif call.name not in SENDING:
                 run.fail(f"Unknown async function '{call.name}'")
                 break
             elif mock:
@@ -207,22 +207,17 @@ class TestRuns:
 
     def _perform(self, run: ProgramRun, call: Call, report: Report, run_id: str) -> dict[str, Any]:
         """One real attempt."""
-        perform = self._fetch if call.name == "fetch" else self._send
-        answer = perform(call.args, f"{run_id}-{run.calls_made}")
+        request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.mailer.limits)
+        answer: Answer
+        if isinstance(request, FetchFailure | MailFailure):
+            answer = request
+        else:
+            answer = asyncio.run(_send(self._delivery, request))
         if is_failure(answer):
             text = failure_text(answer, 1)
             run.log("error", text)
             report.errors.append(run.cleaned(text))
         return for_program(answer)
-
-    def _fetch(self, args: list[Any], key: str) -> Answer:
-        request = fetch_request(args, key)
-        return request if isinstance(request, FetchFailure) else asyncio.run(_send(self._delivery, request))
-
-    def _send(self, args: list[Any], key: str) -> Answer:
-        mailer = self._delivery.mailer
-        email = email_of(args, key, mailer.limits)
-        return email if isinstance(email, MailFailure) else asyncio.run(mailer.send(email))
 
     # --- transformations
 
@@ -379,7 +374,9 @@ def _mocked(call: Call, report: Report) -> dict[str, Any]:
     return {"status": 200, "body": {}, **answer}
 
 
-async def _send(delivery: Delivery, request: Any) -> FetchResponse | FetchFailure:
+async def _send(delivery: Delivery, request: FetchRequest | Email) -> Answer:
+    if isinstance(request, Email):
+        return await delivery.mailer.send(request)
     fetcher = Fetcher(delivery.guard, delivery.fetch_limits)
     try:
         return await fetcher.fetch(request)

@@ -23,10 +23,10 @@ from hoglab.delivery.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
 from hoglab.delivery.batches import item_of, merge
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
-from hoglab.delivery.calls import fetch_request, sleep_seconds
+from hoglab.delivery.calls import SENDING, sent_by, sleep_seconds
 from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
 from hoglab.delivery.loops import EndlessLoopError, marked
-from hoglab.delivery.mail import Email, MailFailure, MailLimits, email_of
+from hoglab.delivery.mail import Email, MailFailure, MailLimits
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, Line, ProgramRun, clipped, known_globals
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.retries import RetryPolicy, excused
@@ -320,46 +320,32 @@ class Turn:
                     state.sleep_until = None
                     return self._compute(run.resume(None), may_perform=may_perform)
                 return self._suspend(scheduled_at=moment)
-            perform = self._performed.get(call.name)
-            if perform is None:
+            if call.name not in SENDING:
                 run.fail(f"Unknown async function '{call.name}'")
                 return self._finish(run)
             if not may_perform:
                 return self._suspend()
-            return perform(call.args)
+            return self._send(call)
         return self._finish(run)
 
-    @property
-    def _performed(self) -> Mapping[str, Callable[[list[Any]], Step]]:
-        """The calls that are more than waiting."""
-        return {"fetch": self._fetch, "sendEmail": self._send}
-
-    def _send(self, args: list[Any]) -> Step:
-        run = self._parts[0]
-        email = email_of(args, self._key(run), self._shop.mail_limits)
-        return self._answered(email, 0.0) if isinstance(email, MailFailure) else Perform(email)
-
-    def _key(self, run: ProgramRun) -> str:
-        """Of the call that is made, the same for each attempt."""
-        return f"{self.claimed.id}-{run.calls_made}"
-
-    def _fetch(self, args: list[Any]) -> Step:
+    def _send(self, call: Call) -> Step:
         run, state = self._parts
-        causes = [state.globals, *(item.globals for item in state.items)]
-        request = fetch_request(args, self._key(run))
-        if isinstance(request, FetchFailure):
+        request = sent_by(call, f"{self.claimed.id}-{run.calls_made}", self._shop.mail_limits)
+        if isinstance(request, FetchFailure | MailFailure):
             return self._answered(request, 0.0)
-        try:
-            request = marked(
-                request,
-                site_url=self._shop.site.url,
-                token=self._token,
-                function_id=self.claimed.function_id,
-                causes=map(bytes, causes),
-            )
-        except EndlessLoopError as error:
-            state.error = str(error)
-            return self._finish(run, state.error)
+        if isinstance(request, FetchRequest):
+            causes = [state.globals, *(item.globals for item in state.items)]
+            try:
+                request = marked(
+                    request,
+                    site_url=self._shop.site.url,
+                    token=self._token,
+                    function_id=self.claimed.function_id,
+                    causes=map(bytes, causes),
+                )
+            except EndlessLoopError as error:
+                state.error = str(error)
+                return self._finish(run, state.error)
         return Perform(request)
 
     def _woken(self, args: list[Any], state: State) -> datetime | None:

@@ -332,9 +332,7 @@ class BodyPool:
     @staticmethod
     def _finish(task: _Task, value: Any, error: BaseException | None) -> None:
         done, task.done = task.done, _nothing
-        task.job = (
-            _nothing  # what it was given may be large, and a thread keeps its last tasks while it waits
-        )
+        task.job = _nothing  # it may hold much, and a thread keeps its last tasks while it waits
         done(value, error)
 
     def _exchange(self, seat: _Seat, tasks: list[_Task]) -> list[_Task]:
