@@ -13,7 +13,9 @@ from tests.functions.conftest import Api
 from hoglab.functions.environments import TEMPLATES
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.inputs import Inputs, SentItem, build_inputs
+from hoglab.functions.secrets import SecretBox
 from hoglab.functions.templating import Dialect
+from hoglab.storage.database import Database
 
 EMAIL = {"from": {"email": "a@example.com"}, "to": {"email": "b@example.com"}, "subject": "s", "text": "t"}
 
@@ -360,3 +362,41 @@ def test_any_json_value_is_accepted_or_refused_with_its_place(value: Any) -> Non
         assert value is None or built.plain["a"]["value"] == value
         return
     assert refused == ("inputs", "a")
+
+
+def test_secrets_stay_with_their_mapping_wherever_it_stands(
+    api: Api, box: SecretBox, database: Database
+) -> None:
+    def mapping(event: str, **item: Any) -> dict[str, Any]:
+        return {
+            "filters": {"events": [{"id": event, "type": "events"}]},
+            "inputs_schema": [{"key": "hook", "type": "string", "secret": True}],
+            "inputs": {"hook": item},
+        }
+
+    made = api.create(mappings=[mapping("a", value="of a"), mapping("b", value="of b")])
+    kept = mapping("b", secret=True)
+    for mappings in ([kept], [mapping("c", value="of c"), kept]):
+        api.change(made, mappings=mappings)
+        with database.read() as connection:
+            sealed = connection.exec_driver_sql("SELECT encrypted_inputs FROM hog_function").scalar()
+        secrets = box.unseal(bytes(sealed)).mappings  # type: ignore[arg-type]
+        assert secrets[str(len(mappings) - 1)]["hook"]["value"] == "of b"
+
+
+def test_what_a_mapping_was_called_or_numbered_does_not_keep_its_new_secret(
+    api: Api, database: Database
+) -> None:
+    def mapping(*, secret: bool) -> dict[str, Any]:
+        return {
+            "filters": {"events": [{"id": "a", "type": "events"}]},
+            "inputs_schema": [{"key": "hook", "type": "string", "secret": secret}],
+            "inputs": {"hook": {"value": "told-before"}},
+        }
+
+    made = api.create(mappings=[mapping(secret=False), {"filters": {}}])
+    api.change(made, mappings=[{"filters": {}}, mapping(secret=True)])
+    with database.read() as connection:
+        for table, column in (("hog_function_revision", "content"), ("activity_log", "detail")):
+            for (content,) in connection.exec_driver_sql(f"SELECT {column} FROM {table}"):  # noqa: S608
+                assert "told-before" not in str(content)

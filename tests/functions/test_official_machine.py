@@ -245,14 +245,15 @@ def printed(compiled: Any, value: Any) -> Any:
 
 
 def check_inputs(
-    machine: Machine, saved: Saved, globals_: Mapping[str, Any], mapping: int | None = None
+    machine: Machine, saved: Saved, globals_: Mapping[str, Any], mapping: str | None = None
 ) -> int:
     """Compare every input that has bytecode; those before it are our own values. How many there were."""
     own = dict(saved.configuration.inputs.in_order())
     chosen = None
     if mapping is not None:
-        chosen = next(one for one in saved.ours.mappings or () if one.index == mapping)
-        own |= dict((saved.configuration.mappings or ())[mapping].inputs.in_order())
+        chosen = saved.ours.mapping_of(mapping)
+        stored = {one.id: one for one in saved.configuration.mappings or ()}
+        own |= dict(stored[mapping].inputs.in_order())
     built = saved.ours.build_inputs(hog.from_json(globals_), chosen)
     variables = {**globals_, "inputs": hog.to_json(built)}
     compared = 0
@@ -305,8 +306,8 @@ def check(machine: Machine, saved: Saved) -> int:
         check_filter(machine, configuration.filters, ours.filter, flat)
         check_program(machine, saved, globals_)
         for mapping in ours.mappings or ():
-            compared += check_inputs(machine, saved, globals_, mapping.index)
-            stored = (configuration.mappings or ())[mapping.index]
+            compared += check_inputs(machine, saved, globals_, mapping.id)
+            [stored] = [one for one in configuration.mappings or () if one.id == mapping.id]
             check_filter(machine, stored.filters, mapping.filter, flat)
         if configuration.masking is not None:
             assert ours.masking is not None

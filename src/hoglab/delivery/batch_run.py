@@ -116,15 +116,15 @@ class BatchRun:
             more: dict[str, Any] = {"source": source, "groups": {}}
             if not known.person:
                 more["person"] = late_person(known.event.distinct_id)
-            mapping = function.mapping_at(item.mapping)
-            if pinned is None and function.lacks_mapping(item.mapping):
+            mapping = function.mapping_of(item.mapping_id)
+            if pinned is None and function.lacks_mapping(item.mapping_id):
                 contents.failed[item.id] = MAPPING_GONE
                 continue
             build = partial(function.build_inputs, mapping=mapping)
             contents.add(item, more, build, function.input_failure, pinned)
             if item.id in contents.inputs:
                 inputs = contents.inputs[item.id]
-                key = json_of([item.mapping, inputs])
+                key = json_of([item.mapping_id, inputs])
                 different[key] = different.get(key) or function.redactor(inputs, mapping)
         self._failed.update(contents.failed)
         if not contents.events:
@@ -235,5 +235,5 @@ def item_result(base: InvocationResult, item: Item, version: int, failure: str |
         event_uuid=item.event_uuid,
         distinct_id=item.distinct_id,
         person_id=item.person_id,
-        invocation_globals=kept_globals(item.globals, item.mapping) if status == "failed" else None,
+        invocation_globals=kept_globals(item.globals, item.mapping_id) if status == "failed" else None,
     )

@@ -49,7 +49,7 @@ def merge(
         event_uuid=first.event_uuid,
         distinct_id=first.distinct_id,
         person_id=first.person_id,
-        mapping=first.mapping,
+        mapping_id=first.mapping_id,
         items=items,
         source=source,
         first_scheduled_us=first.first_scheduled_us,
@@ -69,8 +69,8 @@ def item_of(claimed: ClaimedInvocation, state: State) -> Item:
         state.event_uuid,
         state.distinct_id,
         state.person_id,
-        state.mapping,
-        to_micros(claimed.created_at) if first_us is None else first_us,
+        state.mapping_id,
+        first_scheduled_us=to_micros(claimed.created_at) if first_us is None else first_us,
     )
 
 

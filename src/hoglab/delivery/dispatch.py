@@ -321,15 +321,15 @@ class EventDispatcher:
         if self._watcher.is_disabled(function.id):
             batch.count(function, "disabled_permanently")
             return
-        index = None if mapping is None else mapping.index
-        run_id = invocation_id(function.id, cause.uuid, index)
+        mapping_id = None if mapping is None else mapping.id
+        run_id = invocation_id(function.id, cause.uuid, mapping_id)
         globals_: dict[str, Any] = {}
         if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
             globals_ = {**values, "source": self._site.source(function)}
             try:
                 globals_["inputs"] = self._inputs(function, mapping, globals_, batch)
             except (HogRuntimeError, HogThrow, HogLimit) as error:
-                self._inputs_failed(run_id, function, index, cause, error, batch)
+                self._inputs_failed(run_id, function, mapping_id, cause, error, batch)
                 return
         try:
             order_key = batch.patience.run(function.id, lambda: function.delivery.order_key(globals_))
@@ -339,7 +339,7 @@ class EventDispatcher:
         masked = None
         if (masking := function.masking) is not None:
             masked = batch.patience.run(function.id, lambda: mask_of(function.id, masking, globals_))
-        batch.candidates.append(Candidate(run_id, function, index, cause, masked, order_key))
+        batch.candidates.append(Candidate(run_id, function, mapping_id, cause, masked, order_key))
 
     def _inputs(
         self,
@@ -366,7 +366,7 @@ class EventDispatcher:
         self,
         run_id: str,
         function: CompiledFunction,
-        mapping: int | None,
+        mapping_id: str | None,
         cause: Cause,
         error: Exception | HogLimit,
         batch: Plan,
@@ -375,7 +375,7 @@ class EventDispatcher:
         message = function.input_failure(error)
         batch.count(function, "inputs_failed")
         batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}")
-        failed = Candidate(run_id, function, mapping, cause, None, None)
+        failed = Candidate(run_id, function, mapping_id, cause, None, None)
         batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
 
     def _never_begun(self, run: Candidate, kind: str, message: str, now: datetime) -> InvocationResult:
@@ -397,7 +397,7 @@ class EventDispatcher:
             event_uuid=cause.uuid,
             distinct_id=cause.event.row.distinct_id,
             person_id=cause.person_id,
-            invocation_globals=kept_globals(cause.globals, run.mapping),
+            invocation_globals=kept_globals(cause.globals, run.mapping_id),
         )
 
     def _decide(self, batch: Plan) -> None:
@@ -451,7 +451,7 @@ class EventDispatcher:
             id=candidate.id,
             project_id=function.project_id,
             function_id=function.id,
-            state=candidate.cause.state(candidate.mapping),
+            state=candidate.cause.state(candidate.mapping_id),
             queue=queue,
             scheduled_at=scheduled_at,
             priority=DEGRADED_PRIORITY if degraded else FRESH_PRIORITY,

@@ -48,19 +48,19 @@ class Cause:
         self.globals = globals_
         self.uuid = str(row.uuid)
         self.person_id = None if row.person_id is None else str(row.person_id)
-        self._states: dict[int | None, bytes] = {}
+        self._states: dict[str | None, bytes] = {}
 
-    def state(self, mapping: int | None) -> bytes:
+    def state(self, mapping_id: str | None) -> bytes:
         """What a run starts with."""
-        state = self._states.get(mapping)
+        state = self._states.get(mapping_id)
         if state is None:
-            state = self._states[mapping] = encode_state(
+            state = self._states[mapping_id] = encode_state(
                 State(
                     globals=self.globals,
                     event_uuid=self.uuid,
                     distinct_id=self.event.row.distinct_id,
                     person_id=self.person_id,
-                    mapping=mapping,
+                    mapping_id=mapping_id,
                 )
             )
         return state
@@ -72,7 +72,7 @@ class Candidate:
 
     id: str
     function: CompiledFunction
-    mapping: int | None
+    mapping_id: str | None
     cause: Cause
     masked: Masked | None
     order_key: str | None

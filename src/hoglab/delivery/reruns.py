@@ -229,7 +229,7 @@ def _can_run_again(row: Mapping[str, Any]) -> bool:
 def _again(event_globals: EventGlobals, row: Mapping[str, Any], job: Job) -> NewInvocation | None:
     if not _can_run_again(row):
         return None
-    globals_, mapping = restored_globals(row["invocation_globals"])
+    globals_, mapping_id = restored_globals(row["invocation_globals"])
     properties = globals_["event"].get("properties") or {}
     keys = {index: properties.get(f"$group_{index}") for index in range(GROUP_TYPES)}
     named = {index: key for index, key in keys.items() if isinstance(key, str) and key}
@@ -240,7 +240,7 @@ def _again(event_globals: EventGlobals, row: Mapping[str, Any], job: Job) -> New
         event_uuid=row["event_uuid"],
         distinct_id=row["distinct_id"],
         person_id=row["person_id"],
-        mapping=mapping,
+        mapping_id=mapping_id,
         rerun=row["attempts"],
         first_scheduled_us=None if first is None else to_micros(first),
     )

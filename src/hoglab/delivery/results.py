@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import sqlalchemy as sa
 
+from hoglab.delivery.state import mapping_named
 from hoglab.storage.database.tables import invocation_result
 from hoglab.storage.database.types import to_micros
 
@@ -63,14 +64,14 @@ def error_kind(message: str) -> str:
     return "hog_error"
 
 
-def kept_globals(globals_: bytes, mapping: int | None) -> bytes:
+def kept_globals(globals_: bytes, mapping_id: str | None) -> bytes:
     """What a result keeps to be run again: the mapping, and globals without what is looked up anew."""
     parts = orjson.loads(memoryview(globals_))
     kept = {name: part for name, part in parts.items() if name not in NOT_IN_RESULTS}
-    return zlib.compress(orjson.dumps({"globals": kept, "mapping": mapping}), 1)
+    return zlib.compress(orjson.dumps({"globals": kept, "mapping_id": mapping_id}), 1)
 
 
-def restored_globals(kept: bytes) -> tuple[dict[str, Any], int | None]:
+def restored_globals(kept: bytes) -> tuple[dict[str, Any], str | None]:
     """The reverse of `kept_globals`."""
     restored = orjson.loads(zlib.decompress(kept))
-    return restored["globals"], restored["mapping"]
+    return restored["globals"], mapping_named(restored.get("mapping_id"), restored.get("mapping"))

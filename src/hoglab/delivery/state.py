@@ -31,6 +31,11 @@ class Timing(msgspec.Struct, array_like=True):
     duration_ms: float
 
 
+def mapping_named(mapping_id: str | None, number: int | None) -> str | None:
+    """The id of the mapping of a run. One that was stored without an id has its number as id."""
+    return str(number) if mapping_id is None and number is not None else mapping_id
+
+
 class Item(msgspec.Struct, omit_defaults=True):
     """One of the invocations that a batch is made of."""
 
@@ -39,8 +44,12 @@ class Item(msgspec.Struct, omit_defaults=True):
     event_uuid: str | None = None
     distinct_id: str | None = None
     person_id: str | None = None
-    mapping: int | None = None
+    mapping_id: str | None = None
+    mapping: int | None = None  # its number, of before mappings had ids
     first_scheduled_us: int | None = None
+
+    def __post_init__(self) -> None:
+        self.mapping_id, self.mapping = mapping_named(self.mapping_id, self.mapping), None
 
 
 class State(msgspec.Struct, omit_defaults=True):
@@ -51,7 +60,8 @@ class State(msgspec.Struct, omit_defaults=True):
     event_uuid: str | None = None
     distinct_id: str | None = None
     person_id: str | None = None
-    mapping: int | None = None
+    mapping_id: str | None = None
+    mapping: int | None = None  # its number, of before mappings had ids
     items: list[Item] = []  # of a batch; what is above is that of the first
     rerun: int = 0  # how often it was run again from its result
     first_scheduled_us: int | None = None
@@ -63,6 +73,13 @@ class State(msgspec.Struct, omit_defaults=True):
     source: str | None = None
     sealed_inputs: str | None = None  # encrypted: they may hold secrets
     sealed_request: str | None = None  # of a webhook, likewise: its headers may
+
+    def __post_init__(self) -> None:
+        self.mapping_id, self.mapping = mapping_named(self.mapping_id, self.mapping), None
+
+    def mapping_ids(self) -> list[str | None]:
+        """The mappings that the run is for; of a batch, those of all its events."""
+        return [one.mapping_id for one in self.items or (self,)]
 
 
 _DECODER = msgspec.json.Decoder(State)
@@ -86,12 +103,12 @@ def raw_json(value: Any) -> msgspec.Raw:
     return msgspec.Raw(json_bytes(value))
 
 
-def invocation_id(function_id: str, event_uuid: str, mapping: int | None) -> str:
+def invocation_id(function_id: str, event_uuid: str, mapping_id: str | None) -> str:
     """The same for the same cause, so that a replayed batch of events starts nothing twice.
 
     ``str(uuid5(INVOCATIONS, …))``, written out because there is one for every run that events cause.
     """
     digest = _NAMESPACE.copy()
-    digest.update(f"{function_id}/{event_uuid}/{'' if mapping is None else mapping}".encode())
+    digest.update(f"{function_id}/{event_uuid}/{'' if mapping_id is None else mapping_id}".encode())
     text = digest.hexdigest()
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"

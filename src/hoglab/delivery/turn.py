@@ -217,7 +217,7 @@ class Turn:
         if functions is None or function is None:
             self._note("info", "The function is disabled or deleted, so this run of it was cancelled.")
             return self._settle("cancelled", "cancelled")
-        if not state.items and not state.journal and function.lacks_mapping(state.mapping):
+        if all(map(function.lacks_mapping, state.mapping_ids())):
             self._note("info", f"{MAPPING_GONE} This run of it was cancelled.")
             return self._settle("cancelled", "cancelled")
         self._function = function
@@ -237,7 +237,7 @@ class Turn:
 
     def _program_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
         """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
-        shop, mapping = self._shop, function.mapping_at(state.mapping)
+        shop, mapping = self._shop, function.mapping_of(state.mapping_id)
         known = known_globals(state.globals)
         more: dict[str, Any] = {"source": shop.site.source(function)}
         if not known.person:
@@ -517,7 +517,7 @@ class Turn:
             distinct_id=None if state is None else state.distinct_id,
             person_id=None if state is None else state.person_id,
             # What succeeded is not run again, so its globals need not be kept.
-            invocation_globals=kept_globals(state.globals, state.mapping)
+            invocation_globals=kept_globals(state.globals, state.mapping_id)
             if state is not None and status == "failed"
             else None,
         )

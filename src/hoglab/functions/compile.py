@@ -57,7 +57,7 @@ class CompiledMasking:
 class CompiledMapping:
     """One mapping of a function: when it applies, and the inputs of a run that it causes."""
 
-    index: int
+    id: str
     name: str | None
     filter: CompiledFilter
     inputs: Program
@@ -145,15 +145,15 @@ class CompiledFunction:
         schema = [{"key": key, "type": "string", "secret": True} for key in hidden]
         return redactor(schema, hidden)
 
-    def mapping_at(self, index: int | None) -> CompiledMapping | None:
-        """The mapping with this number; None for no number, and for one that is not in use any more."""
-        if index is None:
+    def mapping_of(self, mapping_id: str | None) -> CompiledMapping | None:
+        """The mapping with this id; None for no id, and for one that is not in use any more."""
+        if mapping_id is None:
             return None
-        return next((one for one in self.mappings or () if one.index == index), None)
+        return next((one for one in self.mappings or () if one.id == mapping_id), None)
 
-    def lacks_mapping(self, index: int | None) -> bool:
+    def lacks_mapping(self, mapping_id: str | None) -> bool:
         """Whether a run was for a mapping that is not in use any more: it has no inputs then."""
-        return index is not None and self.mapping_at(index) is None
+        return mapping_id is not None and self.mapping_of(mapping_id) is None
 
     def redactor(
         self,
@@ -220,7 +220,7 @@ def compile_configuration(
         if mappings is None
         else [
             CompiledMapping(
-                index,
+                one.id,
                 one.name,
                 compile_filter(one.filters, context),
                 _inputs(
@@ -231,7 +231,7 @@ def compile_configuration(
                 ),
                 one.inputs_schema,
             )
-            for index, one in enumerate(mappings)
+            for one in mappings
             if not one.disabled
         ],
         masking=None if masking is None else _masking(masking),

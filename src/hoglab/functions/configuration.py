@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -25,7 +26,8 @@ from hoglab.functions.filtering import (
     without_events,
 )
 from hoglab.functions.inputs import Inputs, SentItem, build_inputs
-from hoglab.functions.model import Configuration, MappingConfiguration, mapping_labels
+from hoglab.functions.mapping_identity import counterparts
+from hoglab.functions.model import Configuration, MappingConfiguration
 from hoglab.functions.schemas import FunctionBody, InputItem, InputSchemaItem
 from hoglab.functions.schemas import Mapping as MappingBody
 from hoglab.functions.site_functions import SITE_TYPES
@@ -234,13 +236,12 @@ class Builder:
         sent: list[MappingBody] | None = self.sent.read("mappings")
         if sent is None or (not sent and self.current is None):
             return None
-        stored = {} if self.current is None else dict(self.current.labelled_mappings())
-        known = [
-            stored.get(label, MappingConfiguration()) for label in mapping_labels([one.name for one in sent])
-        ]
+        stored = () if self.current is None else self.current.mappings or ()
         return [
-            self._mapping(one, index, known[index], kind, dialect, active=active)
-            for index, one in enumerate(sent)
+            self._mapping(
+                one, index, known or MappingConfiguration(str(uuid4())), kind, dialect, active=active
+            )
+            for index, (one, known) in enumerate(zip(sent, counterparts(sent, stored, kind), strict=True))
         ]
 
     def _mapping(
@@ -253,14 +254,18 @@ class Builder:
         *,
         active: bool,
     ) -> MappingConfiguration:
-        """``known``: the stored mapping that is replaced, of the same name, else (nameless) of the same place."""
+        """``known``: the stored mapping that is replaced, else a new one. Under another name it has other secrets."""
         path: Path = ("mappings", index)
         given = {name for name, value in sent.sent().items() if value is not None}
         if "inputs" in given and "inputs_schema" not in given:
             raise InvalidFunctionError("Missing inputs_schema.", *path, "inputs")
         schema = _repaired([entry.stored() for entry in sent.inputs_schema or []], known.inputs_schema)
         inputs = build_inputs(
-            schema, _sent_items(sent.inputs or {}), known.inputs, dialect, (*path, "inputs")
+            schema,
+            _sent_items(sent.inputs or {}),
+            known.inputs if (sent.name or None) == (known.name or None) else Inputs(),
+            dialect,
+            (*path, "inputs"),
         )
         if inputs.plain or inputs.secret:
             given.add("inputs")
@@ -274,7 +279,9 @@ class Builder:
                 browser=dialect.browser,
                 path=(*path, "filters"),
             )
-        return MappingConfiguration(sent.name, sent.disabled, schema, inputs, filters, frozenset(given))
+        return MappingConfiguration(
+            known.id, sent.name, sent.disabled, schema, inputs, filters, frozenset(given)
+        )
 
     # --- code ---
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hoglab.functions.inputs import Inputs
 from hoglab.functions.model import Configuration, mapping_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from hoglab.functions.inputs import Inputs
 
 Part = dict[str, Any]
 
@@ -30,13 +29,14 @@ class TurnedSecret:
     @classmethod
     def between(cls, before: Configuration, after: Configuration) -> TurnedSecret:
         """What is a plain value before and a secret after."""
-        old = {label: one.inputs for label, one in before.labelled_mappings()}
-        turned = {
-            label: _turned(old[label], one.inputs) for label, one in after.labelled_mappings() if label in old
-        }
-        return cls(
-            _turned(before.inputs, after.inputs), {label: keys for label, keys in turned.items() if keys}
-        )
+        old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
+        turned: dict[str, frozenset[str]] = {}
+        for label, one in after.labelled_mappings():
+            known, inputs = old.get(one.id, (label, Inputs()))
+            if keys := _turned(inputs, one.inputs):
+                for each in {label, known}:
+                    turned[each] = turned.get(each, frozenset()) | keys
+        return cls(_turned(before.inputs, after.inputs), turned)
 
     def __bool__(self) -> bool:
         return bool(self.own or self.mappings)

@@ -13,8 +13,10 @@ from hoglab.functions.site_functions import SiteMappingParts, SiteParts
 
 @dataclass(frozen=True, slots=True)
 class MappingConfiguration:
-    """One mapping. ``given``: the keys that the request had, which are the keys that are shown."""
+    """One mapping. ``id``: what its runs know it by, the same wherever it stands and however it is edited; ``given``:
+    the keys that the request had, which are the keys that are shown."""
 
+    id: str = ""
     name: str | None = None
     disabled: bool = False
     inputs_schema: Sequence[Mapping[str, Any]] = ()
@@ -35,20 +37,25 @@ class MappingConfiguration:
 
     def stored(self) -> dict[str, Any]:
         """The mapping as it is kept: without its secrets."""
-        return {**self.shown(), "inputs": dict(self.inputs.plain)} if self.inputs.plain else self.shown()
+        plain = {"inputs": dict(self.inputs.plain)} if self.inputs.plain else {}
+        return {"id": self.id, **self.shown(), **plain}
 
     @classmethod
-    def of_stored(cls, row: Mapping[str, Any], secrets: Mapping[str, Any]) -> MappingConfiguration:
+    def of_stored(
+        cls, row: Mapping[str, Any], place: int, secrets: Mapping[str, Any]
+    ) -> MappingConfiguration:
+        """``place``: its number, by which its runs know a mapping that was stored without an id."""
         schema = row.get("inputs_schema") or []
         hidden = {entry["key"] for entry in schema if entry.get("secret")}
         plain = {key: item for key, item in (row.get("inputs") or {}).items() if key not in hidden}
         return cls(
+            id=row.get("id") or str(place),
             name=row.get("name"),
             disabled=bool(row.get("disabled")),
             inputs_schema=schema,
             inputs=Inputs(plain, dict(secrets)),
             filters=row.get("filters"),
-            given=frozenset(row),
+            given=frozenset(row) - {"id"},
         )
 
 

@@ -30,8 +30,8 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
     if stored_mappings is not None:
         labels = mapping_labels([mapping.get("name") for mapping in stored_mappings])
         mappings = [
-            MappingConfiguration.of_stored(mapping, secrets.mappings.get(label, {}))
-            for mapping, label in zip(stored_mappings, labels, strict=True)
+            MappingConfiguration.of_stored(mapping, place, secrets.mappings.get(label, {}))
+            for place, (mapping, label) in enumerate(zip(stored_mappings, labels, strict=True))
         ]
     return Configuration(
         type=row["type"],
