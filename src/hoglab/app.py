@@ -20,11 +20,11 @@ from hoglab.actions.service import ActionService
 from hoglab.analysis import routes as results_routes
 from hoglab.analysis.behaviour import performers, performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
+from hoglab.analysis.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
 from hoglab.analysis.state import Limits as StateLimits
 from hoglab.analysis.state import ResultsState
-from hoglab.analysis.table_problems import table_problem
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
@@ -262,7 +262,13 @@ class Hoglab:
             FlagEvaluator.close,
         )
         cohort_service = CohortService(database, users=flags_naming_cohort)
-        experiments = ExperimentService(database, flags, cohort_service, table_problem=table_problem)
+        experiments = ExperimentService(
+            database,
+            flags,
+            cohort_service,
+            metric_problem=metric_problem,
+            exposure_problem=exposure_problem,
+        )
         results = ResultsService(
             database,
             store,

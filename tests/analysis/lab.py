@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 from tests.analysis.events import Event, store_events
@@ -15,11 +16,12 @@ from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.analysis.behaviour import performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
+from hoglab.analysis.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.routes import routers
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
 from hoglab.analysis.state import Limits, ResultsState
-from hoglab.analysis.table_problems import table_problem
+from hoglab.experiments import store as experiments_store
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
@@ -74,7 +76,8 @@ class Lab:
             self.database,
             FlagService(self.database),
             CohortService(self.database),
-            table_problem=table_problem,
+            metric_problem=metric_problem,
+            exposure_problem=exposure_problem,
             now=lambda: self.now,
         )
         self.service = ResultsService(
@@ -143,6 +146,15 @@ class Lab:
         }
         created: dict[str, Any] = self.ok("POST", "/experiments/", body | fields, status=201)
         return created
+
+    def store_metrics(self, experiment: dict[str, Any], metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The experiment with metrics that nobody checked, as those are whose cohort was deleted meanwhile."""
+        with self.database.write() as tx:
+            kept = [{"uuid": str(uuid4()), **metric} for metric in metrics]
+            experiments_store.update(tx.connection, experiment["id"], {"metrics": kept})
+            tx.changed("experiments", 1)
+        found: dict[str, Any] = self.ok("GET", f"/experiments/{experiment['id']}/")
+        return found
 
     def series(self, experiment: dict[str, Any], index: int = 0) -> dict[str, Any]:
         metric = experiment["metrics"][index]

@@ -117,7 +117,7 @@ def test_a_metric_of_the_family_that_cannot_be_computed_holds_up_none(lab: Lab) 
         "source": {**REVENUE["source"], "math": "hogql", "math_hogql": "sum(nothing)"},
     }
     made = experiment(lab, "bonferroni")
-    made = lab.ok("PATCH", f"/experiments/{made['id']}/", {"metrics": [made["metrics"][0], odd]})
+    made = lab.store_metrics(made, [made["metrics"][0], odd])
     query = {"kind": "ExperimentQuery", "experiment_id": made["id"], "metric": made["metrics"][0]}
     answer = lab.query(query)
     assert p_values(answer, "adjusted_p_value") == [

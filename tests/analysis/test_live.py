@@ -168,20 +168,23 @@ def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -
             {"metric_type": "quantile", "source": REVENUE["source"], "quantile_level": 1},
             "quantile_level must lie strictly between 0 and 1.",
         ),
-        (hogql(""), "source: math_hogql is required for the math hogql."),
-        (hogql("sum(("), "source: math_hogql cannot be read: "),
-        (hogql("x" * 5001), "source: math_hogql can have at most 5000 characters."),
+        (hogql(""), "source.math_hogql is required for the math hogql."),
+        (hogql("sum(("), "source.math_hogql cannot be read at character "),
+        (hogql("x" * 5001), "source.math_hogql can have at most 5000 characters."),
         (hogql("sum(" + "+".join(["1"] * 150) + ")"), "math_hogql: an expression can have at most 200 parts"),
-        (hogql("sum(1, 2)"), "source: sum() takes one argument."),
-        (hogql("count(1, 2)"), "source: count() takes one argument."),
+        (hogql("sum(1, 2)"), "source.math_hogql: sum(), at character 1, takes one argument."),
+        (hogql("count(1, 2)"), "source.math_hogql: count(), at character 1, takes one argument."),
         (
             hogql("median(1)"),
-            "source: median() of one entity's events is not supported; see metric_type quantile.",
+            "source.math_hogql: median(), at character 1, of one entity's events is not supported; see metric_type",
         ),
-        (hogql("sum(other.table)"), "math_hogql: other.table cannot be used in metrics"),
-        (hogql("sum(sleep(1))"), "math_hogql: sleep() with 1 arguments cannot be used"),
-        (hogql("sum([1])"), "math_hogql: Array cannot be used in metrics"),
-        (hogql("sum(properties.a =~ 'x')"), "math_hogql: the operator =~ cannot be used in metrics"),
+        (hogql("sum(other.table)"), "math_hogql: other.table cannot be used in metrics (at character 5)"),
+        (hogql("sum(sleep(1))"), "math_hogql: sleep() with 1 arguments cannot be used (at character 5)"),
+        (hogql("sum([1])"), "math_hogql: an array cannot be used in metrics (at character 5)"),
+        (
+            hogql("sum(properties.a =~ 'x')"),
+            "math_hogql: the operator =~ cannot be used in metrics (at character 5)",
+        ),
         (session("$start_timestamp"), "$start_timestamp: the session property $start_timestamp is not known"),
     ],
 )
@@ -220,8 +223,8 @@ def test_a_bad_filter_is_an_error_of_the_day(lab: Lab) -> None:
         "event": "purchase",
         "properties": [{"key": "x", "operator": "regex", "value": "("}],
     }
-    experiment = lab.experiment(metrics=[{**REVENUE, "source": source}], start_date=START.isoformat())
-    answer = lab.series(experiment)
+    made = lab.experiment(start_date=START.isoformat())
+    answer = lab.series(lab.store_metrics(made, [{**REVENUE, "source": source}]))
     assert answer["status"] == "failed"
     assert list(answer["errors"]) == ["2026-03-10"]
     assert "not a valid regular expression" in answer["errors"]["2026-03-10"]

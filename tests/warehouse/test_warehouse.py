@@ -253,21 +253,21 @@ def test_every_stored_day_is_computed_anew_when_files_change(
 
 FOR_TABLES = [
     ({"table_name": "others"}, "source: the project has no data warehouse table 'others'."),
-    ({"timestamp_field": "when"}, "the table orders has no column when"),
+    ({"timestamp_field": "when"}, "source: the table orders has no column when"),
     (
         {"timestamp_field": "amount"},
-        "timestamp_field: the column amount of the table orders is float, not a time",
+        "source: timestamp_field: the column amount of the table orders is float, not a time",
     ),
-    ({"data_warehouse_join_key": "buyer"}, "the table orders has no column buyer"),
+    ({"data_warehouse_join_key": "buyer"}, "source: the table orders has no column buyer"),
     (
         {"math_property": "customer"},
-        "math_property: the column customer of the table orders is string, not a number",
+        "source: math_property: the column customer of the table orders is string, not a number",
     ),
     ({"math_property": "amount +"}, "source.math_property cannot be read"),
-    ({"math": "unique_session"}, "math: unique_session cannot be counted in rows of a table"),
+    ({"math": "unique_session"}, "source: math: unique_session cannot be counted in rows of a table"),
     (
         {"properties": [{"key": "vip", "value": True, "operator": "exact", "type": "data_warehouse"}]},
-        "the table orders has no column vip",
+        "source: the table orders has no column vip",
     ),
 ]
 

@@ -140,7 +140,7 @@ class Reader:
                 raise DefinitionError(f"Metrics of type {other!r} are not supported.")
 
     def _mean_value(self, metric: Mapping[str, Any]) -> Value:
-        value = self._value(metric.get("source"), "source", _bounds(metric))
+        value = self.value(metric.get("source"), "source", _bounds(metric))
         threshold = metric.get("threshold")
         return value if threshold is None else replace(value, threshold=_number(threshold, "threshold"))
 
@@ -148,7 +148,7 @@ class Reader:
         level = _number(metric.get("quantile_level"), "quantile_level")
         if not 0 < level < 1:
             raise DefinitionError("quantile_level must lie strictly between 0 and 1.")
-        value = self._value(metric.get("source"), "source", None)
+        value = self.value(metric.get("source"), "source", None)
         per_event = metric.get("quantile_unit") == "event"
         if per_event and value.math not in _PROPERTY_MATH:
             raise DefinitionError(
@@ -158,11 +158,12 @@ class Reader:
 
     def _side(self, metric: Mapping[str, Any], name: str) -> Value:
         handling = metric.get(f"{name}_outlier_handling")
-        return self._value(
+        return self.value(
             metric.get(name), name, _bounds(handling) if isinstance(handling, Mapping) else None
         )
 
-    def _value(self, node: object, path: str, bounds: Bounds | None) -> Value:
+    def value(self, node: object, path: str, bounds: Bounds | None = None) -> Value:
+        """What an event, action or table node counts or sums. Raises `DefinitionError`."""
         source = self.source(node, path)
         assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
         name = node.get("math") or Math.TOTAL
@@ -183,7 +184,7 @@ class Reader:
             return Value(source, kind, bounds=bounds, session_property=str(prop))
         index = node.get("math_group_type_index")
         if kind is Math.UNIQUE_GROUP and not (isinstance(index, int) and 0 <= index <= 4):
-            raise DefinitionError(f"{path}: unique_group needs math_group_type_index.")
+            raise DefinitionError(f"{path}.math_group_type_index: unique_group needs it.")
         return Value(source, kind, str(prop) if prop is not None else None, index, bounds)
 
     def _funnel(self, metric: Mapping[str, Any], window_us: int) -> FunnelMetric:

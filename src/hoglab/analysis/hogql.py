@@ -20,14 +20,16 @@ def aggregated(text: object, path: str) -> tuple[Math, nodes.Expr | None]:
     None as expression counts events. Raises `DefinitionError`.
     """
     if not isinstance(text, str) or not text.strip():
-        raise DefinitionError(f"{path}: math_hogql is required for the math hogql.")
-    tree = parsed(text, f"{path}: math_hogql")
+        raise DefinitionError(f"{path}.math_hogql is required for the math hogql.")
+    path = f"{path}.math_hogql"
+    tree = parsed(text, path)
     if not isinstance(tree, nodes.Call):
         return Math.SUM, tree
     name = tree.name.lower()
     if name in ("quantile", "median"):
         raise DefinitionError(
-            f"{path}: {tree.name}() of one entity's events is not supported; see metric_type quantile."
+            f"{path}: {tree.name}(), at character {tree.start + 1}, of one entity's events is not supported; "
+            "see metric_type quantile."
         )
     if name == "count":
         return _count(tree, path)
@@ -35,7 +37,7 @@ def aggregated(text: object, path: str) -> tuple[Math, nodes.Expr | None]:
     if kind is None:
         return Math.SUM, tree
     if len(tree.args) != 1 or tree.distinct:
-        raise DefinitionError(f"{path}: {tree.name}() takes one argument.")
+        raise DefinitionError(f"{path}: {tree.name}(), at character {tree.start + 1}, takes one argument.")
     return kind, tree.args[0]
 
 
@@ -46,7 +48,7 @@ def parsed(text: str, path: str) -> nodes.Expr:
     try:
         return parse_expression(text)
     except HogSyntaxError as error:
-        raise DefinitionError(f"{path} cannot be read: {error}") from error
+        raise DefinitionError(f"{path} cannot be read at character {error.offset + 1}: {error}") from error
 
 
 def _count(tree: nodes.Call, path: str) -> tuple[Math, nodes.Expr | None]:
@@ -65,4 +67,4 @@ def _count(tree: nodes.Call, path: str) -> tuple[Math, nodes.Expr | None]:
                 nodes.Constant(0, 0, 0),
             ),
         )
-    raise DefinitionError(f"{path}: {tree.name}() takes one argument.")
+    raise DefinitionError(f"{path}: {tree.name}(), at character {tree.start + 1}, takes one argument.")

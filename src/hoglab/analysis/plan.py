@@ -140,8 +140,7 @@ def plan(
     ]
     own = tuple(metric for metric, _ in stored if _is_computed(metric))
     criteria = row.exposure_criteria or {}
-    configs = [criteria.get("exposure_config"), criteria.get("activation_config")]
-    ids = metrics.action_ids([*own, *further]) | set(_action_ids(configs))
+    ids = metrics.action_ids([*own, *further]) | set(exposure_action_ids(criteria))
     steps = actions.steps(connection, project.id, ids)
     named = [*own, *further, criteria, list(steps.values()), project.test_account_filters]
     return Plan(
@@ -166,8 +165,9 @@ def _is_computed(metric: object) -> bool:
     )
 
 
-def _action_ids(configs: list[Any]) -> Iterator[int]:
-    for config in configs:
+def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
+    """The actions by which exposure criteria say who is exposed, and who is activated."""
+    for config in (criteria.get("exposure_config"), criteria.get("activation_config")):
         if isinstance(config, Mapping) and config.get("kind") == "ActionsNode":
             identifier = config.get("id")
             if isinstance(identifier, int):

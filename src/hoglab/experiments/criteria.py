@@ -93,22 +93,22 @@ def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[
 
     if kind == "ActionsNode":
         if not isinstance(config.get("id"), int) or isinstance(config.get("id"), bool):
-            problem("id", "Input should be a valid integer")
+            problem("id", "A valid integer is required.")
         allowed = _ACTION_CONFIG_KEYS
     else:
         if not isinstance(config.get("event"), str):
-            problem("event", "Input should be a valid string" if "event" in config else "Field required")
+            problem("event", "Not a valid string." if "event" in config else "This field is required.")
         if "properties" not in config:
-            problem("properties", "Field required")
+            problem("properties", "This field is required.")
         allowed = _EVENT_CONFIG_KEYS
     properties = config.get("properties")
     if properties is not None and not (
         isinstance(properties, list) and all(isinstance(item, dict) for item in properties)
     ):
-        problem("properties", "Input should be a valid list of objects")
+        problem("properties", "Expected a list of objects.")
     for key in config:
         if key not in allowed:
-            problem(key, "Extra inputs are not permitted")
+            problem(key, "This key is not known here.")
     return found
 
 

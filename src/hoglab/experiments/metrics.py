@@ -13,27 +13,31 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    Strict,
     StrictBool,
     StrictInt,
     StrictStr,
     TypeAdapter,
     ValidationError,
 )
+from pydantic_core import ErrorDetails
 
-from hoglab.http.errors import validation_error
+from hoglab.http.errors import from_details, validation_error
 
 MAX_METRICS = 200
 """How many metrics one list may hold."""
 MAX_LISTED_ERRORS = 15
 LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
 KIND = "ExperimentMetric"
+NODE_KINDS = frozenset({"EventsNode", "ActionsNode", "ExperimentDataWarehouseNode"})
+"""The kinds of what a metric is computed from."""
 _SOURCES = ("source", "numerator", "denominator", "start_event", "completion_event")
 
-Number = StrictInt | float
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Properties = list[dict[str, Any]] | None
 WindowUnit = Literal["second", "minute", "hour", "day", "week", "month"]
 Math = Literal["total", "sum", "avg", "min", "max", "unique_session", "dau", "unique_group", "hogql"]
-Percentile = Annotated[float, Field(ge=0, le=1)]
+Percentile = Annotated[Number, Field(ge=0, le=1)]
 
 
 class _Closed(BaseModel):
@@ -115,7 +119,7 @@ class MeanMetric(_Metric):
     lower_bound_percentile: Percentile | None = None
     upper_bound_percentile: Percentile | None = None
     ignore_zeros: StrictBool | None = None
-    threshold: float | None = None
+    threshold: Number | None = None
 
 
 class FunnelMetric(_Metric):
@@ -147,7 +151,7 @@ class QuantileMetric(_Metric):
 
     metric_type: Literal["quantile"]
     source: Source
-    quantile_level: Annotated[float, Field(gt=0, lt=1)]
+    quantile_level: Annotated[Number, Field(gt=0, lt=1)]
     quantile_unit: Literal["entity", "event"] | None = None
     ignore_zeros: StrictBool | None = None
 
@@ -191,12 +195,15 @@ def _validate_metric(metric: Any, index: int, attr: str) -> None:
 
 
 def schema_problem(metric: Mapping[str, Any]) -> str | None:
-    """What is wrong with the shape of a metric, as one line; None when nothing is."""
+    """What is wrong with the shape of a metric, as one line; None when nothing is.
+
+    Each problem has the place inside the metric, and the code and text that the wire has for it elsewhere.
+    """
     try:
         _METRIC.validate_python(metric)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        shown = [{"loc": e["loc"], "type": e["type"], "msg": e["msg"]} for e in found[:MAX_LISTED_ERRORS]]
+        found = error.errors(include_url=False)
+        shown = [_problem(details) for details in found[:MAX_LISTED_ERRORS]]
         hint = ""
         if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in found):
             hint = (
@@ -208,6 +215,23 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _problem(details: ErrorDetails) -> dict[str, Any]:
+    """A finding of the models as clients know it: where, its code on the wire, and the wire's text for it."""
+    refused = from_details(details)
+    place: list[str | int] = []
+    of_node = False
+    for part in details["loc"][1:]:  # the first part says which of the types the metric has
+        # Below a node the models put its kind, which is no part of the way to the value.
+        is_tag = part in NODE_KINDS and not of_node and bool(place)
+        if is_tag and (isinstance(place[-1], int) or place[-1] in _SOURCES):
+            of_node = True
+        else:
+            place.append(part)
+    if details["type"].startswith("union_tag_"):
+        place.append(details["ctx"]["discriminator"].strip("'"))
+    return {"loc": tuple(place), "type": refused.code, "msg": refused.detail}
+
+
 def is_legacy(metric: Any) -> bool:
     """Whether a metric has one of the two kinds of the former engine."""
     return isinstance(metric, dict) and metric.get("kind") in LEGACY_KINDS
@@ -215,14 +239,20 @@ def is_legacy(metric: Any) -> bool:
 
 def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Every event, action or table node of a metric, whatever its kind."""
+    for _, node in placed_sources(metric):
+        yield node
+
+
+def placed_sources(metric: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The same with where they stand: ``numerator``, ``series[1]``."""
     for name in _SOURCES:
         if isinstance(node := metric.get(name), dict):
-            yield node
+            yield name, node
     series = metric.get("series")
     if isinstance(series, list):
-        for node in series:
+        for index, node in enumerate(series):
             if isinstance(node, dict):
-                yield node
+                yield f"series[{index}]", node
 
 
 def action_ids(metrics: Iterable[Any]) -> set[int]:

@@ -52,7 +52,7 @@ class SavedMetricService:
         query.setdefault("uuid", str(uuid4()))
         with self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
-            self._check_tables(tx.connection, actor, query)
+            self._check_computable(tx.connection, actor, query)
             row = store.insert_saved_metric(
                 tx.connection,
                 {
@@ -78,7 +78,7 @@ class SavedMetricService:
                     raise validation_error("Query is required to create a saved metric")
                 sent["query"] = _same_uuid(_checked(body.query), before)
                 if hashed_part(sent["query"]) != hashed_part(before.query):
-                    self._check_tables(tx.connection, actor, sent["query"])
+                    self._check_computable(tx.connection, actor, sent["query"])
             if "tags" in sent:
                 sent["tags"] = _tags(body.tags)
             if "name" in sent:
@@ -94,8 +94,8 @@ class SavedMetricService:
             self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, actor, row)
 
-    def _check_tables(self, connection: Connection, actor: Actor, query: dict[str, Any]) -> None:
-        problem = self._experiments.table_problem(connection, actor.project.id, query)
+    def _check_computable(self, connection: Connection, actor: Actor, query: dict[str, Any]) -> None:
+        problem = self._experiments.metric_problem(connection, actor.project.id, query)
         if problem is not None:
             raise validation_error(f"Invalid metric: {problem}", "query")
 

@@ -58,12 +58,12 @@ _ORDERS = (
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
 
 
-TableProblem = Callable[[Connection, int, Mapping[str, Any]], str | None]
-"""Why a metric of a project cannot be computed from the tables beside the events that it names; None when it can."""
+Problem = Callable[[Connection, int, Mapping[str, Any]], str | None]
+"""Why a metric, or exposure criteria, of a project cannot be computed; None when they can."""
 
 
-def no_table_problem(_connection: Connection, _project_id: int, _metric: Mapping[str, Any]) -> None:
-    """Where nothing is saved, or nothing computed, no metric is looked at."""
+def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[str, Any]) -> None:
+    """Where nothing is saved, or nothing computed, no definition is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,14 @@ class ExperimentService:
         flags: FlagService,
         cohorts: CohortService,
         *,
-        table_problem: TableProblem = no_table_problem,
+        metric_problem: Problem = no_problem,
+        exposure_problem: Problem = no_problem,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
         self.cohorts = cohorts
-        self.table_problem = table_problem
+        self.metric_problem = metric_problem
+        self._exposure_problem = exposure_problem
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
 
@@ -162,7 +164,8 @@ class ExperimentService:
         )
         self._check_actions(tx.connection, project, [*primary, *secondary])
         for attr, found in (("metrics", primary), ("metrics_secondary", secondary)):
-            self._check_tables(tx.connection, project, found, attr)
+            self._check_computable(tx.connection, project, found, attr)
+        self._check_exposures(tx.connection, project, body.exposure_criteria)
         values = {
             **{name: getattr(body, name) for name in _PLAIN},
             "project_id": project.id,
@@ -236,6 +239,9 @@ class ExperimentService:
             self.linkage.check_restorable(row, flag, restoring=row.deleted)
             values["deleted"] = bool(body.deleted)
         if "exposure_criteria" in sent:
+            self._check_exposures(
+                tx.connection, actor.project, body.exposure_criteria, known=row.exposure_criteria
+            )
             values["exposure_criteria"] = body.exposure_criteria
         flag = self._patch_flag(tx, actor, row, flag, body, sent, values)
         keys = flag_config.variant_keys(flag.filters)
@@ -350,7 +356,7 @@ class ExperimentService:
             for name, fresh in zip(changed, assigned, strict=True):
                 self._check_actions(tx.connection, actor.project, fresh)
                 known = [*(row.metrics or ()), *(row.metrics_secondary or ())]
-                self._check_tables(tx.connection, actor.project, fresh, name, known=known)
+                self._check_computable(tx.connection, actor.project, fresh, name, known=known)
                 values[name] = [_unstamped(metric) for metric in fresh]
         for name in lists:
             if name in sent and sent[name] is None:
@@ -409,7 +415,7 @@ class ExperimentService:
                 "Each ActionsNode must reference an existing action belonging to this project."
             )
 
-    def _check_tables(
+    def _check_computable(
         self,
         connection: Connection,
         project: Project,
@@ -418,13 +424,28 @@ class ExperimentService:
         *,
         known: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Raises 400 for a metric that its tables cannot answer; ``known`` ones may have lost theirs."""
+        """Raises 400 for a metric without results; ``known`` ones may have lost what they name."""
         kept = [hashed_part(metric) for metric in known]
         for index, metric in enumerate(found):
-            if metrics.table_names([metric]) and hashed_part(metric) not in kept:
-                problem = self.table_problem(connection, project.id, metric)
-                if problem is not None:
-                    raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
+            if metrics.is_legacy(metric) or hashed_part(metric) in kept:
+                continue
+            problem = self.metric_problem(connection, project.id, metric)
+            if problem is not None:
+                raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
+
+    def _check_exposures(
+        self,
+        connection: Connection,
+        project: Project,
+        criteria: Mapping[str, Any] | None,
+        *,
+        known: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises 400 for new criteria by which nobody could be counted."""
+        if criteria and criteria != known:
+            problem = self._exposure_problem(connection, project.id, criteria)
+            if problem is not None:
+                raise validation_error(f"Invalid exposure_criteria: {problem}", "exposure_criteria")
 
     def _set_links(
         self, tx: Transaction, actor: Actor, row: ExperimentRow, wanted: Sequence[Mapping[str, Any]]

@@ -262,6 +262,8 @@ _FROM_PYDANTIC: dict[str, tuple[str, str | None]] = {
     "float_type": ("invalid_input", "A valid number is required."),
     "float_parsing": ("invalid_input", "A valid number is required."),
     "finite_number": ("invalid_input", "A valid number is required."),
+    "extra_forbidden": ("invalid_key", "This key is not known here."),
+    "union_tag_not_found": ("required", "This field is required."),
 }
 _LIST_TYPES = {"list_type", "tuple_type", "set_type"}
 _DICT_TYPES = {"dict_type", "model_type", "model_attributes_type", "mapping_type"}
@@ -290,6 +292,10 @@ def from_details(details: ErrorDetails) -> ApiError:
     if kind in _CHOICE_TYPES:
         return validation_error(f'"{value}" is not a valid choice.', attr, "invalid_choice")
     context = details.get("ctx", {})
+    if kind == "union_tag_invalid":
+        if value.get(context["discriminator"].strip("'")) is None:
+            return validation_error("This field may not be null.", attr, "null")
+        return validation_error(f'"{context["tag"]}" is not a valid choice.', attr, "invalid_choice")
     if kind == "value_error":
         return validation_error(str(context.get("error", details["msg"])), attr)
     code, text = _limits(kind, context) or (kind, details["msg"])
@@ -306,6 +312,10 @@ def _limits(kind: str, context: Mapping[str, Any]) -> tuple[str, str] | None:
             return "min_value", f"Ensure this value is greater than or equal to {context['ge']}."
         case "less_than_equal":
             return "max_value", f"Ensure this value is less than or equal to {context['le']}."
+        case "greater_than":
+            return "min_value", f"Ensure this value is greater than {context['gt']}."
+        case "less_than":
+            return "max_value", f"Ensure this value is less than {context['lt']}."
         case _:
             return None
 

@@ -17,8 +17,19 @@ FUNNEL = {
     "metric_type": "funnel",
     "series": [{"kind": "EventsNode", "event": "purchase"}],
 }
-# Passes the check of its shape, and cannot be computed.
-ODD = MEAN | {"source": {"kind": "EventsNode", "event": "purchase", "math": "hogql", "math_hogql": "sum("}}
+
+
+def of_cohort(api: Api) -> dict[str, Any]:
+    """A metric of the people of a cohort."""
+    cohort = api.ok("POST", "/cohorts/", {"name": "Some", "is_static": True}, status=201)
+    condition = {"key": "id", "value": cohort["id"], "type": "cohort", "operator": "in"}
+    return MEAN | {"source": {"kind": "EventsNode", "event": "purchase", "properties": [condition]}}
+
+
+def without_cohort(api: Api, metric: dict[str, Any]) -> None:
+    """The cohort is deleted, and the metric can no longer be computed."""
+    [condition] = metric["source"]["properties"]
+    api.ok("PATCH", f"/cohorts/{condition['value']}/", {"deleted": True})
 
 
 def ago(days: float) -> str:
@@ -265,7 +276,9 @@ class TestRecalculatingAllMetrics:
     def test_results(self, api: Api) -> None:
         saved = api.ok("POST", "/experiment_saved_metrics/", {"name": "M", "query": FUNNEL}, status=201)
         link = {"id": saved["id"], "metadata": {"type": "secondary"}}
-        made = api.experiment(start_date=ago(1), metrics=[MEAN, ODD], saved_metrics_ids=[link])
+        members = of_cohort(api)
+        made = api.experiment(start_date=ago(1), metrics=[MEAN, members], saved_metrics_ids=[link])
+        without_cohort(api, members)
         people = [f"p{number}" for number in range(60)]
         api.capture(*(called(person, ("control", "test")[n % 2]) for n, person in enumerate(people)))
         api.capture(*({"event": "purchase", "distinct_id": person} for person in people[::3]))

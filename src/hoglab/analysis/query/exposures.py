@@ -173,14 +173,14 @@ def _carried_values(scope: Scope) -> str:
         if index is not None and index in scope.question.groups:
             column = group_column(index)
         if breakdown.expression is not None:
-            text = text_of(breakdown.expression, scope)
+            text = text_of(breakdown.expression, scope, "the HogQL of a breakdown")
         elif column is not None:
             text = scope.dialect.property_text(column, breakdown.property, scope.parameters)
         else:
             raise FilterError(f"breakdowns by {breakdown.type} are not supported", breakdown.property)
         found.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
     for name, key in zip(scope.carried[len(found) :], scope.question.join_keys, strict=True):
-        found.append(f", coalesce({text_of(key.expression, scope)}, '') AS {name}")
+        found.append(f", coalesce({text_of(key.expression, scope, 'events_join_key')}, '') AS {name}")
     return "".join(found)
 
 

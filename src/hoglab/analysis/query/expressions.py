@@ -45,6 +45,20 @@ _COLUMNS = {
 }
 _JSON = {("properties",): "properties", ("person", "properties"): "person_properties"}
 _ARITHMETIC = frozenset("+-*/")
+_WORDS = {
+    "Alias": "a name of a column",
+    "Array": "an array",
+    "ArrayAccess": "an element of something else than a property",
+    "Dict": "an object",
+    "ExprCall": "a call of something else than a function",
+    "Lambda": "a function of one's own",
+    "Placeholder": "a placeholder",
+    "Tuple": "a tuple",
+    "TupleAccess": "an element of a tuple",
+    "TryCast": "a cast",
+    "TypeCast": "a cast",
+}
+"""What parts of the language that have no translation are called."""
 _COMPARISONS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _OF_NUMBERS = {"abs": "abs", "floor": "floor", "ceil": "ceil", "ceiling": "ceil"}
 _TO_NUMBER = frozenset(
@@ -52,30 +66,33 @@ _TO_NUMBER = frozenset(
 )
 
 
-def number_of(expression: nodes.Expr, scope: Scope, columns: Columns | None = None) -> str:
+def number_of(expression: nodes.Expr, scope: Scope, place: str, columns: Columns | None = None) -> str:
     """The expression on a row of events, or of what has ``columns``, as float64, NULL where it has no number.
 
-    Raises `FilterError`.
+    Raises `FilterError`, which says at which character of what ``place`` holds.
     """
-    _require_small(expression)
-    return _Translation(scope, columns).number(expression)
+    return _Translation(scope, place, columns).of(expression).number(expression)
 
 
-def text_of(expression: nodes.Expr, scope: Scope, columns: Columns | None = None) -> str:
-    """The expression on such a row as text, for telling values apart. Raises `FilterError`."""
-    _require_small(expression)
-    return _Translation(scope, columns).text(expression)
-
-
-def _require_small(expression: nodes.Expr) -> None:
-    if sum(1 for _ in nodes.walk(expression)) > MAX_NODES:
-        raise FilterError(f"an expression can have at most {MAX_NODES} parts", "math_hogql")
+def text_of(expression: nodes.Expr, scope: Scope, place: str, columns: Columns | None = None) -> str:
+    """The expression on such a row as text, for telling values apart. Raises `FilterError` likewise."""
+    return _Translation(scope, place, columns).of(expression).text(expression)
 
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
     scope: Scope
+    place: str
     columns: Columns | None
+
+    def of(self, expression: nodes.Expr) -> _Translation:
+        """Itself, for an expression that is small enough."""
+        if sum(1 for _ in nodes.walk(expression)) > MAX_NODES:
+            raise FilterError(f"an expression can have at most {MAX_NODES} parts", self.place)
+        return self
+
+    def _refused(self, node: nodes.Expr, reason: str) -> FilterError:
+        return FilterError(f"{reason} (at character {node.start + 1})", self.place)
 
     def number(self, node: nodes.Expr) -> str:
         found = self.translated(node)
@@ -106,12 +123,14 @@ class _Translation:
     def translated(self, node: nodes.Expr) -> Sql:
         match node:
             case nodes.Constant():
-                return self._constant(node.value)
+                return self._constant(node)
             case nodes.Field():
-                return self._field(node.chain)
+                return self._field(node, node.chain)
             case nodes.ArrayAccess(array=nodes.Field(chain=chain), property=nodes.Constant(value=str(key))):
-                return self._field((*chain, key))
-            case nodes.ArithmeticOperation(op=op) if op in _ARITHMETIC:
+                return self._field(node, (*chain, key))
+            case nodes.ArithmeticOperation(op=op) if op not in _ARITHMETIC:
+                raise self._refused(node, f"the operator {op} cannot be used in metrics")
+            case nodes.ArithmeticOperation(op=op):
                 left, right = self.number(node.left), self.number(node.right)
                 if op == "/":
                     return Sql(f"({left} / nullif({right}, 0))", Kind.NUMBER)
@@ -131,9 +150,12 @@ class _Translation:
                 return Sql(f"(NOT {self.truth(node.expr)})", Kind.TRUTH)
             case nodes.Call():
                 return self._call(node)
-        raise FilterError(f"{type(node).__name__} cannot be used in metrics", "math_hogql")
+        raise self._refused(
+            node, f"{_WORDS.get(type(node).__name__, 'what stands here')} cannot be used in metrics"
+        )
 
-    def _constant(self, value: object) -> Sql:
+    def _constant(self, node: nodes.Constant) -> Sql:
+        value = node.value
         if value is None:
             return Sql("NULL", Kind.NUMBER)
         if isinstance(value, bool):
@@ -143,10 +165,10 @@ class _Translation:
         assert isinstance(value, int | float)  # noqa: S101 - the parser makes nothing else
         number = float(value) if abs(value) <= 2**1000 else math.inf
         if not math.isfinite(number):
-            raise FilterError("a number is too large", "math_hogql")
+            raise self._refused(node, "the number is too large")
         return Sql(self.scope.bind(number), Kind.NUMBER)
 
-    def _field(self, chain: tuple[str, ...]) -> Sql:
+    def _field(self, node: nodes.Expr, chain: tuple[str, ...]) -> Sql:
         if self.columns is not None:
             return self.columns(chain)
         if len(chain) == 1 and chain[0] in _COLUMNS:
@@ -156,7 +178,7 @@ class _Translation:
         if asked is not None and asked[0] in self.scope.question.groups:
             column = group_column(asked[0])
         if column is None:
-            raise FilterError(f"{'.'.join(map(str, chain))} cannot be used in metrics", "math_hogql")
+            raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
         text = self.scope.dialect.property_text(column, str(chain[-1]), self.scope.parameters)
         return Sql(text, Kind.TEXT)
 
@@ -166,7 +188,7 @@ class _Translation:
                 return Sql(f"({self.text(other)} IS {'NOT ' if node.op == '!=' else ''}NULL)", Kind.TRUTH)
         operator = _COMPARISONS.get(node.op)
         if operator is None:
-            raise FilterError(f"the operator {node.op} cannot be used in metrics", "math_hogql")
+            raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
         kinds = {self.translated(side).kind for side in (node.left, node.right)}
         as_ = self.number if Kind.NUMBER in kinds else self.text
         return Sql(f"({as_(node.left)} {operator} {as_(node.right)})", Kind.TRUTH)
@@ -180,7 +202,7 @@ class _Translation:
             return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0])})", Kind.NUMBER)
         special = _SPECIAL.get((name, len(arguments)))
         if special is None:
-            raise FilterError(f"{node.name}() with {len(arguments)} arguments cannot be used", "math_hogql")
+            raise self._refused(node, f"{node.name}() with {len(arguments)} arguments cannot be used")
         return special(self, arguments)
 
     def if_(self, arguments: tuple[nodes.Expr, ...]) -> Sql:

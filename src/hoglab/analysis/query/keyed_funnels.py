@@ -57,7 +57,7 @@ def _before(scope: Scope, metric: FunnelMetric) -> datetime:
 def _event_steps(scope: Scope, metric: FunnelMetric, names: Sequence[str], events: Numbered) -> str:
     """Events that are steps, of all entities that have their key."""
     source = tables_of(metric)[0]
-    key = text_of(source.events_join_key.expression, scope)
+    key = text_of(source.events_join_key.expression, scope, "events_join_key")
     conditions = dict(events)
     flags = ", ".join(
         f"CASE WHEN {conditions[number]} THEN 1 ELSE 0 END AS {name}"

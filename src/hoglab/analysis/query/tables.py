@@ -72,7 +72,7 @@ class TableRows:
                 raise FilterError(
                     f"the column {name} of {self._name} is {self._type(name)}, not a number", "math_property"
                 )
-        return number_of(expression, self.scope, self._in_expressions)
+        return number_of(expression, self.scope, self._name, self._in_expressions)
 
     def define(self, name: str, columns: Mapping[str, str], condition: str = TRUE) -> str:
         """A subquery of the rows that meet a condition, with these expressions as columns."""
@@ -129,7 +129,7 @@ class TableRows:
     def _text(self, expression: nodes.Expr) -> str:
         if isinstance(expression, nodes.Field):
             return self._text_of_column(self._named(expression.chain))
-        return text_of(expression, self.scope, self._in_expressions)
+        return text_of(expression, self.scope, self._name, self._in_expressions)
 
     def _text_of_column(self, name: str) -> str:
         column = self._column(name)

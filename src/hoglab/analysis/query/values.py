@@ -226,9 +226,9 @@ def value_of_event(scope: Scope, value: Value) -> str:
         case Math.UNIQUE_GROUP if value.group_type_index is not None:
             return f"group_{value.group_type_index}"
         case Math.UNIQUE_VALUE if value.expression is not None:
-            return expressions.text_of(value.expression, scope)
+            return expressions.text_of(value.expression, scope, "math_hogql")
     if value.expression is not None and _reads_number(value):
-        return expressions.number_of(value.expression, scope)
+        return expressions.number_of(value.expression, scope, "math_hogql")
     if value.property is None or not _reads_number(value):
         return "1"
     return scope.dialect.number(scope.dialect.property_text("properties", value.property, scope.parameters))
