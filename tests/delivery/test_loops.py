@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.delivery.conftest import wait_for
 
+from hoglab.capture import Capture, CaptureLimits, capture_routes
+from hoglab.capture.routes import DiscardEndpoint
 from hoglab.delivery.fetch import FetchRequest
-from hoglab.delivery.loops import DEPTH_PROPERTY, MAX_DEPTH, REFUSAL, EndlessLoopError, marked
+from hoglab.delivery.loops import CAPTURE_PATHS, DEPTH_PROPERTY, MAX_DEPTH, REFUSAL, EndlessLoopError, marked
 from hoglab.demo.api import Api
 
 SITE = "https://hog.example"
@@ -36,7 +40,17 @@ def marks(body: Any) -> list[Any]:
     return [event["properties"].get(DEPTH_PROPERTY) for event in events]
 
 
-@pytest.mark.parametrize("path", ["/capture", "/batch/", "/e", "/track/", "/i/v0/e/", "/e/?ip=1"])
+def capturing_paths() -> list[str]:
+    """Every path of the server that stores events."""
+    routes = capture_routes(cast("Capture", SimpleNamespace(limits=CaptureLimits())))
+    return sorted(path for path, endpoint in routes.items() if not isinstance(endpoint, DiscardEndpoint))
+
+
+def test_every_path_that_takes_events_is_guarded() -> None:
+    assert sorted(CAPTURE_PATHS) == capturing_paths()
+
+
+@pytest.mark.parametrize("path", [*capturing_paths(), "/batch/", "/i/v1/analytics/events/", "/e/?ip=1"])
 @pytest.mark.parametrize(
     "body",
     [
@@ -45,11 +59,34 @@ def marks(body: Any) -> list[Any]:
         {**EVENT, "properties": {"token": TOKEN}},
         [{"api_key": TOKEN, **EVENT}],
         {"api_key": TOKEN, "event": "e"},
+        {"$token": f" {TOKEN} ", **EVENT},
+        {"$token": TOKEN, "batch": [EVENT]},
+        {"batch": [{"token": TOKEN, **EVENT}, {**EVENT, "properties": {"token": TOKEN}}]},
     ],
 )
 def test_events_for_the_own_project_are_marked(path: str, body: Any) -> None:
     assert set(map(str, marks(sent(SITE + path, body)))) == {str({"f": 1})}
     assert marks(sent(SITE + path, body, {"f": 4, "g": 9}))[0] == {"f": 5, "g": 9}
+
+
+@pytest.mark.parametrize("path", capturing_paths())
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", f"Bearer {TOKEN}"),
+        ("authorization", f"bearer  {TOKEN} "),
+        ("AUTHORIZATION", f" Bearer {TOKEN}"),
+    ],
+)
+def test_the_token_may_be_in_a_header(path: str, name: str, value: str) -> None:
+    request = FetchRequest(SITE + path, headers={name: value}, body=json.dumps({"batch": [EVENT, EVENT]}))
+    made = marked(request, site_url=SITE, token=TOKEN, function_id="f", causes=[cause({"f": 2})])
+    assert marks(json.loads(made.body or "")) == [{"f": 3}] * 2
+    assert dict(made.headers) == {name: value}
+    with pytest.raises(EndlessLoopError):
+        marked(request, site_url=SITE, token=TOKEN, function_id="f", causes=[cause({"f": MAX_DEPTH})])
+    other = replace(request, headers={name: "Bearer phc_other"})
+    assert marked(other, site_url=SITE, token=TOKEN, function_id="f", causes=[cause()]) is other
 
 
 def test_marked_events_stay_as_they_were_otherwise() -> None:
@@ -87,17 +124,27 @@ def test_the_depth_has_a_limit() -> None:
     assert marks(sent(f"{SITE}/e", body, {"g": MAX_DEPTH})) == [{"g": MAX_DEPTH, "f": 1}]
 
 
-def test_a_function_that_starts_itself_is_stopped(start_server: StartServer) -> None:
+V0 = "{'body': {'api_key': inputs.token, 'batch': [{'event': 'again', 'distinct_id': event.distinct_id}]}}"
+V1 = """{
+  'headers': {'Authorization': f'Bearer {inputs.token}', 'Content-Type': 'application/json', 'User-Agent': 'echo',
+              'PostHog-Sdk-Info': 'echo/1', 'PostHog-Attempt': '1', 'PostHog-Request-Id': generateUUIDv4(),
+              'PostHog-Request-Timestamp': '2026-01-01T00:00:00Z'},
+  'body': {'batch': [{'event': 'again', 'distinct_id': event.distinct_id, 'uuid': generateUUIDv4(),
+                      'timestamp': '2026-01-01T00:00:00Z'}]}
+}"""
+
+
+@pytest.mark.parametrize(("path", "options"), [("/batch/", V0), ("/i/v1/analytics/events", V1)])
+def test_a_function_that_starts_itself_is_stopped(start_server: StartServer, path: str, options: str) -> None:
     server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
     api = Api(server.url, server.api_key)
-    body = "{'api_key': inputs.token, 'batch': [{'event': 'again', 'distinct_id': event.distinct_id}]}"
     function = api.create_hog_function(
         {
             "name": "Echo",
             "enabled": True,
-            "hog": f"fetch(inputs.url, {{'body': {body}}})",
+            "hog": f"fetch(inputs.url, {options})",
             "inputs_schema": [{"key": "url", "type": "string"}, {"key": "token", "type": "string"}],
-            "inputs": {"url": {"value": f"{server.url}/batch/"}, "token": {"value": server.project_token}},
+            "inputs": {"url": {"value": f"{server.url}{path}"}, "token": {"value": server.project_token}},
         }
     )
     path = f"{server.url}/api/projects/1/hog_functions/{function['id']}"

@@ -21,7 +21,20 @@ if TYPE_CHECKING:
 DEPTH_PROPERTY = "$hog_function_fetch_depth"
 """Property of events: by function, how many of its requests one after the other led to the event."""
 MAX_DEPTH = 10
-CAPTURE_PATHS = frozenset({"/capture", "/batch", "/e", "/track", "/i/v0/e"})
+CAPTURE_PATHS = frozenset(
+    {
+        "/capture",
+        "/batch",
+        "/e",
+        "/track",
+        "/engage",
+        "/i/v0/e",
+        "/i/v0/ai",
+        "/i/v0/ai/batch",
+        "/i/v1/analytics/events",
+    }
+)
+"""Every path that takes events, as `hoglab.capture` serves them."""
 REFUSAL = (
     "Refusing to fetch a PostHog ingestion endpoint using this project's own API key: the event of this run comes from "
     f"{MAX_DEPTH} such requests of this function already, which looks like an endless loop."
@@ -52,11 +65,12 @@ def marked(
 
     Raises `EndlessLoopError`.
     """
-    if token not in (request.body or "") or not _is_own_capture(request.url, site_url):
+    bearer = _bearer(request)
+    if (token not in (request.body or "") and bearer != token) or not _is_own_capture(request.url, site_url):
         return request
     try:
         body = orjson.loads(request.body or "")
-        events = _events_of(body, token)
+        events = _events_of(body, token, bearer)
     except ValueError:
         return request
     if not events:
@@ -82,21 +96,29 @@ def _is_own_capture(url: str, site_url: str) -> bool:
     return there.host == here.host or {there.host, here.host} <= _LOOPBACK
 
 
-def _events_of(body: Any, token: str) -> list[dict[str, Any]]:
+def _bearer(request: FetchRequest) -> str | None:
+    """The token in the headers, where the v1 protocol has it."""
+    values = [value for name, value in request.headers.items() if name.lower() == "authorization"]
+    scheme, _, token = values[-1].strip().partition(" ") if values else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _events_of(body: Any, token: str, bearer: str | None) -> list[dict[str, Any]]:
     """The events of a request that is authenticated with a token, none for others."""
     events = body if isinstance(body, list) else [body]
+    own = bearer == token
     if isinstance(body, dict) and isinstance(body.get("batch"), list):
-        if token not in (body.get("api_key"), body.get("token")):
-            return []
         events = body["batch"]
-        return [event for event in events if isinstance(event, dict)]
-    return [event for event in events if isinstance(event, dict) and token in _tokens(event)]
+        own = own or token in _tokens(body)
+    return [event for event in events if isinstance(event, dict) and (own or token in _tokens(event))]
 
 
-def _tokens(event: dict[str, Any]) -> list[Any]:
-    properties = event.get("properties")
+def _tokens(part: dict[str, Any]) -> list[Any]:
+    """What is named as the token by an event, or by a batch."""
+    properties = part.get("properties")
     inside = properties.get("token") if isinstance(properties, dict) else None
-    return [event.get("api_key"), event.get("token"), event.get("$token"), inside]
+    named = [part.get("api_key"), part.get("token"), part.get("$token"), inside]
+    return [each.strip() for each in named if isinstance(each, str)]
 
 
 def _depths(causes: Iterable[bytes]) -> dict[str, int]:
