@@ -461,6 +461,32 @@ def test_a_mapping_that_goes_between_two_turns_ends_its_run(house: House, receiv
     assert [one["status"] for one in house.results()] == ["cancelled"]
 
 
+def test_a_destination_that_honours_keys_does_what_is_run_again(house: House, receiver: Receiver) -> None:
+    """It answers a key that it knows as it did before, as many payment APIs do; attempts of a run share theirs."""
+    known: dict[str, int] = {}
+    is_well = False
+
+    def answer(request: web.Request, number: int) -> web.Response:
+        fresh = (503 if number == 0 else 400) if not is_well else 200
+        key = request.headers["Idempotency-Key"]
+        status = known.get(key, fresh)
+        if status != 503:
+            known[key] = status
+        return web.Response(status=status)
+
+    receiver.answer = answer
+    function = house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.run(stored())
+    run_id = house.results()[-1]["invocation_id"]
+    for repeat, status in ((1, "failed"), (2, "succeeded")):
+        is_well = repeat == 2
+        assert rerun(house.delivery, house.project, function["id"], RerunFilter(), {}).queued == 1
+        house.wait_idle()
+        assert house.results()[-1]["status"] == status
+    keys = [hit.headers["idempotency-key"] for hit in receiver.hits]
+    assert keys == [f"{run_id}-0", f"{run_id}-0", f"{run_id}-r1-0", f"{run_id}-r2-0"]
+
+
 def test_runs_of_a_function_whose_secrets_cannot_be_read_can_be_run_again(
     house: House, receiver: Receiver
 ) -> None:

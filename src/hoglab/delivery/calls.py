@@ -21,6 +21,15 @@ MAX_SLEEP_S = 86_400.0
 """The longest `sleep`."""
 
 
+def key_of(run_id: str, rerun: int, calls_made: int) -> str:
+    """What tells a call from all others: it is the same for each attempt, and begins with the run's id.
+
+    A run that somebody runs again has other keys: it may say something else by now, and a destination that honours keys
+    would give the answer of the first time and do nothing. ``rerun``: how often that was.
+    """
+    return f"{run_id}-r{rerun}-{calls_made}" if rerun else f"{run_id}-{calls_made}"
+
+
 def sent_by(call: Call, key: str, limits: MailLimits) -> FetchRequest | Email | FetchFailure | MailFailure:
     """What a call of `SENDING` asks to be sent, or why that cannot be. ``key`` is the same for each attempt."""
     return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)

@@ -23,7 +23,7 @@ from hoglab.delivery.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
 from hoglab.delivery.batches import item_of, merge
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
-from hoglab.delivery.calls import SENDING, sent_by, sleep_seconds
+from hoglab.delivery.calls import SENDING, key_of, sent_by, sleep_seconds
 from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
 from hoglab.delivery.loops import EndlessLoopError, marked
 from hoglab.delivery.mail import Email, MailFailure, MailLimits
@@ -330,7 +330,7 @@ class Turn:
 
     def _send(self, call: Call) -> Step:
         run, state = self._parts
-        request = sent_by(call, f"{self.claimed.id}-{run.calls_made}", self._shop.mail_limits)
+        request = sent_by(call, key_of(self.claimed.id, state.rerun, run.calls_made), self._shop.mail_limits)
         if isinstance(request, FetchFailure | MailFailure):
             return self._answered(request, 0.0)
         if isinstance(request, FetchRequest):
