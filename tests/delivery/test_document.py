@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 import hoglab.app  # noqa: F401 - so that every metric is known
-from hoglab.delivery import calls, loops, program_run, room
+from hoglab.delivery import calls, loops, program_run, room, urls
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.fetch import FetchLimits
@@ -73,6 +73,7 @@ def limits() -> dict[str, str]:
         "rounds of loops in a Liquid template": str(liquid.MAX_LOOP_ITERATIONS),
         "time for a request, with connecting": seconds(fetch.total_s),
         "time for connecting": seconds(fetch.connect_s),
+        "characters of a URL": str(urls.MAX_URL_CHARS),
         "body of a request": mib(fetch.max_request_bytes),
         "body of an answer, decompressed": mib(fetch.max_response_bytes),
         "headers of an answer": f"{fetch.max_head_bytes // 1024} KiB",

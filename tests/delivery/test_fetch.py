@@ -163,6 +163,13 @@ def test_headers_that_could_smuggle_are_refused(run: Any, headers: dict[str, str
     assert repr(named) in answer.detail
 
 
+BAD_PORT = "Invalid URL: its port is no number from 1 to 65535"
+NO_HOSTNAME = "Invalid URL: its hostname is none"
+CONTROL = "Invalid URL: there is a control character in its hostname"
+TOO_LONG = "Invalid URL: its hostname is too long"
+NO_IPV4 = "Invalid URL: its hostname is a number, but no IPv4 address"
+
+
 @pytest.mark.parametrize(
     ("url", "detail"),
     [
@@ -173,13 +180,42 @@ def test_headers_that_could_smuggle_are_refused(run: Any, headers: dict[str, str
         ("example.com/in", "Invalid URL"),
         ("", "Invalid URL"),
         ("http://[::1", "Invalid URL"),
-        ("http://a:99999999/", "Invalid URL"),
+        ("http://[::1]x/", "Invalid URL"),
+        ("http:127.0.0.1", "No hostname"),
+        ("https://:80/", "No hostname"),
+        ("http://user:password@/", "No hostname"),
+        *(
+            (f"http://a:{port}/", BAD_PORT)
+            for port in ("99999999", "65536", "0", "-1", "+80", "8 0", "x", "\u0663")
+        ),
+        ("http://[::1]:0/", BAD_PORT),
+        *(
+            (f"http://{host}/", NO_HOSTNAME)
+            for host in ("a b", "a%20b", "a..b", ".a", "*.example", "a<b>", "a,b", "a|b")
+        ),
+        *((f"http://{host}/", CONTROL) for host in ("a\tb", "a\nb", "a\0b", "a\x7fb", "user\r@a")),
+        *((f"http://{host}/", TOO_LONG) for host in ("a." * 200 + "example", "_" * 64 + ".example")),
+        *(
+            (f"http://{host}/", NO_IPV4)
+            for host in ("256.1.1.1", "1.2.3.4.5", "0x1ffffffff", "a.0x1", "1.example.9.")
+        ),
+        ("http://a.example/" + "p" * 70_000, "Invalid URL: it is longer than 65536 characters"),
     ],
 )
 def test_urls_that_cannot_be_fetched(run: Any, url: str, detail: str) -> None:
     answer = run(fetch(FetchRequest(url)))
     assert isinstance(answer, FetchFailure)
     assert (answer.detail, answer.retriable) == (detail, False)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["a_b.invalid", "-a.invalid", "a.invalid.", "x" * 63 + ".invalid", "b\u00fccher.invalid", "4.invalid"],
+)
+def test_names_that_may_exist_are_looked_up(run: Any, host: str) -> None:
+    answer = run(fetch(FetchRequest(f" http://user:p@{host}:80/\u00e4?q=a b#f ")))
+    assert isinstance(answer, FetchFailure)
+    assert (answer.detail, answer.retriable) == ("Invalid hostname", True)
 
 
 def test_a_name_with_one_internal_address_is_refused(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

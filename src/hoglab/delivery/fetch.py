@@ -31,6 +31,7 @@ from hoglab.delivery.connections import (
     InvalidAnswerError,
     Origin,
 )
+from hoglab.delivery.urls import INVALID, UrlError, parse_url
 
 FailureKind = Literal["invalid_url", "invalid_header", "blocked", "dns", "timeout", "network"]
 
@@ -162,9 +163,10 @@ class Fetcher:
         return self._target(text) if len(text) <= REMEMBERED_CHARS else self._find_target(text)
 
     def _find_target(self, text: str) -> _Target | FetchFailure:
-        url = parse_url(text)
-        if isinstance(url, FetchFailure):
-            return url
+        try:
+            url = parse_url(text)
+        except UrlError as error:
+            return _invalid_url(str(error))
         host = url.raw_host or ""
         allowed = self._guard.allows_host(host)
         literal = literal_address(host)
@@ -195,21 +197,6 @@ class Fetcher:
                 )
         length = b"Content-Length: %d\r\n" % len(body) if body or method not in _WITHOUT_BODY else b""
         return b"".join((method.encode(), target.head, head, length, b"\r\n", body))
-
-
-def parse_url(text: str) -> URL | FetchFailure:
-    """A URL that can be fetched, or why it cannot."""
-    try:
-        url = URL(text.strip())
-    except (ValueError, UnicodeError):
-        return _invalid_url()
-    if not url.scheme:
-        return _invalid_url()
-    if url.scheme.lower() not in ("http", "https"):
-        return FetchFailure("invalid_url", "TypeError", "Scheme must be either HTTP or HTTPS")
-    if not url.raw_host:
-        return FetchFailure("invalid_url", "TypeError", "No hostname")
-    return url
 
 
 def _sends(name: str) -> bool | None:
@@ -273,8 +260,8 @@ def _network_failure(error: Exception) -> FetchFailure:
     return FetchFailure("network", type(error).__name__, str(error)[:200] or "The request failed")
 
 
-def _invalid_url() -> FetchFailure:
-    return FetchFailure("invalid_url", "TypeError", "Invalid URL")
+def _invalid_url(reason: str = INVALID) -> FetchFailure:
+    return FetchFailure("invalid_url", "TypeError", reason)
 
 
 def _blocked() -> FetchFailure:
