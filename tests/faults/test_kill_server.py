@@ -1,4 +1,7 @@
-"""Kill -9 of the whole server under load: nothing acknowledged is lost, nothing is stored twice."""
+"""Kill -9 of the whole server under load: nothing acknowledged is lost, nothing is stored twice.
+
+Some events become requests, some become e-mails. Each of them arrives; what arrives again can be recognised.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -15,11 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zlib import crc32
 
 import duckdb
 import httpx
 import pytest
 from tests.conftest import free_port
+from tests.delivery.mailbox import ACCEPTED, Mailbox
 from tests.faults.destination import Destination
 
 from hoglab.demo.api import Api
@@ -36,6 +42,55 @@ FORWARD = """\
 let r := fetch(inputs.url, {'body': {'uuid': event.uuid}})
 if (r.status >= 400) { throw Error(f'answered {r.status}') }
 """
+
+
+EMAIL = {
+    "name": "Confirm orders",
+    "template_id": "template-smtp-email",
+    "type": "destination",
+    "enabled": True,
+    "filters": {"events": [{"id": "ordered", "type": "events"}]},
+    "inputs": {
+        "from": {"value": "shop@example.com"},
+        "to": {"value": "ann@example.org"},
+        "subject": {"value": "{event.uuid}"},
+        "text": {"value": "Thank you"},
+    },
+}
+
+
+class LossyMailbox:
+    """A mail server that loses one in five of its answers: it has the e-mail, and whoever sent it does not know."""
+
+    def __init__(self) -> None:
+        self._mailbox = Mailbox()
+        self._mailbox.answer = self._answer
+        self._seen: set[str] = set()
+        self.lost = 0
+        self.url = self._mailbox.url
+
+    def _answer(self, number: int) -> str:
+        message_id = str(self._mailbox.attempts[number].message["Message-ID"])
+        is_first = message_id not in self._seen
+        self._seen.add(message_id)
+        if is_first and crc32(message_id.encode()) % 5 == 0:
+            self.lost += 1
+            return self._mailbox.hang_up()
+        return ACCEPTED
+
+    def ids(self, *, taken: bool) -> dict[str, set[str]]:
+        """The ids of the e-mails that it took, or of all that came, by subject."""
+        found: dict[str, set[str]] = {}
+        for mail in (self._mailbox.mails if taken else self._mailbox.attempts).copy():
+            message = mail.message
+            found.setdefault(str(message["Subject"]), set()).add(str(message["Message-ID"]))
+        return found
+
+    def __enter__(self) -> LossyMailbox:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._mailbox.close()
 
 
 class Sender(threading.Thread):
@@ -64,7 +119,7 @@ class Sender(threading.Thread):
         person = f"person-{dice.randrange(200)}"
         return {
             "uuid": str(uuid4()),
-            "event": dice.choice(["viewed", "viewed", "viewed", "bought"]),
+            "event": dice.choices(["viewed", "bought", "ordered"], [20, 7, 1])[0],
             "distinct_id": person,
             "timestamp": "2026-01-01T00:00:00Z",
             "properties": {"$set": {"seen": dice.randrange(1000)}, "sender": self._number},
@@ -110,7 +165,10 @@ def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
         Destination() as destination,
-        killing_server(data, {"HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.1/32"}) as server,
+        LossyMailbox() as mailbox,
+        killing_server(
+            data, {"HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.1/32", "HOGLAB_SMTP_URL": mailbox.url}
+        ) as server,
     ):
         api = Api(server.url, server.api_key)
         function = api.create_hog_function(
@@ -123,6 +181,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
                 "filters": {"events": [{"id": "bought", "type": "events"}]},
             }
         )
+        api.create_hog_function(EMAIL)
         stop = threading.Event()
         senders = [Sender(server, number, stop) for number in range(SENDERS)]
         for sender in senders:
@@ -139,10 +198,13 @@ def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
             assert sender.refused == []
         acknowledged = {uuid: name for sender in senders for uuid, name in sender.acknowledged.items()}
         wanted = {uuid for uuid, name in acknowledged.items() if name == "bought"}
+        ordered = {uuid for uuid, name in acknowledged.items() if name == "ordered"}
         assert len(acknowledged) > KILLS * BATCH
 
         deadline = time.monotonic() + SETTLE_S
-        while not wanted <= destination.bodies.keys() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if wanted <= destination.bodies.keys() and ordered <= mailbox.ids(taken=True).keys():
+                break
             time.sleep(0.1)
         missing = wanted - destination.bodies.keys()
         assert not missing, f"{len(missing)} of {len(wanted)} deliveries are missing"
@@ -150,12 +212,33 @@ def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
         for uuid, keys in destination.bodies.items():
             assert len(set(keys)) == 1, f"{uuid} came under different keys"
         assert function["id"]
+        unsent = ordered - mailbox.ids(taken=True).keys()
+        assert not unsent, f"{len(unsent)} of {len(ordered)} e-mails are missing"
+        assert ordered
+        assert mailbox.lost
+        for uuid, ids in mailbox.ids(taken=False).items():
+            assert len(ids) == 1, f"the e-mail of {uuid} came under different ids"
 
+    assert _failed_runs(data / "queue.db") == []
     stored = _stored(data / "events.duckdb")
     doubled = [uuid for uuid, count in stored.items() if count > 1]
     assert not doubled, f"{len(doubled)} events are stored more than once"
     lost = acknowledged.keys() - stored.keys()
     assert not lost, f"{len(lost)} of {len(acknowledged)} acknowledged events are lost"
+
+
+def _failed_runs(path: Path) -> list[Any]:
+    """What was given up. A run that is not over is in the queue."""
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(
+            "SELECT invocation_id, status, error_message FROM invocation_result WHERE status NOT IN "
+            "('succeeded', 'running') UNION ALL SELECT invocation_id, status, 'not in the queue' "
+            "FROM invocation_result WHERE status = 'running' AND invocation_id NOT IN "
+            "(SELECT id FROM invocation WHERE status IN ('available', 'running'))"
+        ).fetchall()
+    finally:
+        connection.close()
 
 
 def _stored(path: Path) -> Counter[str]:
