@@ -309,7 +309,7 @@ def test_functions_that_hold_themselves_back_hold_up_nobody(house: House) -> Non
     room.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
     house.dispatch(*(stored("a") for _ in range(5)))
     assert room.for_any(), "they wait for their own rate"
-    assert room.load() == 0
+    assert room.load(9) == 0
     house.dispatch(*(stored("b") for _ in range(3)))
     assert not room.for_any(), "the worker is late"
     house.delivery.watcher.force(slow["id"], DEGRADED_STATE)
@@ -319,7 +319,8 @@ def test_functions_that_hold_themselves_back_hold_up_nobody(house: House) -> Non
     house.dispatch(stored("c"))
     assert not room.for_any()
     house.change(limited, x_delivery=None)
-    assert room.load() == 8
+    assert room.load(99) == 8
+    assert room.load(7) == 7
 
 
 @rule("H4.8")
@@ -334,6 +335,14 @@ def test_runs_that_wait_for_one_of_their_key_hold_up_nobody(house: House) -> Non
     room.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
     assert house.queue.backlog() == 5
     assert room.for_any(), "the first sleeps, and nobody could begin the others"
+    assert room.load(9) == 0
+    house.delivery.stop(10)
+    house.create(filters={"events": [{"id": "late", "type": "events"}]})
+    house.dispatch(stored("late"), stored("late"))
+    assert room.load(9) == 2
+    assert room.for_any(), "the worker is late, but not with much"
+    house.dispatch(stored("late"))
+    assert not room.for_any()
 
 
 def test_a_function_with_too_much_waiting_fails_further_runs_and_nobody_elses(house: House) -> None:

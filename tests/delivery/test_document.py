@@ -92,7 +92,7 @@ def limits() -> dict[str, str]:
         "the same while other functions have work": str(worker.claim_shared),
         "runs that are sent to a process of bodies together, of one function": str(body.batch),
         "the same while other functions have work, too": str(body.batch_shared),
-        "unfinished invocations before ingestion waits": str(room.MAX_BACKLOG),
+        "invocations that are due before ingestion waits": str(room.MAX_BACKLOG),
         "unfinished invocations of one function": str(room.MAX_WAITING),
         "deaths of a worker or process before a run is given up": str(janitor.MAX_RESETS),
         "body of a webhook's request": f"{webhook.body} bytes",

@@ -244,6 +244,9 @@ class QueueMachine(RuleBasedStateMachine):
         for each in FUNCTIONS:
             others = [row.scheduled_at for row in available if row.function_id != each]
             assert self.queue.next_due(apart_from=[each]) == min(others, default=None)
+            due = sum(moment <= self.now for moment in others)
+            assert self.queue.due(self.now, most=1_000, apart_from=[each]) == due
+            assert self.queue.due(self.now, most=2, apart_from=[each]) == min(due, 2)
         assert stats.oldest_due_at == (first if first is not None and first <= self.now else None)
 
 

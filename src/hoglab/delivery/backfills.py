@@ -187,10 +187,10 @@ class Backfills:
         return 0.0
 
     def _has_room_for(self, function_id: str) -> bool:
-        """Whether neither the function has much to do nor all others together, apart from those that hold
-        themselves back."""
-        mine = self._delivery.queue.backlog_of(function_id)
-        return mine < self._max_backlog and self._delivery.room.load() < self._max_backlog
+        """Whether neither the function has much to do nor all others together, apart from what nobody could begin
+        now and those that hold themselves back."""
+        most, delivery = self._max_backlog, self._delivery
+        return delivery.queue.backlog_of(function_id) < most and delivery.room.load(most) < most
 
     def _try(self, job: Job) -> None:
         """Do a step; a backfill that fails for a reason of its own is over, and holds up no other."""

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationQueue
 
 MAX_BACKLOG = 100_000
-"""With more invocations unfinished, ingestion waits until the worker has caught up with those that are due;
-capture goes on until the event log is full. Functions that hold themselves back, by a rate limit or because they
-are slow, do not count: nobody waits for them."""
+"""With more invocations due, ingestion waits until the worker has caught up with them; capture goes on until the event
+log is full. What nobody could begin yet does not count: what sleeps, waits for its next attempt, or for an earlier one
+of its order key. Nor do functions that hold themselves back, by a rate limit or because they are slow: nobody waits for
+them."""
 MAX_WAITING = 1_000_000
 """With more invocations of one function unfinished, further ones become failed runs at once, to be run again."""
 CAUGHT_UP = timedelta(seconds=5)
@@ -45,14 +46,14 @@ class Room:
         self.now = now
 
     def for_any(self) -> bool:
-        """Whether there is any. Invocations that sleep or wait for their next attempt are no load."""
+        """Whether there is any."""
         if self._queue.backlog() < self.max_backlog:
             return True
         apart = self._held_back()
-        if self._load(apart) < self.max_backlog:
-            return True
         due = self._queue.next_due(apart_from=apart)
-        return due is None or due > self.now() - CAUGHT_UP
+        if due is None or due > self.now() - CAUGHT_UP:
+            return True
+        return self._queue.due(self.now(), most=self.max_backlog, apart_from=apart) < self.max_backlog
 
     def for_one(self, function_id: str) -> bool:
         """Whether there is any for invocations of one function."""
@@ -62,12 +63,12 @@ class Room:
         """How many more one function may have waiting, whatever the others have; not above 0 when it has too many."""
         return self.max_waiting - self._queue.backlog_of(function_id)
 
-    def load(self) -> int:
-        """How many invocations are not finished, apart from those of functions that hold themselves back."""
-        return self._load(self._held_back())
-
-    def _load(self, apart: frozenset[str]) -> int:
-        return sum(number for each, number in self._queue.backlogs().items() if each not in apart)
+    def load(self, most: int) -> int:
+        """How many invocations could be begun now, apart from those of functions that hold themselves back; counted
+        up to ``most``."""
+        if self._queue.backlog() == 0:
+            return 0
+        return self._queue.due(self.now(), most=most, apart_from=self._held_back())
 
     def _held_back(self) -> frozenset[str]:
         """The functions with invocations that come late because of the function itself."""

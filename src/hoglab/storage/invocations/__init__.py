@@ -284,6 +284,11 @@ class InvocationQueue(Protocol):
         none."""
         ...
 
+    def due(self, until: datetime, *, most: int, apart_from: Collection[str] = ()) -> int:
+        """How many available invocations are due at a time, ``apart_from`` those of some functions; counted up to
+        ``most``, which is what it costs."""
+        ...
+
     def wait(self, timeout_s: float) -> bool:
         """Sleep until something was enqueued or released, at most ``timeout_s``; whether it was."""
         ...

@@ -39,6 +39,8 @@ NEXT_PRIORITY = (
 )
 _NEXT_PROJECT = f"SELECT min(project_id) {_LANE} AND project_id > ?"
 _NEXT_FUNCTION = f"SELECT min(function_id) {_LANE} AND project_id = ? AND function_id > ?"
+_DUE = f"SELECT 1 {_LANE} AND project_id = ? AND function_id = ? AND scheduled_at <= ? LIMIT ?"
+_COUNT_DUE = f"SELECT count(*) FROM ({_DUE})"  # noqa: S608, constants only
 _FIRST_SCHEDULED = f"SELECT min(scheduled_at) {_LANE} AND project_id = ? AND function_id = ?"
 
 LOOK_AHEAD = 16
@@ -125,14 +127,35 @@ def first_scheduled(
     """When the first invocation of a lane is due, apart from those of some functions, in microseconds of Unix
     time."""
     moments: list[int] = []
+    for project, function_id in _functions_of(connection, lane, apart_from):
+        moment = connection.execute(_FIRST_SCHEDULED, (*lane, project, function_id)).fetchone()[0]
+        if moment is not None:
+            moments.append(moment)
+    return min(moments, default=None)
+
+
+def count_due(
+    connection: sqlite3.Connection, lane: tuple[str, int], until: int, apart_from: Collection[str], most: int
+) -> int:
+    """How many invocations of a lane are due at a time (microseconds), apart from those of some functions; counted
+    up to ``most``."""
+    found = 0
+    for project, function_id in _functions_of(connection, lane, apart_from):
+        parameters = (*lane, project, function_id, until, most - found)
+        found += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
+        if found >= most:
+            break
+    return found
+
+
+def _functions_of(
+    connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """The projects and functions with available invocations in a lane: one index probe for each."""
     for project in _circle(_reader(connection, _NEXT_PROJECT, *lane), _BEFORE_ALL, _BEFORE_ALL):
         for function_id in _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), "", ""):
-            if function_id in apart_from:
-                continue
-            moment = connection.execute(_FIRST_SCHEDULED, (*lane, project, function_id)).fetchone()[0]
-            if moment is not None:
-                moments.append(moment)
-    return min(moments, default=None)
+            if function_id not in apart_from:
+                yield project, function_id
 
 
 def lanes_of(connection: sqlite3.Connection, queue: str) -> list[tuple[str, int, int, str]]:

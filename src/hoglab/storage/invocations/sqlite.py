@@ -31,7 +31,14 @@ from hoglab.storage.invocations import (
     QueueStats,
     dead_events,
 )
-from hoglab.storage.invocations.claims import NEXT_PRIORITY, Claims, Shares, claimed_of, first_scheduled
+from hoglab.storage.invocations.claims import (
+    NEXT_PRIORITY,
+    Claims,
+    Shares,
+    claimed_of,
+    count_due,
+    first_scheduled,
+)
 from hoglab.storage.invocations.gathering import gathering, is_ready, ready
 from hoglab.storage.invocations.janitor import Janitor
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces
@@ -373,6 +380,18 @@ class SqliteInvocationQueue:
         first = self._first_scheduled(apart_from)
         return None if first is None else from_micros(first)
 
+    def due(self, until: datetime, *, most: int, apart_from: Collection[str] = ()) -> int:
+        """How many available invocations are due at a time, counted up to ``most``."""
+        found = 0
+        for queue, priority in self._lanes():
+            with explained(self._name), self._reading:
+                found += count_due(
+                    self._reader, (queue, priority), to_micros(until), apart_from, most - found
+                )
+            if found >= most:
+                break
+        return found
+
     def wait(self, timeout_s: float) -> bool:
         """Sleep until work may have come since this thread's last `claim`, at most ``timeout_s``."""
         seen = getattr(self._local, "seen", self._arrivals)
@@ -403,10 +422,13 @@ class SqliteInvocationQueue:
         return QueueStats(waiting, running, first if due else None, self._value(_COUNT_DEAD))
 
     def _first_scheduled(self, apart_from: Collection[str]) -> int | None:
-        lanes = [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
+        lanes = self._lanes()
         with explained(self._name), self._reading:
             moments = [first_scheduled(self._reader, lane, apart_from) for lane in lanes]
         return min((moment for moment in moments if moment is not None), default=None)
+
+    def _lanes(self) -> list[tuple[str, int]]:
+        return [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
 
     def _queues(self) -> list[str]:
         """Which queues have available invocations: one index probe for each."""
