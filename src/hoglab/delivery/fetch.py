@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import re
@@ -31,6 +30,7 @@ from hoglab.delivery.connections import (
     InvalidAnswerError,
     Origin,
 )
+from hoglab.delivery.deadlines import Deadlines
 from hoglab.delivery.urls import INVALID, UrlError, parse_url
 
 FailureKind = Literal["invalid_url", "invalid_header", "blocked", "dns", "timeout", "network"]
@@ -126,6 +126,7 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._target = lru_cache(maxsize=TARGETS)(self._find_target)
         self._connections = Connections(guard, self._limits)
+        self._deadlines = Deadlines(self._limits.total_s)
 
     async def fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
         """Send one request. Never raises for what the network or the other side does."""
@@ -139,7 +140,7 @@ class Fetcher:
         if target.blocked:
             return _blocked()
         try:
-            async with asyncio.timeout(self._limits.total_s):
+            with self._deadlines.limit():
                 answer = await self._connections.exchange(target.origin, raw, bodiless=method == "HEAD")
         except TimeoutError:
             return FetchFailure(
@@ -158,6 +159,7 @@ class Fetcher:
 
     async def close(self) -> None:
         await self._connections.close()
+        self._deadlines.close()
 
     def _target_of(self, text: str) -> _Target | FetchFailure:
         return self._target(text) if len(text) <= REMEMBERED_CHARS else self._find_target(text)
@@ -199,31 +201,34 @@ class Fetcher:
         return b"".join((method.encode(), target.head, head, length, b"\r\n", body))
 
 
-def _sends(name: str) -> bool | None:
-    """Whether a header may be sent as a function wants it: False when it is left out, None when it is no name."""
+def _sent_as(name: str) -> str | None:
+    """A header's name in lower case; empty when it is not for functions to set, None when it is no name."""
     if not _HEADER_NAME.fullmatch(name):
         return None
-    return name.lower() not in _HOP_BY_HOP and name.lower() not in _OURS
+    lower = name.lower()
+    return "" if lower in _HOP_BY_HOP or lower in _OURS else lower
 
 
-_sends_known = lru_cache(maxsize=HEADER_NAMES)(_sends)
+_sent_as_known = lru_cache(maxsize=HEADER_NAMES)(_sent_as)
 
 
 def _head_of(wanted: Mapping[str, str], authorization: str | None) -> bytes | FetchFailure:
     """The lines of the headers that a function wants, and of those that it leaves to us."""
-    headers = {}
+    names = set()
+    head = ""
     for name, value in wanted.items():
-        sends = _sends_known(name) if len(name) <= REMEMBERED_CHARS else _sends(name)
-        if sends is None or _FORBIDDEN_IN_VALUE.search(value):
+        lower = _sent_as_known(name) if len(name) <= REMEMBERED_CHARS else _sent_as(name)
+        if lower is None or _FORBIDDEN_IN_VALUE.search(value):
             return FetchFailure("invalid_header", "TypeError", f"Invalid header {name[:100]!r}")
-        if sends:
-            headers[name] = value
-    names = {name.lower() for name in headers}
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-    lines += [line for name, line in _DEFAULT_HEADERS.items() if name not in names]
+        if lower:
+            names.add(lower)
+            head += f"{name}: {value}\r\n"
+    for name, line in _DEFAULT_HEADERS.items():
+        if name not in names:
+            head += line
     if authorization is not None and "authorization" not in names:
-        lines.append(f"Authorization: {authorization}\r\n")
-    return "".join(lines).encode("utf-8", "replace")
+        head += f"Authorization: {authorization}\r\n"
+    return head.encode("utf-8", "replace")
 
 
 def _authorization(url: URL) -> str | None:

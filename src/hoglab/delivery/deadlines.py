@@ -1,0 +1,74 @@
+"""One timer for many waits that may all take equally long, which is cheaper than one for each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Deadlines:
+    """Made and used on one event loop. `close` it there, when nothing waits any more."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._waits: dict[
+            _Wait, None
+        ] = {}  # in the order in which they began, which is that of their deadlines
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self) -> _Wait:
+        """For a ``with`` block: as with `asyncio.timeout`, what takes too long in it is cancelled, and the block
+        raises `TimeoutError`."""
+        task = asyncio.current_task(self._loop)
+        assert task is not None  # noqa: S101 - who awaits is in a task
+        wait = _Wait(self._waits, task, self._loop.time() + self._limit_s)
+        if self._timer is None:
+            self._timer = self._loop.call_at(wait.at, self._look)
+        return wait
+
+    def close(self) -> None:
+        """Forget the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        """Cancel what is late, and come again when the next one may be."""
+        self._timer = None
+        now = self._loop.time()
+        for wait in self._waits:
+            if wait.at > now:
+                self._timer = self._loop.call_at(wait.at, self._look)
+                return
+            wait.give_up()
+
+
+class _Wait:
+    """One that is under way. ``at``: when it has to be over, by the clock of the loop."""
+
+    __slots__ = ("_cancelling", "_is_late", "_task", "_waits", "at")
+
+    def __init__(self, waits: dict[_Wait, None], task: asyncio.Task[Any], at: float) -> None:
+        self.at = at
+        self._waits = waits
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._is_late = False
+
+    def __enter__(self) -> None:
+        self._waits[self] = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del self._waits[self]
+        if self._is_late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def give_up(self) -> None:
+        if not self._is_late:
+            self._is_late = True
+            self._task.cancel()
