@@ -348,6 +348,31 @@ def test_a_message_holds_so_many_runs_and_so_much_to_compute(
     assert max(sizes) == most
 
 
+def test_what_nobody_has_seen_run_goes_in_groups_once_somebody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def send(self: Child, works: Sequence[Work], really: Any = Child.send) -> list[int]:
+        sizes.append(len(works))
+        return list(really(self, works))
+
+    pool = BodyPool(BodyLimits(processes=1, batch=8, batch_shared=8))
+    gate = threading.Event()
+    try:
+        pool.compute(work("return 1", "known"))
+        pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="known")
+        together = Together(pool)
+        monkeypatch.setattr(Child, "send", send)
+        for number in range(17):
+            together.add(f"new {number}", work("return 1", "new"))
+        gate.set()
+        outcomes = together.wait()
+    finally:
+        gate.set()
+        pool.close(1.0)
+    assert [value(outcomes[f"new {number}"]) for number in range(17)] == [1] * 17
+    assert sizes == [1, 8, 8]
+
+
 def test_large_answers_and_many_at_once(pool: BodyPool) -> None:
     together = Together(pool)
     text = "x" * 1_000_000

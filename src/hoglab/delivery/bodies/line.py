@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -32,6 +32,12 @@ class Line(Generic[T]):
         if waiting:
             self._by_function[function_id] = waiting  # to the end of the line
         return one
+
+    def take_out(self, function_id: str) -> Collection[T]:
+        """Everything of one function, in order."""
+        taken = self._by_function.pop(function_id, ())
+        self._count -= len(taken)
+        return taken
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self._by_function.values())

@@ -46,7 +46,6 @@ BATCH_BYTES = 4 << 20
 STUCK_S = 0.02
 """When a thread has been busy this long, another one joins: it takes what waits for quick functions, and goes on with
 runs that wait for the other's process."""
-
 _logger = structlog.get_logger(__name__)
 
 
@@ -213,6 +212,9 @@ class BodyPool:
         with self._lock:
             pace = self._paces.pop(function_id, None)
             self._paces[function_id] = took_s if pace is None else pace * 0.8 + took_s * 0.2
+            if pace is None and took_s < SLOW_S:  # nobody knew; what came meanwhile need not go one by one
+                for task in self._slow.take_out(function_id):
+                    self._quick.append(function_id, task)
             if len(self._paces) > PACES:
                 self._paces.popitem(last=False)
 
