@@ -54,7 +54,8 @@ def cost_of(timings: Iterable[Timing]) -> int:
     total = 0
     for timing in timings:
         cost, lower, upper = COSTS[timing.kind]
-        total += _rounded(cost * max(timing.duration_ms - lower, 0.0) / (upper - lower))
+        if timing.duration_ms > lower:
+            total += _rounded(cost * (timing.duration_ms - lower) / (upper - lower))
     return total
 
 

@@ -28,7 +28,7 @@ from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.dispatch import NO_EVENTS_FAULT
-from hoglab.delivery.fetch import Fetcher, FetchLimits
+from hoglab.delivery.fetch import Fetcher, FetchLimits, FetchResponse
 from hoglab.delivery.gates import Gates
 from hoglab.delivery.latency import Latencies
 from hoglab.delivery.mail import Email, Mailer, MailSent
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.answers import Answer
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.capturing import Capture
-    from hoglab.delivery.fetch import FetchFailure, FetchRequest, FetchResponse
+    from hoglab.delivery.fetch import FetchFailure, FetchRequest
     from hoglab.delivery.mail import MailFailure
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
@@ -82,7 +82,8 @@ _DEAD = Gauge(
 class WorkerLimits:
     """How much is done at a time, and how often things are looked at. Times in seconds.
 
-    ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `portions`.
+    ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `portions`. What came of runs is
+    written ``flush_s`` after the first of them, or ``flush_busy_s`` when as many are at work as are written at a time.
     """
 
     in_flight: int = 512
@@ -93,6 +94,7 @@ class WorkerLimits:
     claim_shared: int = 8
     flush_outcomes: int = 100
     flush_s: float = 0.004
+    flush_busy_s: float = 0.02
     heartbeat_s: float = 10.0
     sweep_s: float = 5.0
     idle_s: float = 0.5
@@ -230,6 +232,8 @@ class _Shift:
         self._gates = Gates(limits.per_host)
         self._mail_gates = Gates(mailer.limits.at_once)
         self._settled: list[Settled] = []
+        self._turns: Tally[str] = Tally()  # by outcome, like the requests, until they are counted with others
+        self._requests: Tally[str] = Tally()
         self._flush_wanted = asyncio.Event()
         self._flush_full = asyncio.Event()
         self._room = asyncio.Event()
@@ -419,7 +423,7 @@ class _Shift:
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
         answer = await self._fetcher.fetch(request)
-        _REQUESTS.labels(str(answer.status) if hasattr(answer, "status") else answer.kind).inc()
+        self._requests[str(answer.status) if isinstance(answer, FetchResponse) else answer.kind] += 1
         return answer
 
     async def _send(self, email: Email) -> MailSent | MailFailure:
@@ -466,7 +470,7 @@ class _Shift:
         if settled.timings:
             took_s = sum(timing.duration_ms for timing in settled.timings) / 1000
             self._latencies.run_ended(settled.function_id, took_s)
-        _TURNS.labels(settled.outcome.status).inc()
+        self._turns[settled.outcome.status] += 1
         self._flush_wanted.set()
         if len(self._settled) >= self._limits.flush_outcomes:
             self._flush_full.set()
@@ -476,13 +480,17 @@ class _Shift:
     async def _flush_forever(self) -> None:
         while True:
             await self._flush_wanted.wait()
+            limits = self._limits
+            is_busy = len(self._tasks) >= limits.flush_outcomes
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._flush_full.wait(), self._limits.flush_s)
+                async with asyncio.timeout(limits.flush_busy_s if is_busy else limits.flush_s):
+                    await self._flush_full.wait()
             await self._flush()
 
     async def _flush(self, more: list[InvocationOutcome] | None = None) -> None:
         """Write everything that was settled since the last time, in one transaction."""
         settled, self._settled = self._settled, []
+        self._count()
         self._flush_wanted.clear()
         self._flush_full.clear()
         if not settled and not more:
@@ -497,6 +505,13 @@ class _Shift:
             raise
         _BACKLOG.set(self._queue.backlog())
         _IN_FLIGHT.set(len(self._tasks))
+
+    def _count(self) -> None:
+        """Count for Prometheus what was done since the last time."""
+        for counter, tally in ((_TURNS, self._turns), (_REQUESTS, self._requests)):
+            for outcome, number in tally.items():
+                counter.labels(outcome).inc(number)
+            tally.clear()
 
     def _write(self, settled: list[Settled], more: list[InvocationOutcome]) -> None:
         self._queue.finish(
