@@ -13,7 +13,9 @@ from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, Lab, bought, exposed
 
 from hoglab.accounts import activity
-from hoglab.storage.database.tables import feature_flag
+from hoglab.storage.database.tables import feature_flag, project
+from hoglab.storage.event_store import QueryTimeoutError
+from hoglab.storage.event_store.duckdb import DuckDbReader
 
 START = NOW - timedelta(days=2)
 
@@ -160,6 +162,84 @@ def test_a_metric_whose_event_never_came(lab: Lab) -> None:
     lab.send(crowd({"control": 100, "test": 100}))
     found = finding(lab, experiment, "metric_without_events")
     assert found["details"] == {"metric_uuid": experiment["metrics"][0]["uuid"], "events": ["purchase"]}
+
+
+LOST = {
+    **PURCHASES,
+    "name": "Of members",
+    "series": [
+        {
+            "kind": "EventsNode",
+            "event": "purchase",
+            "properties": [{"key": "id", "type": "cohort", "operator": "in", "value": 77}],
+        }
+    ],
+}
+
+
+def test_a_metric_that_cannot_be_computed(lab: Lab) -> None:
+    experiment = lab.store_metrics(running(lab), [PURCHASES, LOST])
+    lab.send([*crowd({"control": 100, "test": 100}), bought("test-1", START + timedelta(hours=2), 5)])
+    for _ in range(2):  # before anybody computed it, and after it failed
+        [found] = health(lab, experiment)["findings"]
+        assert (found["code"], found["severity"]) == ("metric_not_computable", "critical")
+        assert found["message"] == (
+            "The metric “Of members” cannot be computed: series[0]: id: cohort 77 does not exist."
+        )
+        uuid = experiment["metrics"][1]["uuid"]
+        assert found["details"] == {
+            "metric_uuid": uuid,
+            "reason": "series[0]: id: cohort 77 does not exist",
+        }
+        assert health(lab, experiment)["status"] == "critical"
+        assert lab.series(experiment, 1)["status"] == "failed"
+    lab.ok("PATCH", f"/experiments/{experiment['id']}/", {"metrics": experiment["metrics"][:1]})
+    assert health(lab, experiment)["findings"] == []
+
+
+def test_a_draft_is_told_what_could_never_be_computed(lab: Lab) -> None:
+    draft = lab.store_metrics(lab.experiment(), [LOST])
+    answer = health(lab, draft)
+    assert [one["code"] for one in answer["findings"]] == ["metric_not_computable", "not_started"]
+    assert answer["status"] == "critical"
+
+
+def test_filters_of_test_accounts_that_cannot_be_computed(lab: Lab) -> None:
+    experiment = running(lab, exposure_criteria={"filterTestAccounts": True})
+    lost = [{"key": "id", "type": "cohort", "operator": "in", "value": 77}]
+    with lab.database.write() as tx:
+        tx.execute(update(project).values(test_account_filters=lost))
+        tx.changed("project", 1)
+    found = finding(lab, experiment, "exposures_not_computable")
+    assert found["details"]["reason"] == "id: cohort 77 does not exist"
+    codes = [one["code"] for one in health(lab, experiment)["findings"]]
+    assert "no_exposures" not in codes
+
+
+def test_a_metric_whose_last_computation_failed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = running(lab)
+    lab.send([*crowd({"control": 100, "test": 100}), bought("test-1", START + timedelta(hours=2), 5)])
+
+    def slow(*_: Any, **__: Any) -> Any:
+        raise QueryTimeoutError("slow")
+
+    def failed() -> dict[str, Any]:
+        lab.now += timedelta(hours=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(DuckDbReader, "execute", slow)
+            lab.series(experiment)
+        return finding(lab, experiment, "metric_failed")
+
+    found = failed()
+    assert found["severity"] == "critical"
+    assert "There is no result." in found["message"]
+    assert found["details"]["reason"] in found["message"]
+    lab.now += timedelta(hours=1)
+    assert lab.series(experiment)["status"] == "completed"
+    assert health(lab, experiment)["findings"] == []
+    found = failed()
+    assert found["severity"] == "warning"
+    assert "An older result is shown." in found["message"]
 
 
 def test_no_metrics(lab: Lab) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
 from hoglab.analysis.compute import MULTIPLE_VARIANT
+from hoglab.analysis.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.plan import Plan
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
@@ -23,7 +24,7 @@ from hoglab.http.dates import format_moment
 
 if TYPE_CHECKING:
     from hoglab.analysis.live import LiveResults
-    from hoglab.analysis.service import ResultsService
+    from hoglab.analysis.service import Failure, ResultsService
     from hoglab.http.identity import Project
     from hoglab.storage.event_store import EventStore
 
@@ -92,11 +93,29 @@ class Facts:
     edits: Sequence[FlagEdit]
     sharing: Sequence[tuple[int, str]]
     """Id and name of other running experiments on the same flag."""
+    unreadable: Unreadable
+    failures: Mapping[str, tuple[Failure, bool]]
+    """Of the metrics, by uuid, whose last computation failed: why, and whether there is an older result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What of an experiment can never be computed as it is, each with its reason."""
+
+    exposures: str | None
+    metrics: Mapping[str, str]
+    """By uuid."""
 
 
 def diagnose(facts: Facts) -> list[Finding]:
     """Everything worth saying about a launched experiment, worst first."""
-    found = [*_about_flag(facts), *_about_exposures(facts), *_about_metrics(facts)]
+    found = [
+        *_about_flag(facts),
+        *_about_exposures(facts),
+        *_about_metrics(facts),
+        *_about_definitions(facts.plan, facts.unreadable),
+        *_about_failures(facts),
+    ]
     order = list(Severity)
     return sorted(found, key=lambda finding: order.index(finding.severity))
 
@@ -179,6 +198,8 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
     variants = facts.plan.calculation.variants
     counts = {key: facts.exposures.get(key, 0) for key in variants}
     total = sum(counts.values())
+    if facts.unreadable.exposures is not None:
+        return
     if total == 0:
         if _is_young(facts):
             return
@@ -234,14 +255,66 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
         missing = sorted(metrics.event_names(metric) - set(facts.seen_events))
         if not missing:
             continue
-        name = metric.get("name") or metric["metric_type"]
         yield Finding(
             "metric_without_events",
             Severity.WARNING,
-            f"The metric “{name}” has no data: no {_listed(missing)} event came since the start.",
+            f"The metric “{_name(metric)}” has no data: no {_listed(missing)} event came since the start.",
             "Check the name of the event and that your code sends it.",
             {"metric_uuid": metric["uuid"], "events": missing},
         )
+
+
+def _about_definitions(found: Plan, unreadable: Unreadable) -> Iterator[Finding]:
+    if unreadable.exposures is not None:
+        yield Finding(
+            "exposures_not_computable",
+            Severity.CRITICAL,
+            "It cannot be said who is exposed, so there are no results: " + _sentence(unreadable.exposures),
+            "Correct the exposure criteria, or the project's filters of test accounts.",
+            {"reason": unreadable.exposures},
+        )
+    for metric in found.metrics:
+        reason = unreadable.metrics.get(metric["uuid"])
+        if reason is not None:
+            yield Finding(
+                "metric_not_computable",
+                Severity.CRITICAL,
+                f"The metric “{_name(metric)}” cannot be computed: " + _sentence(reason),
+                "Correct the metric, or what it names; it is then computed from the start of the experiment on.",
+                {"metric_uuid": metric["uuid"], "reason": reason},
+            )
+
+
+def _about_failures(facts: Facts) -> Iterator[Finding]:
+    for metric in facts.plan.metrics:
+        known = facts.failures.get(metric["uuid"])
+        # Where it cannot be computed at all that is why it failed, and no news.
+        if (
+            known is None
+            or metric["uuid"] in facts.unreadable.metrics
+            or facts.unreadable.exposures is not None
+        ):
+            continue
+        failure, has_result = known
+        shown = "An older result is shown." if has_result else "There is no result."
+        at = format_moment(failure.at)
+        yield Finding(
+            "metric_failed",
+            Severity.WARNING if has_result else Severity.CRITICAL,
+            f"The last computation of the metric “{_name(metric)}” failed on {at}: "
+            f"{_sentence(failure.reason)} {shown}",
+            "It is tried again at the next scheduled time, and when its results are asked for. If it goes on failing, "
+            "give the server more memory or time, or make the metric look at fewer events.",
+            {"metric_uuid": metric["uuid"], "reason": failure.reason, "failed_at": at},
+        )
+
+
+def _name(metric: Mapping[str, Any]) -> str:
+    return str(metric.get("name") or metric["metric_type"])
+
+
+def _sentence(reason: str) -> str:
+    return reason if reason.endswith(".") else f"{reason}."
 
 
 def _is_young(facts: Facts) -> bool:
@@ -283,15 +356,28 @@ class ExperimentHealth:
         self._events = events
 
     def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """The answer of the ``health`` endpoint. Raises 404, and 400 or 429 when exposures cannot be counted."""
+        """The answer of the ``health`` endpoint. Raises 404, and 429 when exposures cannot be counted now."""
         now = self._service.now()
         found = self._service.plan_of(project, experiment_id)
+        unreadable = self._unreadable(found)
         if found.row.start_date is None or found.row.start_date > now:
-            return _answer(found, now, [_NOT_STARTED])
-        return _answer(found, now, diagnose(self._facts(found, found.row.start_date, now)))
+            return _answer(found, now, [*_about_definitions(found, unreadable), _NOT_STARTED])
+        return _answer(found, now, diagnose(self._facts(found, found.row.start_date, now, unreadable)))
 
-    def _facts(self, found: Plan, start: datetime, now: datetime) -> Facts:
-        exposures = self._live.exposures_of(found)
+    def _unreadable(self, found: Plan) -> Unreadable:
+        project, criteria = found.project, found.row.exposure_criteria or {}
+        with self._service.database.read() as connection:
+            filters = found.calculation.test_account_filters
+            problems = {
+                metric["uuid"]: metric_problem(connection, project.id, metric) for metric in found.metrics
+            }
+            return Unreadable(
+                exposures=exposure_problem(connection, project.id, criteria, filters),
+                metrics={uuid: reason for uuid, reason in problems.items() if reason is not None},
+            )
+
+    def _facts(self, found: Plan, start: datetime, now: datetime, unreadable: Unreadable) -> Facts:
+        exposures = _NONE_COUNTED if unreadable.exposures is not None else self._live.exposures_of(found)
         mismatch = exposures["sample_ratio_mismatch"]
         bias = exposures["bias_risk"]
         row = found.row
@@ -314,7 +400,18 @@ class ExperimentHealth:
             seen_events=self._seen(found, start),
             edits=[edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None],
             sharing=[(other.id, other.name) for other in others if other.is_running and other.id != row.id],
+            unreadable=unreadable,
+            failures=self._failures(found),
         )
+
+    def _failures(self, found: Plan) -> dict[str, tuple[Failure, bool]]:
+        failed = {}
+        for metric in found.metrics:
+            key = found.key(metric)
+            failure = self._service.last_failure(key)
+            if failure is not None:
+                failed[metric["uuid"]] = failure, self._service.has_result(key)
+        return failed
 
     def _seen(self, found: Plan, since: datetime) -> set[str]:
         names = sorted({name for metric in found.metrics for name in metrics.event_names(metric)})
@@ -325,6 +422,11 @@ class ExperimentHealth:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 
+_NONE_COUNTED: Mapping[str, Any] = {
+    "total_exposures": {},
+    "sample_ratio_mismatch": None,
+    "bias_risk": None,
+}
 _NOT_STARTED = Finding(
     "not_started",
     Severity.INFO,

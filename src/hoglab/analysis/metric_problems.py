@@ -7,7 +7,7 @@ file is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -60,9 +60,16 @@ def metric_problem(connection: Connection, project_id: int, metric: Mapping[str,
     return None
 
 
-def exposure_problem(connection: Connection, project_id: int, criteria: Mapping[str, Any]) -> str | None:
+def exposure_problem(
+    connection: Connection,
+    project_id: int,
+    criteria: Mapping[str, Any],
+    test_account_filters: Sequence[Mapping[str, Any]] = (),
+) -> str | None:
     """Why nobody could be counted as exposed by these criteria, in one line; None when they can be computed."""
-    experiment = replace(_SOME_EXPERIMENT, exposure_criteria=criteria)
+    experiment = replace(
+        _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
+    )
     _, questioned = _asking(connection, project_id, experiment, criteria)
     return _problem_of(partial(questioned, {}, _EVERYTHING))
 
@@ -74,7 +81,8 @@ def _asking(
     ids = metrics.action_ids([definition]) | set(exposure_action_ids(definition))
     steps = actions.steps(connection, project_id, ids)
     tables = warehouse.named(connection, project_id, metrics.table_names([definition]))
-    cohorts = named_cohorts(connection, project_id, [definition, list(steps.values())])
+    named = [definition, list(steps.values()), experiment.test_account_filters]
+    cohorts = named_cohorts(connection, project_id, named)
     reader = Reader(steps.get, tables.get)
 
     def questioned(breakdowns: Mapping[str, Any], metric: Metric) -> Question:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,14 @@ FOLLOWED = timedelta(days=45)
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """When a series could not be computed, and why, in one line."""
+
+    at: datetime
+    reason: str
+
+
 class ResultsService:
     """Computes and reads results. Thread-safe; every method may be called by many requests at once."""
 
@@ -82,7 +91,7 @@ class ResultsService:
         self._query_timeout_s = query_timeout_s
         self._refresh = timedelta(seconds=refresh_s)
         self._flights = Flights(CONCURRENT_COMPUTATIONS)
-        self._failures: dict[SeriesKey, datetime] = {}
+        self._failures: dict[SeriesKey, Failure] = {}
 
     def _groups_of_type(
         self, project_id: int, index: int, limit: int
@@ -228,7 +237,7 @@ class ResultsService:
         if self.is_settled(found, metric, newest):
             return True
         failed = self._failures.get(key)
-        if failed is not None and now - failed < self._refresh:
+        if failed is not None and now - failed.at < self._refresh:
             return True  # a result that could not be brought up to date is not tried again at once
         if newest.table_state != self.computer.state_of_tables(found.tables_of(metric)):
             return False
@@ -282,7 +291,7 @@ class ResultsService:
                 reason=str(error),
             )
             points = [NewPoint(query_to(span, last), error_message=str(error))]
-            self._note_failure(key)
+            self._note_failure(key, str(error))
         else:
             self._failures.pop(key, None)
         with self.database.write() as tx:
@@ -291,10 +300,30 @@ class ResultsService:
             )
         return complete
 
-    def _note_failure(self, key: SeriesKey) -> None:
+    def last_failure(self, key: SeriesKey) -> Failure | None:
+        """Why the last computation of a series failed; None when it did not.
+
+        A failure is not stored on a day that has a result already, so one of before a start of the server is known
+        until that day is over only as the result's age.
+        """
+        noted = self._failures.get(key)
+        if noted is not None:
+            return noted
+        with self.database.read() as connection:
+            newest = store.newest_point(connection, key)
+        if newest is None or newest.status != FAILED:
+            return None
+        return Failure(newest.updated_at, newest.error_message or "")
+
+    def has_result(self, key: SeriesKey) -> bool:
+        """Whether any day of a series has a result."""
+        with self.database.read() as connection:
+            return store.newest_result(connection, key) is not None
+
+    def _note_failure(self, key: SeriesKey, reason: str) -> None:
         if len(self._failures) >= MAX_NOTED_FAILURES:
             self._failures.clear()
-        self._failures[key] = self.now()
+        self._failures[key] = Failure(self.now(), reason)
 
     def _points(
         self,

@@ -105,6 +105,17 @@ def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()
 
 def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
     """The newest point of a series that has a result."""
+    return _newest_point(connection, key, metric_result.c.status == COMPLETED)
+
+
+def newest_point(connection: Connection, key: SeriesKey) -> Point | None:
+    """The newest point of a series, be it a result or a failure."""
+    return _newest_point(connection, key)
+
+
+def _newest_point(
+    connection: Connection, key: SeriesKey, *conditions: sa.ColumnElement[bool]
+) -> Point | None:
     row = metric_result.c
     statement = (
         sa.select(*_POINT)
@@ -112,7 +123,7 @@ def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
             row.experiment_id == key.experiment_id,
             row.metric_uuid == key.metric_uuid,
             row.fingerprint == key.fingerprint,
-            row.status == COMPLETED,
+            *conditions,
         )
         .order_by(row.query_to.desc())
         .limit(1)
