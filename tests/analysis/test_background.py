@@ -283,19 +283,6 @@ def test_unchanged_days_are_left_alone(lab: Lab) -> None:
     assert all(before[moment] == after[moment] for moment in kept)
 
 
-def test_winsorized_days_are_frozen_and_filled(lab: Lab) -> None:
-    experiment = lab.experiment(
-        metrics=[{**REVENUE, "upper_bound_percentile": 0.9}], start_date=START.isoformat()
-    )
-    lab.send([exposed("ann", "test", START), bought("ann", START + timedelta(hours=1), 5)])
-    answer = lab.series(experiment)
-    assert answer["status"] == "completed"
-    lab.send([bought("ann", START + timedelta(hours=2), 7)])
-    lab.now = NOW + timedelta(minutes=5)
-    answer = lab.series(experiment)
-    assert [sums(point)["test"] for point in answer["timeseries"].values()] == [5, 5, 12]
-
-
 def test_many_requests_at_once_compute_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
     metric = experiment["metrics"][0]

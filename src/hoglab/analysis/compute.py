@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.query.counts import any_arrival, any_event, events_per_day, people
+from hoglab.analysis.query.counts import any_arrival, any_event, arrivals, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
@@ -264,6 +264,18 @@ class Computer:
         return bool(
             self._run(self._built(lambda scope: any_arrival(scope, since, until), question), question)
         )
+
+    def newest_event(self) -> int:
+        """The number of the event that was stored last; 0 without any."""
+        with explained_failures(self._timeout_s), self._store.reader() as reader:
+            [(newest,)] = reader.execute("SELECT next_seq - 1 FROM store_state", timeout_s=self._timeout_s)
+        return int(newest)
+
+    def arrivals(self, question: Question, after: int) -> Mapping[int, int]:
+        """The days of the span's grid that have events that were stored after the ``after``th and may change a
+        point, each with the number of the newest of them."""
+        question = self._settled(question)
+        return dict(self._run(self._built(lambda scope: arrivals(scope, after), question), question))
 
     def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
         """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -20,6 +21,7 @@ from hoglab.analysis.plan import SETTLING, Plan, plan, query_to, settled_at
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.queries import Queries
 from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.query.statements import can_telescope
 from hoglab.analysis.store import COMPLETED, FAILED, Job, Newest, NewPoint, Point, SeriesKey
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
@@ -336,34 +338,63 @@ class ResultsService:
         span = question.span
         assert span.days is not None  # noqa: S101 - made by Plan.span
         last = span.days.count - 1
-        with self.database.read() as connection:
-            stored = store.points(connection, key)
-        # A point that was the last one of its day is not that of the whole day.
-        have = {
-            point.query_to
-            for point in stored
-            if point.status == COMPLETED and point.table_state == table_state
-        }
-        missing = [number for number in range(last) if query_to(span, number) not in have]
+        event_seq = None
+        kept: dict[int, Point] = {}
+        if not can_telescope(question.metric):
+            # Taken before events are read: what comes meanwhile is looked at again.
+            event_seq = self.computer.newest_event()
+            kept = self._still_right(question, self._past_points(key, span, table_state), event_seq)
         variants = list(found.calculation.variants)
         config = found.calculation.statistics
         deadline = None if budget_s is None else time.monotonic() + budget_s
         groups = dict(self.computer.points(question, [last]))
+        missing = [number for number in range(last) if number not in groups and number not in kept]
         for number in reversed(missing):
-            if number in groups:
-                continue
             if deadline is not None and time.monotonic() >= deadline:
                 break
             groups.update(self.computer.points(question, [number]))
+        results = {number: point.result for number, point in kept.items()}
+        for number, answer in groups.items():
+            results[number] = result_object(answer, variants, config, question.metric)
         points = [
-            NewPoint(
-                query_to(span, number),
-                result_object(groups[number], variants, config, question.metric),
-                table_state=table_state,
-            )
-            for number in sorted(groups)
+            NewPoint(query_to(span, number), results[number], table_state=table_state, event_seq=event_seq)
+            for number in sorted(results)
         ]
         return points, all(number in groups for number in missing)
+
+    def _past_points(self, key: SeriesKey, span: Span, table_state: str | None) -> dict[int, Point]:
+        """The stored results of days that are over, by the number of the day.
+
+        A point that was the last one of its day is not that of the whole day, and one of other files is none.
+        """
+        assert span.days is not None  # noqa: S101 - made by Plan.span
+        with self.database.read() as connection:
+            stored = {
+                point.query_to: point
+                for point in store.points(connection, key)
+                if point.status == COMPLETED and point.table_state == table_state
+            }
+        moments = {number: query_to(span, number) for number in range(span.days.count - 1)}
+        return {number: stored[moment] for number, moment in moments.items() if moment in stored}
+
+    def _still_right(self, question: Question, past: Mapping[int, Point], newest: int) -> dict[int, Point]:
+        """Those of the points that no event of their time came after (spec experiment-results 11.5).
+
+        A point is cumulative, so that a late event changes it and those of all days behind it. A point of events
+        that are not there (any more) is computed anew, and so is one that does not know its events.
+        """
+        known = {
+            number: (point, point.event_seq)
+            for number, point in past.items()
+            if point.event_seq is not None and point.event_seq <= newest
+        }
+        if not known:
+            return {}
+        late = self.computer.arrivals(question, min(seq for _, seq in known.values()))
+        newest_until = dict(
+            enumerate(accumulate((late.get(number, 0) for number in range(max(known) + 1)), max))
+        )
+        return {number: point for number, (point, seq) in known.items() if newest_until[number] <= seq}
 
     # -- recalculation ---------------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ class Point:
     completed_at: datetime | None
     table_state: str | None
     """Of the files of tables that it was computed from; None for metrics of events alone."""
+    event_seq: int | None
+    """The newest event that was stored when it was computed; None for series that are computed as a whole."""
     created_at: datetime
     updated_at: datetime
 
@@ -57,6 +59,7 @@ class NewPoint:
     result: dict[str, Any] | None = None
     error_message: str | None = None
     table_state: str | None = None
+    event_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,7 @@ def put_points(
     last_day = (last - _MICROSECOND).astimezone(zone).date()
     stored = {point.day(zone): point for point in points(connection, key)}
     replaced, rows = [point.id for day, point in stored.items() if day > last_day], []
+    confirmed: list[dict[str, int | None]] = []
     for point in new:
         day = (point.query_to - _MICROSECOND).astimezone(zone).date()
         old = stored.get(day)
@@ -175,6 +179,8 @@ def put_points(
                 continue
             same = old.result == point.result and old.table_state == point.table_state
             if point.query_to != last and old.status == COMPLETED and same:
+                if old.event_seq != point.event_seq:
+                    confirmed.append({"point_id": old.id, "seq": point.event_seq})
                 continue
             replaced.append(old.id)
         rows.append(
@@ -190,9 +196,15 @@ def put_points(
                 "completed_at": None if point.result is None else now,
                 "error_message": point.error_message,
                 "table_state": point.table_state,
+                "event_seq": point.event_seq,
                 "created_at": now if old is None else old.created_at,
                 "updated_at": now,
             }
+        )
+    if confirmed:
+        own = metric_result.c.id == sa.bindparam("point_id")
+        connection.execute(
+            sa.update(metric_result).where(own).values(event_seq=sa.bindparam("seq")), confirmed
         )
     if replaced:
         connection.execute(sa.delete(metric_result).where(metric_result.c.id.in_(replaced)))

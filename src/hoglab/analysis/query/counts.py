@@ -1,7 +1,7 @@
-"""Events by the variant that each of them carries: what trends of the former engine count.
+"""Events by themselves, without a join with exposures.
 
-Source: spec experiment-results 1.8. There is no join with exposures: an event belongs to the variant in its own
-property.
+Trends of the former engine count those of the variant in their own property (spec experiment-results 1.8). Results that
+are stored ask for those that came since.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Value
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
-from hoglab.analysis.query.shared import exposure_sources, lookback_us, metric_sources, named
+from hoglab.analysis.query.sessions import SESSION_REACH
+from hoglab.analysis.query.shared import exposure_sources, lookback_us, metric_sources, named, of_sessions
 from hoglab.analysis.query.values import counted, value_of_event
 from hoglab.filters.sql import combined
 
@@ -57,6 +58,28 @@ def any_arrival(scope: Scope, since: datetime, until: datetime) -> Statement:
     sql = scope.dialect.finished(
         f"SELECT 1 AS found FROM {scope.dialect.events} WHERE {scope.within(start, exclusive(until))} "
         f"AND captured_at > {scope.bind(since)} AND {some} LIMIT 1"
+    )
+    return Statement(sql, scope.parameters.used_in(sql))
+
+
+def arrivals(scope: Scope, after: int) -> Statement:
+    """Rows ``(day, newest)``: the days of events that may change a point and were stored after the ``after``th.
+
+    ``newest`` is the number of the last of them. The question's span must have days; what it reads from before its
+    start is of the first one. An event of somebody who was not exposed is among them.
+    """
+    question, metric = scope.question, scope.question.metric
+    some = [exposure_condition(scope), *(scope.matches(source) for source in metric_sources(metric))]
+    if question.exposures.activation is not None:
+        some.append(scope.matches(question.exposures.activation))
+    back = timedelta(microseconds=lookback_us(question))
+    if of_sessions(metric):  # to which every event of them belongs
+        some.append(f"{scope.dialect.property_text('properties', '$session_id', scope.parameters)} <> ''")
+        back = max(back, SESSION_REACH)
+    sql = scope.dialect.finished(
+        f"SELECT {scope.day(scope.ts())} AS day, max(seq) AS newest FROM {scope.events} "
+        f"WHERE {scope.within(question.span.start - back, exclusive(question.span.end))} "
+        f"AND seq > {scope.bind(after)} AND {combined('OR', some)} GROUP BY {scope.day(scope.ts())}"
     )
     return Statement(sql, scope.parameters.used_in(sql))
 

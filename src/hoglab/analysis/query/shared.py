@@ -183,7 +183,7 @@ def can_share(question: Question) -> bool:
         not tables_of(metric)
         and not question.group_properties
         and not (isinstance(metric, QuantileMetric) and question.exposures.breakdowns)
-        and all(value.session_property is None for value in _values(metric))
+        and not of_sessions(metric)
     )
 
 
@@ -227,6 +227,11 @@ def _values(metric: Metric) -> tuple[Value, ...]:
         case RatioMetric():
             return (metric.numerator, metric.denominator)
     return ()
+
+
+def of_sessions(metric: Metric) -> bool:
+    """Whether a metric takes a value of sessions."""
+    return any(value.session_property is not None for value in _values(metric))
 
 
 def lookback_us(question: Question) -> int:

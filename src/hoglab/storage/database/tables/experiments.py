@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 from hoglab.storage.database.tables.base import metadata
 from hoglab.storage.database.types import Json, UtcTime
@@ -112,6 +123,7 @@ metric_result = Table(
     Column("completed_at", UtcTime),
     Column("error_message", Text),
     Column("table_state", String(64)),  # of the files that it was computed from; null for metrics of events
+    Column("event_seq", BigInteger),  # the newest event that was there; null where nobody asks for it
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     UniqueConstraint("experiment_id", "metric_uuid", "fingerprint", "query_to"),
