@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -68,6 +68,7 @@ from hoglab.functions.service import FunctionService
 from hoglab.functions.site_functions import SiteFunctions
 from hoglab.functions.state_changes import StateChanges
 from hoglab.functions.transformations import Transformations
+from hoglab.hog.rt.context import EXPRESSION_LIMITS
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.idempotency import Idempotency
 from hoglab.http.streams import Streams
@@ -207,7 +208,12 @@ class Hoglab:
             if settings.geoip_database is None
             else self._opened(GeoIp(settings.geoip_database), GeoIp.close)
         )
-        functions = FunctionRegistry(database, storage.secrets, geoip=None if geoip is None else geoip.city)
+        functions = FunctionRegistry(
+            database,
+            storage.secrets,
+            geoip=None if geoip is None else geoip.city,
+            limits=replace(EXPRESSION_LIMITS, time_s=settings.filter_time_s),
+        )
         delivery = Delivery(
             storage.invocations,
             storage.queue_database,
@@ -221,6 +227,7 @@ class Hoglab:
             bodies=BodyLimits(
                 time_s=settings.function_time_s,
                 calls=settings.function_calls,
+                program_bytes=settings.function_program_bytes,
                 processes=settings.function_processes,
                 memory_bytes=settings.function_memory_bytes,
             ),

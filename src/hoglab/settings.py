@@ -79,6 +79,12 @@ class Settings(BaseSettings):
         le=100,
         description="Calls (fetch, sendEmail, sleep) that one run of a hog function may make.",
     )
+    filter_time_s: float = Field(
+        1.0,
+        gt=0,
+        le=10,
+        description="Computing time of one evaluation of a hog function's filter or inputs.",
+    )
     log_retention_days: int = Field(
         90, ge=1, le=3650, description="How long the logs and metrics of hog functions are kept."
     )
@@ -87,6 +93,12 @@ class Settings(BaseSettings):
     )
     function_memory_bytes: int = Field(
         1024 * MIB, ge=128 * MIB, description="Address space of each of these processes."
+    )
+    function_program_bytes: int = Field(
+        64 * MIB,
+        ge=MIB,
+        description="Memory of one program of a hog function, as the language accounts for it; at most half of the "
+        "address space of a process.",
     )
     warehouse: Path | None = Field(
         None,
@@ -124,6 +136,14 @@ class Settings(BaseSettings):
         ge=0,
         description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
     )
+
+    @field_validator("function_program_bytes")
+    @classmethod
+    def _within_a_process(cls, value: int, known: ValidationInfo) -> int:
+        most = known.data.get("function_memory_bytes", value * 2) // 2
+        if value > most:
+            raise ValueError(f"must not be above {most}, half of HOGLAB_FUNCTION_MEMORY_BYTES")
+        return value
 
     @field_validator("warehouse")
     @classmethod

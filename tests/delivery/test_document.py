@@ -46,6 +46,10 @@ def limits() -> dict[str, str]:
     assert hosted.MAX_CHAIN + 1 == loops.MAX_DEPTH
     assert settings["function_time_s"].default == body.time_s == DESTINATION_LIMITS.time_s
     assert settings["function_calls"].default == body.calls == DESTINATION_LIMITS.async_steps
+    assert settings["function_program_bytes"].default == body.program_bytes == DESTINATION_LIMITS.memory_bytes
+    assert settings["filter_time_s"].default == EXPRESSION_LIMITS.time_s
+    assert MASKING_LIMITS.memory_bytes == EXPRESSION_LIMITS.memory_bytes
+    assert {each.max_steps for each in (DESTINATION_LIMITS, MASKING_LIMITS)} == {EXPRESSION_LIMITS.max_steps}
     assert settings["fetch_timeout_s"].default == fetch.total_s
     assert settings["fetch_max_request_bytes"].default == fetch.max_request_bytes
     assert settings["fetch_max_response_bytes"].default == fetch.max_response_bytes
@@ -53,8 +57,10 @@ def limits() -> dict[str, str]:
     return {
         "computing time of a body, over all its turns": seconds(DESTINATION_LIMITS.time_s),
         "computing time of a filter, of inputs": seconds(EXPRESSION_LIMITS.time_s),
-        "computing time of a masking key": seconds(MASKING_LIMITS.time_s),
-        "memory of a program, as the language accounts for it": mib(DESTINATION_LIMITS.memory_bytes),
+        "computing time of a masking key, of an order key": seconds(MASKING_LIMITS.time_s),
+        "steps of any of these: rounds of loops, calls of functions": str(EXPRESSION_LIMITS.max_steps),
+        "memory of the program of a body, as the language accounts for it": mib(body.program_bytes),
+        "memory of a filter, of inputs, of a key": mib(EXPRESSION_LIMITS.memory_bytes),
         "address space of a process of bodies": mib(body.memory_bytes),
         "processes of bodies": str(body.processes),
         "code of a function": f"{code.MAX_CODE_BYTES // 1024} KiB",

@@ -6,9 +6,12 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 from aiohttp import web
 from tests.conftest import StartServer
 from tests.delivery.conftest import Receiver, receiver
+
+from hoglab.settings import SettingsError, load
 
 __all__ = ["receiver"]  # a fixture
 
@@ -19,18 +22,21 @@ LIMITS = {
     "HOGLAB_FETCH_MAX_RESPONSE_BYTES": "1024",
     "HOGLAB_FUNCTION_TIME_S": "0.3",
     "HOGLAB_FUNCTION_CALLS": "2",
+    "HOGLAB_FUNCTION_PROGRAM_BYTES": str(2 << 20),
+    "HOGLAB_FILTER_TIME_S": "0.2",
 }
+SLOW = "length(arrayMap(a -> length(arrayMap(b -> a * b, range(3000))), range(3000)))"
 
 
 def test_every_limit_acts(start_server: StartServer, receiver: Receiver) -> None:
     server = start_server(**LIMITS)
 
-    def tried(hog: str, kind: str = "destination") -> dict[str, Any]:
+    def tried(hog: str, kind: str = "destination", **configuration: Any) -> dict[str, Any]:
         """What a test run comes to."""
         answer = httpx.post(
             f"{server.url}/api/projects/1/hog_functions/new/invocations/",
             json={
-                "configuration": {"type": kind, "name": "f", "hog": hog},
+                "configuration": {"type": kind, "name": "f", "hog": hog, **configuration},
                 "globals": {"event": {"event": "a", "distinct_id": "u", "properties": {}}},
                 "mock_async_functions": False,
             },
@@ -59,3 +65,31 @@ def test_every_limit_acts(start_server: StartServer, receiver: Receiver) -> None
     for kind in ("destination", "transformation"):
         [error] = tried("while (true) {} return event", kind)["errors"]
         assert "Execution timed out after 0.3 seconds." in error
+        [error] = tried("let a := range(100000) let b := range(100000) return event", kind)["errors"]
+        assert "Memory limit of 2097152 bytes exceeded." in error
+    filters = {"properties": [{"type": "hogql", "key": f"{SLOW} = 0"}]}
+    schema = [{"key": "slow", "type": "string"}]
+    for slow in (
+        {"filters": filters},
+        {"inputs_schema": schema, "inputs": {"slow": {"value": f"{{{SLOW}}}"}}},
+    ):
+        for kind in ("destination", "transformation"):
+            assert "Execution timed out after 0.2 seconds." in str(tried("return event", kind, **slow))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("FILTER_TIME_S", "0", "greater than 0"),
+        ("FILTER_TIME_S", "11", "less than or equal to 10"),
+        ("FILTER_TIME_S", "soon", "valid number"),
+        ("FUNCTION_PROGRAM_BYTES", "1000", "greater than or equal to 1048576"),
+        ("FUNCTION_PROGRAM_BYTES", str(1 << 30), "above 536870912, half of HOGLAB_FUNCTION_MEMORY_BYTES"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(f"HOGLAB_{name}", value)
+    with pytest.raises(SettingsError, match=f"HOGLAB_{name}: .*{reason}"):
+        load()

@@ -19,7 +19,8 @@ from hoglab.functions.recompile import Recompiler
 from hoglab.functions.redaction import redactor
 from hoglab.functions.registry import FunctionRegistry
 from hoglab.functions.secrets import SecretBox
-from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.errors import HogLimit, HogRuntimeError
+from hoglab.hog.rt.context import Limits
 from hoglab.http.dates import utc_now
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import action
@@ -522,3 +523,26 @@ def test_code_that_the_compiler_refuses_stays_as_it_is(api: Api, database: Datab
     assert recompiler.recompile(1) == 1
     assert api.get(f"/hog_functions/{made['id']}/").json()["bytecode"] == OLD
     assert recompiler.recompile(1) == 0, "it is not tried again until the compiler is another"
+
+
+def test_filters_and_inputs_have_the_limits_of_their_registry(
+    api: Api, database: Database, box: SecretBox
+) -> None:
+    slow = "length(arrayMap(a -> length(arrayMap(b -> a * b, range(3000))), range(3000)))"
+    filters = {"properties": [{"type": "hogql", "key": f"{slow} = 0"}]}
+    parts = {
+        "inputs_schema": [{"key": "slow", "type": "string"}],
+        "inputs": {"slow": {"value": f"{{{slow}}}"}},
+    }
+    made = api.create(enabled=True, filters=filters, **parts, mappings=[{"filters": filters, **parts}])
+    strict = FunctionRegistry(database, box, limits=Limits(time_s=0.05))
+    function = loaded(strict, made)
+    assert function.mappings is not None
+    [mapping] = function.mappings
+    text = "timed out after 0.05 seconds"
+    for each in function.filters():
+        with pytest.raises(FilterFailure, match=text):
+            each.matches(filter_globals(GLOBALS))
+    for one in (None, mapping):
+        with pytest.raises(HogLimit, match=text):
+            function.build_inputs(GLOBALS, one)

@@ -332,7 +332,11 @@ def _test_run(
     configuration, context = configured(call, function_id, sent, functions, database)
     try:
         function = compile_configuration(
-            configuration, context, function_id=function_id or str(uuid4()), project_id=call.project.id
+            configuration,
+            context,
+            function_id=function_id or str(uuid4()),
+            project_id=call.project.id,
+            limits=tests.limits,
         )
     except HogSourceError as error:
         raise BareError(400, {"configuration": {"hog": [error.message]}}) from None

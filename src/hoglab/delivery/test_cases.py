@@ -32,7 +32,11 @@ class TestCases:
         """The first case that fails, None when all pass."""
         try:
             function = compile_configuration(
-                configuration, context, function_id=str(uuid4()), project_id=project.id
+                configuration,
+                context,
+                function_id=str(uuid4()),
+                project_id=project.id,
+                limits=self._runs.limits,
             )
         except HogSourceError as error:
             return TestFailure(0, error.message, Report().answer())

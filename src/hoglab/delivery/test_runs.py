@@ -75,6 +75,8 @@ class TestRuns:
     __test__ = False  # the name is the domain's, and no test class
 
     def __init__(self, delivery: Delivery) -> None:
+        self.limits = delivery.registry.limits
+        """Of filters and inputs."""
         self._delivery = delivery
         self._event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
 

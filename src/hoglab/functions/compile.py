@@ -26,12 +26,14 @@ from hoglab.functions.redaction import Redact, redactor
 from hoglab.functions.stored import read_configuration
 from hoglab.hog.nodes import Field, walk
 from hoglab.hog.program import Input, Program, compile_inputs, compile_program, compile_template
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
 from hoglab.hog.run import evaluate
 
 if TYPE_CHECKING:
     from hoglab.functions.inputs import Inputs, Item
     from hoglab.functions.model import Configuration
     from hoglab.functions.secrets import SecretBox
+    from hoglab.hog.env import Environment
 
 NOT_RESOLVED = frozenset({"integration", "integration_multi"})
 """Types of inputs whose values name things that this server does not keep: programs see null."""
@@ -176,9 +178,16 @@ class CompiledFunction:
 
 
 def compile_function(
-    row: Mapping[str, Any], box: SecretBox, context: FilterContext, geoip: GeoIpLookup | None = None
+    row: Mapping[str, Any],
+    box: SecretBox,
+    context: FilterContext,
+    geoip: GeoIpLookup | None = None,
+    limits: Limits = EXPRESSION_LIMITS,
 ) -> CompiledFunction:
-    """Make a stored function ready. Raises `SecretsError` and `HogSourceError`."""
+    """Make a stored function ready; ``limits``: of its filters and inputs.
+
+    Raises `SecretsError` and `HogSourceError`.
+    """
     return compile_configuration(
         read_configuration(row, box),
         context,
@@ -186,6 +195,7 @@ def compile_function(
         project_id=row["project_id"],
         version=row["version"],
         geoip=geoip,
+        limits=limits,
     )
 
 
@@ -197,12 +207,14 @@ def compile_configuration(
     project_id: int,
     version: int = 1,
     geoip: GeoIpLookup | None = None,
+    limits: Limits = EXPRESSION_LIMITS,
 ) -> CompiledFunction:
     """Make a configuration ready, stored or not (test runs). Raises `HogSourceError`."""
     kind = configuration.type or "destination"
     own = configuration.inputs.in_order()
     mappings = configuration.mappings
     masking = configuration.masking
+    environment = template_environment(kind, geoip, limits)
     return CompiledFunction(
         id=function_id,
         project_id=project_id,
@@ -214,20 +226,19 @@ def compile_configuration(
         hog=configuration.hog,
         source=configuration.filters.get("source", "events"),
         inputs_schema=configuration.inputs_schema,
-        filter=compile_filter(configuration.filters, context),
-        inputs=_inputs(own, configuration.inputs_schema, kind, geoip),
+        filter=compile_filter(configuration.filters, context, limits),
+        inputs=_inputs(own, configuration.inputs_schema, environment),
         mappings=None
         if mappings is None
         else [
             CompiledMapping(
                 one.id,
                 one.name,
-                compile_filter(one.filters, context),
+                compile_filter(one.filters, context, limits),
                 _inputs(
                     _overridden(configuration.inputs, one.inputs),
                     [*configuration.inputs_schema, *one.inputs_schema],
-                    kind,
-                    geoip,
+                    environment,
                 ),
                 one.inputs_schema,
             )
@@ -247,10 +258,12 @@ def compile_configuration(
     )
 
 
-def compile_filter(filters: Mapping[str, Any] | None, context: FilterContext) -> CompiledFilter:
+def compile_filter(
+    filters: Mapping[str, Any] | None, context: FilterContext, limits: Limits = EXPRESSION_LIMITS
+) -> CompiledFilter:
     """The filter of stored ``filters``; one that cannot be compiled fails on every event."""
     try:
-        return CompiledFilter(build_filter(filters, context))
+        return CompiledFilter(build_filter(filters, context), limits)
     except FilterError:
         return CompiledFilter(None)
 
@@ -264,15 +277,13 @@ def _overridden(own: Inputs, mapping: Inputs) -> list[tuple[str, Item]]:
 def _inputs(
     items: Sequence[tuple[str, Item]],
     schema: Sequence[Mapping[str, Any]],
-    kind: str,
-    geoip: GeoIpLookup | None,
+    environment: Environment,
 ) -> Program:
     types = {entry["key"]: entry["type"] for entry in schema}
     missing = [key for key in types if key not in {key for key, _ in items}]
     inputs = [Input(key, None, "plain") for key in missing]
     inputs += [_input(key, item, types.get(key, "string")) for key, item in items]
     rendered = {one.key: one.value for one in inputs if one.mode == "rendered"}
-    environment = template_environment(kind, geoip)
     return compile_inputs(inputs, environment, renderer(rendered) if rendered else None)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hoglab.hog.env import DESTINATION, TEMPLATE, TRANSFORMATION, Environment
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import MASKING_LIMITS, Context
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, MASKING_LIMITS, Context, Limits
 from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.stdlib.registry import Function, parameter
 
@@ -223,6 +223,9 @@ def body_environment(function_type: str | None, geoip: GeoIpLookup | None = None
     return transforming(geoip) if function_type == "transformation" else DELIVERING
 
 
-def template_environment(function_type: str | None, geoip: GeoIpLookup | None = None) -> Environment:
+def template_environment(
+    function_type: str | None, geoip: GeoIpLookup | None = None, limits: Limits = EXPRESSION_LIMITS
+) -> Environment:
     """The environment of a function's inputs."""
-    return transformation_templates(geoip) if function_type == "transformation" else TEMPLATES
+    found = transformation_templates(geoip) if function_type == "transformation" else TEMPLATES
+    return found if limits is EXPRESSION_LIMITS else found.with_limits(limits)

@@ -16,6 +16,7 @@ from hoglab.functions.compile import CompiledFunction, FunctionSet, compile_func
 from hoglab.functions.secrets import SecretsError
 from hoglab.functions.site_functions import SITE_TYPES
 from hoglab.hog.errors import HogSourceError
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
 
 if TYPE_CHECKING:
     from hoglab.functions.environments import GeoIpLookup
@@ -56,7 +57,16 @@ _Key = tuple[str, int, str]
 class FunctionRegistry:
     """Gives the runtime a project's functions, reading the database only after something changed."""
 
-    def __init__(self, database: Database, box: SecretBox, *, geoip: GeoIpLookup | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        box: SecretBox,
+        *,
+        geoip: GeoIpLookup | None = None,
+        limits: Limits = EXPRESSION_LIMITS,
+    ) -> None:
+        """``limits``: what one evaluation of a filter, or of the inputs of a function, may use."""
+        self.limits = limits
         self._database = database
         self._box = box
         self._geoip = geoip
@@ -146,7 +156,7 @@ class FunctionRegistry:
     def _compile_one(self, row: Row, context: FilterContext) -> CompiledFunction | None:
         """None for one that cannot be loaded: the others shall run."""
         try:
-            return compile_function(row, self._box, context, self._geoip)
+            return compile_function(row, self._box, context, self._geoip, self.limits)
         except (SecretsError, HogSourceError) as error:
             _logger.error("function_not_loaded", function_id=row["id"], reason=str(error))  # noqa: TRY400
             return None

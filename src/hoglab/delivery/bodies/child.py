@@ -49,7 +49,8 @@ END_S = 0.5
 class BodyLimits:
     """How bodies are run. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
 
-    ``time_s``: computing time of a run, over all its turns; ``calls`` that a run may make.
+    ``time_s``: computing time of a run, over all its turns; ``calls`` that a run may make; ``program_bytes``: its
+    memory, as the language accounts for it.
 
     ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time on the
     wall for one run, for processes that hang without computing. ``idle_s``: after this long without work only one
@@ -59,6 +60,7 @@ class BodyLimits:
 
     time_s: float = DESTINATION_LIMITS.time_s
     calls: int = DESTINATION_LIMITS.async_steps
+    program_bytes: int = DESTINATION_LIMITS.memory_bytes
     processes: int = 2
     memory_bytes: int = 1 << 30
     grace_s: float = 1.0
@@ -116,7 +118,8 @@ class Child:
         with theirs:
             # -P: the directory that the server was started in is no place to import from.
             command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process", str(theirs.fileno())]
-            numbers = (limits.memory_bytes, limits.grace_s, limits.time_s, limits.calls)
+            walls = (limits.memory_bytes, limits.grace_s)
+            numbers = (*walls, limits.time_s, limits.calls, limits.program_bytes)
             command += [str(number) for number in numbers]
             command += [] if geoip is None else [str(geoip.absolute())]
             environment = {name: os.environ[name] for name in _KEPT if name in os.environ}

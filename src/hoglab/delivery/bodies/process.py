@@ -85,13 +85,22 @@ class _Clock:
 class Bench:
     """The runs of one process."""
 
-    def __init__(self, grace_s: float, time_s: float, calls: int, look_up: GeoIpLookup | None = None) -> None:
-        """``time_s``, ``calls``: what one run may use; ``grace_s``: see `BodyLimits`."""
+    def __init__(
+        self,
+        grace_s: float,
+        time_s: float,
+        calls: int,
+        program_bytes: int,
+        look_up: GeoIpLookup | None = None,
+    ) -> None:
+        """``time_s``, ``calls``, ``program_bytes``: what one run may use; ``grace_s``: see `BodyLimits`."""
         self.spent = False
         self._grace_s = grace_s
-        self._running = RUNNING.with_limits(replace(RUNNING.limits, time_s=time_s, async_steps=calls))
+        own = replace(RUNNING.limits, time_s=time_s, async_steps=calls, memory_bytes=program_bytes)
+        self._running = RUNNING.with_limits(own)
         changing = transforming(look_up)
-        self._transforming = changing.with_limits(replace(changing.limits, time_s=time_s))
+        own = replace(changing.limits, time_s=time_s, memory_bytes=program_bytes)
+        self._transforming = changing.with_limits(own)
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
         self._held_bytes = 0
@@ -308,12 +317,19 @@ def _city_lookup(path: str) -> GeoIpLookup | None:
 
 
 def main(
-    fd: int, memory_bytes: int, grace_s: float, time_s: float, calls: int, geoip: str | None = None
+    fd: int,
+    memory_bytes: int,
+    grace_s: float,
+    time_s: float,
+    calls: int,
+    program_bytes: int,
+    geoip: str | None = None,
 ) -> None:
     """Serve until the server closes its end, or until this process has become too large."""
     channel = socket.socket(fileno=fd)
     frames = Frames(channel)
-    bench = Bench(grace_s, time_s, calls, None if geoip is None else _city_lookup(geoip))
+    look_up = None if geoip is None else _city_lookup(geoip)
+    bench = Bench(grace_s, time_s, calls, program_bytes, look_up)
     size = _Size()
     ensure_stack()
     gc.collect()
@@ -332,8 +348,16 @@ def main(
 if __name__ == "__main__":
     arguments: list[Any] = sys.argv[1:]
     try:
-        fd, memory_bytes, grace_s, time_s, calls, *geoip = arguments
-        main(int(fd), int(memory_bytes), float(grace_s), float(time_s), int(calls), *geoip)
+        fd, memory_bytes, grace_s, time_s, calls, program_bytes, *geoip = arguments
+        main(
+            int(fd),
+            int(memory_bytes),
+            float(grace_s),
+            float(time_s),
+            int(calls),
+            int(program_bytes),
+            *geoip,
+        )
     except (EOFError, ConnectionError):
         status = 0
     except MemoryError:

@@ -9,6 +9,7 @@ from hoglab.filters.hog.patience import GIVEN_UP, Patience
 from hoglab.hog.env import FILTER
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.program import Program, compile_expression
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
 from hoglab.hog.run import evaluate
 
 if TYPE_CHECKING:
@@ -26,16 +27,17 @@ class FilterFailure(Exception):  # noqa: N818 - what became of an evaluation, co
 
 
 class CompiledFilter:
-    """One filter. ``expression`` is None for a filter that could not be compiled: it fails on every event."""
+    """One filter. ``expression`` is None for a filter that could not be compiled: it fails on every event; ``limits``:
+    what one evaluation may use."""
 
     __slots__ = ("_names", "_program", "expression")
 
-    def __init__(self, expression: FilterExpression | None) -> None:
+    def __init__(self, expression: FilterExpression | None, limits: Limits = EXPRESSION_LIMITS) -> None:
         self.expression = expression
         self._program: Program | None = None
         self._names: frozenset[str] | None = None
         if expression is not None:
-            self._program = compile_expression(expression.node, FILTER)
+            self._program = compile_expression(expression.node, FILTER.with_limits(limits))
             self._names = expression.event_names if expression.events_only else None
 
     def matches_in_time(self, globals_: Globals, patience: Patience) -> bool:
