@@ -245,6 +245,48 @@ def test_a_body_that_kills_its_process_again_and_again_is_given_up(pool: BodyPoo
     assert value(pool.compute(work("return 3", "good"))) == 3
 
 
+def in_one_message(pool: BodyPool, works: dict[str, Work]) -> Together:
+    """Bodies of a function that is known to be quick, in a pool with one process."""
+    pool.compute(work("return 0", "quick"))
+    gate, together = threading.Event(), Together(pool)
+    pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="quick")
+    for name, one in works.items():
+        together.add(name, one)
+    gate.set()
+    return together
+
+
+def test_answers_do_not_wait_for_a_body_that_takes_long() -> None:
+    pool = BodyPool(BodyLimits(processes=1, time_s=600))
+    try:
+        works = {f"good {number}": work("return 1", "quick") for number in range(5)}
+        together = in_one_message(pool, {**works, "endless": work("while (true) {}", "quick")})
+        wait_for(lambda: len(together.outcomes) == 5)
+        assert [name for name, _ in together.outcomes] == list(works)
+    finally:
+        pool.close(0.1)
+
+
+def test_a_process_that_dies_before_it_has_answered_blames_the_one_it_was_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = "import hoglab.delivery.bodies.answers as answers\nanswers.KEPT_S = 600\n"
+    (tmp_path / "sitecustomize.py").write_text(patience)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pool = BodyPool(BodyLimits(processes=1, time_s=1.0, grace_s=-0.8))
+    try:
+        works = {f"good {number}": work("return inputs", "quick", inputs=number) for number in range(8)}
+        works["bad"] = work("while (true) {}", "quick")
+        works |= {f"late {number}": work("return inputs", "quick", inputs=number) for number in range(8)}
+        outcomes = in_one_message(pool, works).wait()
+    finally:
+        pool.close(1.0)
+    assert outcomes.pop("bad").error == "Execution timed out after 1 seconds."
+    assert {name: value(outcome) for name, outcome in outcomes.items()} == {
+        f"{kind} {number}": number for kind in ("good", "late") for number in range(8)
+    }
+
+
 SLOW = "let i := 0 while (i < 300000) { i := i + 1 }"
 
 

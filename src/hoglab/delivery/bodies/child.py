@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -43,6 +44,8 @@ DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a functi
 
 END_S = 0.5
 """How long a process whose socket is closed may take to end before it is killed."""
+
+_MOST_DONE = 1 << 16  # more than a pipe holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +119,7 @@ class Child:
         self.forgotten: deque[int] = deque()
         ours, theirs = socket.socketpair()
         with theirs:
-            # -P: the directory that the server was started in is no place to import from.
-            command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process", str(theirs.fileno())]
-            walls = (limits.memory_bytes, limits.grace_s)
-            numbers = (*walls, limits.time_s, limits.calls, limits.program_bytes)
-            command += [str(number) for number in numbers]
-            command += [] if geoip is None else [str(geoip.absolute())]
-            environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-            paths = [str(Path(hoglab.__file__).parents[1]), environment.get("PYTHONPATH", "")]
-            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter, nothing of what users write
-                command,
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                process_group=0,  # Ctrl-C is for the server
-            )
+            self.process, self._done = _started(theirs.fileno(), limits, geoip)
         PROCESSES.inc()
         self._channel = ours
         self._frames = Frames(ours)
@@ -150,8 +138,14 @@ class Child:
             request = self._request(work)
             requests.append(request)
             numbers.append(request.number)
-        send(self._channel, requests)
+        self._say(requests)
         return numbers
+
+    def done(self) -> int:
+        """How many requests of the last message are done, whether or not their answers came."""
+        with contextlib.suppress(BlockingIOError):
+            return len(os.read(self._done, _MOST_DONE))
+        return 0
 
     def outcome(self) -> Outcome:
         """The next answer. Raises `EOFError` or `OSError` when there will be none."""
@@ -161,12 +155,16 @@ class Child:
     def begin_transforming(self, source: str, seed: str, shared: bytes, events: list[bytes]) -> None:
         """Hand over some events; `transformed` has what comes of them. Raises `OSError` when the process is gone."""
         program, text = self._known(source)
-        send(self._channel, [Transform(program, text, seed, shared, events)])
+        self._say([Transform(program, text, seed, shared, events)])
 
     def transformed(self) -> Transformed:
         """The next answer. Raises `EOFError` or `OSError` when there will be none."""
         self._await_ready()
         return self._frames.transformed()
+
+    def _say(self, requests: list[Request]) -> None:
+        self.done()  # those of messages before this one
+        send(self._channel, requests)
 
     def _await_ready(self) -> None:
         if not self.ready:
@@ -177,6 +175,7 @@ class Child:
         """End the process, if it has not ended by itself; its status, negative for a signal. Once."""
         PROCESSES.dec()
         self._channel.close()
+        os.close(self._done)
         try:
             return self.process.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -215,3 +214,33 @@ class Child:
         if len(self._programs) > PROGRAMS:
             self._programs.popitem(last=False)
         return self._numbers, source
+
+
+def _started(channel: int, limits: BodyLimits, geoip: Path | None) -> tuple[subprocess.Popen[bytes], int]:
+    """A process that serves a channel, and where a byte can be read for each request that it is done with."""
+    # -P: the directory that the server was started in is no place to import from.
+    command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process"]
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    paths = [str(Path(hoglab.__file__).parents[1]), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    done, theirs = os.pipe()
+    walls = (limits.memory_bytes, limits.grace_s)
+    numbers = (channel, theirs, *walls, limits.time_s, limits.calls, limits.program_bytes)
+    command += [str(number) for number in numbers]
+    command += [] if geoip is None else [str(geoip.absolute())]
+    try:
+        for end in (done, theirs):
+            os.set_blocking(end, False)
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter, nothing of what users write
+            command,
+            pass_fds=(channel, theirs),
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            process_group=0,  # Ctrl-C is for the server
+        )
+    except BaseException:
+        os.close(done)
+        raise
+    finally:
+        os.close(theirs)
+    return process, done

@@ -343,15 +343,14 @@ class BodyPool:
         if child is None:
             return tasks
         works = [_compute_of(task).work for task in tasks]
-        at, sent = 0, False
+        sent = False
         try:
             numbers = child.send(works)
             sent = True
             for task, work, number in zip(tasks, works, numbers, strict=True):
-                outcome = child.outcome()
-                at += 1
-                self._take_outcome(task, work, outcome, Held(child, number))
+                self._take_outcome(task, work, child.outcome(), Held(child, number))
         except (OSError, EOFError) as error:
+            at = child.done()
             culprit = tasks[at] if sent and at < len(tasks) else None
             self._bury(seat, child, culprit, stuck=isinstance(error, TimeoutError))
         return [task for task in tasks if task.compute is not None]

@@ -1,9 +1,9 @@
 """The program that runs bodies.
 
-``python -m hoglab.delivery.bodies.process FD MEMORY_BYTES GRACE_S TIME_S CALLS [GEOIP]``: started by `pool`, never by
-hand. Between the language's own limits and the server stand three walls of the system: the address space, a clock of
-computing time that ends the process (even inside one long operation of the runtime), and an environment without the
-server's secrets and sockets.
+``python -m hoglab.delivery.bodies.process FD DONE MEMORY_BYTES GRACE_S TIME_S CALLS PROGRAM_BYTES [GEOIP]``: started
+by `child`, never by hand. Between the language's own limits and the server stand three walls of the system: the address
+space, a clock of computing time that ends the process (even inside one long operation of the runtime), and an
+environment without the server's secrets and sockets.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any  # noqa: E402
 
 import orjson  # noqa: E402
 
+from hoglab.delivery.bodies.answers import Answers  # noqa: E402
 from hoglab.delivery.bodies.hosted import RUNNING, HostedExecution  # noqa: E402
 from hoglab.delivery.bodies.protocol import (  # noqa: E402
     PROGRAMS,
@@ -318,6 +319,7 @@ def _city_lookup(path: str) -> GeoIpLookup | None:
 
 def main(
     fd: int,
+    done: int,
     memory_bytes: int,
     grace_s: float,
     time_s: float,
@@ -328,6 +330,7 @@ def main(
     """Serve until the server closes its end, or until this process has become too large."""
     channel = socket.socket(fileno=fd)
     frames = Frames(channel)
+    answers = Answers(channel, done)
     look_up = None if geoip is None else _city_lookup(geoip)
     bench = Bench(grace_s, time_s, calls, program_bytes, look_up)
     size = _Size()
@@ -338,19 +341,24 @@ def main(
     send(channel, Outcome())
     while size.bytes() <= RETIRE_BYTES:
         for request in frames.requests():
-            outcome = bench.answer(request)
-            if outcome is not None:
-                send(channel, outcome)
+            answers.begin()
+            answer = bench.answer(request)
+            if answer is not None:
+                answers.add(answer)
             if bench.spent:
-                return
+                break
+        answers.send()
+        if bench.spent:
+            return
 
 
 if __name__ == "__main__":
     arguments: list[Any] = sys.argv[1:]
     try:
-        fd, memory_bytes, grace_s, time_s, calls, program_bytes, *geoip = arguments
+        fd, done, memory_bytes, grace_s, time_s, calls, program_bytes, *geoip = arguments
         main(
             int(fd),
+            int(done),
             int(memory_bytes),
             float(grace_s),
             float(time_s),

@@ -2,8 +2,8 @@
 
 A frame is its length in four bytes, then MessagePack. The process first sends an empty `Outcome` when it is ready.
 Then the server sends frames with lists of `Request`, and the process answers each request with a frame of its own,
-in order, before it looks at the next. So when a process dies, the first request without an answer is the one that
-it died of.
+in order; several may come together (`answers`). Beside that, a pipe takes a byte for each request of a run that is
+done. So when a process dies, the first request that is not done is the one that it died of.
 
 JSON stays JSON on the way: neither side decodes what only the other needs.
 """
@@ -117,8 +117,13 @@ _transformed = msgspec.msgpack.Decoder(Transformed)
 
 def send(channel: socket.socket, message: Any) -> None:
     """Write one frame."""
+    channel.sendall(frame(message))
+
+
+def frame(message: Any) -> bytes:
+    """A message as it is sent."""
     body = _encoder.encode(message)
-    channel.sendall(_LENGTH.pack(len(body)) + body)
+    return _LENGTH.pack(len(body)) + body
 
 
 class Frames:
@@ -127,6 +132,7 @@ class Frames:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._rest = bytearray()
+        self._at = 0  # what is before it was read
 
     def requests(self) -> list[Request]:
         return _requests.decode(self._next())
@@ -137,19 +143,23 @@ class Frames:
     def transformed(self) -> Transformed:
         return _transformed.decode(self._next())
 
-    def _next(self) -> bytes:
+    def _next(self) -> memoryview:
+        """The next frame, to be decoded before another one is asked for."""
         self._fill(_LENGTH.size)
-        [length] = _LENGTH.unpack_from(self._rest)
+        [length] = _LENGTH.unpack_from(self._rest, self._at)
         self._fill(_LENGTH.size + length)
-        body = bytes(memoryview(self._rest)[_LENGTH.size : _LENGTH.size + length])
-        del self._rest[: _LENGTH.size + length]
-        return body
+        begin = self._at + _LENGTH.size
+        self._at = begin + length
+        return memoryview(self._rest)[begin : self._at]
 
     def _fill(self, size: int) -> None:
-        while len(self._rest) < size:
+        while len(self._rest) - self._at < size:
             more = self._channel.recv(_CHUNK)
             if not more:
                 raise EOFError
+            if self._at:
+                del self._rest[: self._at]
+                self._at = 0
             self._rest += more
 
 
