@@ -15,9 +15,13 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
+from tests.analysis.events import Event
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 from tests.conftest import free_port
 
+from hoglab.analysis.query.kept import Kept
+from hoglab.analysis.state import MIN_EVENTS, ResultsState
+from hoglab.analysis.state_tables import Work
 from hoglab.cli import main
 from hoglab.demo.server import ChildServer
 from hoglab.statistics import (
@@ -138,6 +142,66 @@ def test_results_are_shown_warnings_first(done: Done, place: list[object]) -> No
     plotted = [line for line in shown.splitlines() if "├" in line and "●" in line]
     assert [line.split(" · ")[0].strip() for line in plotted] == ["Revenue", "Purchase rate", "By plan"]
     assert shown.count("p = 0.0019 *") == 2  # the same metric twice, once broken down
+
+
+def test_a_second_look_at_a_directory_alone_reads_no_events(
+    done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server keeps of events is kept between commands too."""
+    with closing(Lab(tmp_path)) as lab:
+        lab.experiment(start_date=START.isoformat(), end_date=END.isoformat(), metrics=[REVENUE, PURCHASES])
+        noise = [Event(f"n{number % 500}", START, "page viewed") for number in range(MIN_EVENTS)]
+        lab.send([*noise, *(exposed(f"p{n}", ("control", "test")[n % 2], START) for n in range(200))])
+        lab.send([bought(f"p{number}", START, 10 + number) for number in range(100)])
+    works: list[Work] = []
+    rows = ResultsState.rows
+
+    def watched(state: ResultsState, kept: Kept) -> Any:
+        found = rows(state, kept)
+        assert found is not None, "it was answered from what is kept"
+        works.append(state.last)
+        return found
+
+    monkeypatch.setattr(ResultsState, "rows", watched)
+
+    def look() -> tuple[list[dict[str, Any]], int, int]:
+        works.clear()
+        shown = json.loads(done("experiment", "results", 1, "--json", "--data", tmp_path))["rows"]
+        for row in shown:
+            del row["computed_at"]
+        return shown, sum(work.events for work in works), sum(work.entities for work in works)
+
+    first, events, _ = look()
+    assert events >= MIN_EVENTS
+    assert any(work.rebuilt for work in works)
+    second, events, entities = look()
+    assert works
+    assert (events, entities) == (0, 0)
+    assert not any(work.rebuilt for work in works)
+    assert first == second
+    with closing(Lab(tmp_path)) as lab:
+        lab.send([bought("p1", START + timedelta(hours=1), 5)])
+    third, events, entities = look()
+    assert 1 <= events <= len(works), "the new event, once for each question"
+    assert entities <= len(works)
+    assert third != second
+
+
+def test_a_metric_that_cannot_be_computed_is_said_once_and_nowhere_else(done: Done, tmp_path: Path) -> None:
+    with closing(Lab(tmp_path)) as lab:
+        made = lab.experiment(start_date=START.isoformat(), end_date=END.isoformat())
+        members = [{"key": "id", "value": 77, "type": "cohort", "operator": "in"}]
+        lost = REVENUE | {"name": "Lost", "source": REVENUE["source"] | {"properties": members}}
+        lab.store_metrics(made, [lost])
+        lab.send([exposed(f"p{number}", ("control", "test")[number % 2], START) for number in range(100)])
+        lab.send([bought("p1", START, 5)])
+    found = json.loads(done("experiment", "results", 1, "--json", "--data", tmp_path))
+    assert [warning["message"] for warning in found["warnings"] if "Lost" in warning["message"]] == [
+        "The metric “Lost” cannot be computed: source: id: cohort 77 does not exist."
+    ]
+    shown = done("experiment", "results", 1, "--data", tmp_path)
+    assert shown.count("“Lost”") == 1
+    assert "results_failed" not in shown
 
 
 def test_what_is_shown_is_what_the_api_answers(

@@ -72,6 +72,10 @@ class Comparison:
         return (self.baseline, *self.variants)
 
 
+_OF_FAILURES = frozenset({"metric_not_computable", "metric_failed"})
+"""Codes of findings that say why a metric has no result."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetricReport:
     """One metric with its result, or with the reason why there is none."""
@@ -132,10 +136,13 @@ class ExperimentReport:
     def warnings(self) -> list[tuple[str, str, str]]:
         """What a reader must know before any number: ``(severity, message, advice)``, worst first."""
         said = [(str(each["severity"]), str(each["message"]), str(each["advice"])) for each in self.findings]
+        explained = {
+            each["details"].get("metric_uuid") for each in self.findings if each["code"] in _OF_FAILURES
+        }
         failed = [
             ("critical", f"“{metric.name}” could not be computed: {metric.error}", "")
             for metric in self.metrics
-            if metric.error is not None
+            if metric.error is not None and metric.uuid not in explained
         ]
         order = {"critical": 0, "warning": 1}
         return sorted([*said, *failed], key=lambda warning: order.get(warning[0], 2))
