@@ -18,7 +18,7 @@ from hoglab.delivery.mail import MailLimits
 from hoglab.delivery.retries import RetryPolicy
 from hoglab.delivery.webhooks import WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.functions import code, liquid
+from hoglab.functions import code, fair_share, liquid
 from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS
 from hoglab.settings import Settings
 from hoglab.storage.invocations import dead_events, janitor, traces
@@ -77,6 +77,11 @@ def limits() -> dict[str, str]:
         "computing time of a Liquid template": seconds(liquid.RENDER_TIME_S),
         "what a Liquid template prints": f"{liquid.MAX_OUTPUT_BYTES} bytes",
         "rounds of loops in a Liquid template": str(liquid.MAX_LOOP_ITERATIONS),
+        "computing time of the transformations of a project for each event, while others wait": seconds(
+            fair_share.EVENT_S
+        ),
+        "beyond that at once": seconds(fair_share.BURST_S),
+        "of which come back in a second": seconds(fair_share.SHARE),
         "time for a request, with connecting": seconds(fetch.total_s),
         "time for connecting": seconds(fetch.connect_s),
         "characters of a URL": str(urls.MAX_URL_CHARS),

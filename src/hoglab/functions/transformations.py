@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 import orjson
+import structlog
 
 from hoglab.filters.hog import FilterFailure
 from hoglab.filters.hog.patience import GIVEN_UP, SLOW_RUN_S, Patience
+from hoglab.functions.fair_share import FairShares
 from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
@@ -33,6 +36,13 @@ SKIPPED = "$transformations_skipped"
 PROJECT_SLOW_S = 6.0
 """Once the functions of a project took more than this of one batch, so counted as one of them is, the others are given
 up earlier: all projects wait for the same batch."""
+
+OVER_SHARE = (
+    "The transformations of the project took more than their share of the time that all projects wait for, and were "
+    "given up for the rest of this batch of events."
+)
+
+_logger = structlog.get_logger(__name__)
 
 _INPUT_ERRORS = (HogRuntimeError, HogLimit, HogThrow)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -76,10 +86,18 @@ class BodyRunner(Protocol):
     """Runs the programs of transformations where they can do no harm."""
 
     def run(
-        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes], *, hurried: bool = False
+        self,
+        function_id: str,
+        source: str,
+        shared: bytes,
+        events: Iterable[bytes],
+        *,
+        hurried: bool = False,
+        most_s: float = math.inf,
     ) -> Generator[BodyRun, None, None]:
         """One answer for each event, in order. ``events`` are JSON objects with the globals of each run, ``shared``
-        is one with what all have in common; ``hurried``: be short with a program that is slow."""
+        is one with what all have in common; ``hurried``: be short with a program that is slow; ``most_s``: give it up
+        after so much computing in all."""
         ...
 
 
@@ -94,6 +112,15 @@ class _Notes:
     patience: Patience = field(default_factory=Patience)
     slow_s: float = 0.0
     """What was slow of all functions so far."""
+    allowed_s: float = math.inf
+    """What all functions together may compute."""
+    used_s: float = 0.0
+    """What they computed so far, without the filters and inputs of the one at hand."""
+
+    def left_s(self, function: CompiledFunction) -> float:
+        """What may be computed yet."""
+        here_s = self.patience.used_s(function.filter) + self.patience.used_s(function.id)
+        return self.allowed_s - self.used_s - here_s
 
     def slow(self, used_s: float) -> None:
         self.slow_s += max(0.0, used_s - SLOW_RUN_S)
@@ -133,26 +160,30 @@ class Transformations:
         is_stopped: Callable[[str], bool] = lambda _function_id: False,
         is_slowed: Callable[[str], bool] = lambda _function_id: False,
         watch: Watch = lambda _function_id, _ms: None,
+        shares: FairShares | None = None,
         site_url: str = "http://localhost:8000",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``is_stopped``: whether the watcher has stopped a function, so that it is passed over; ``is_slowed``: whether
-        it was slow for long, so that it is given up earlier."""
+        it was slow for long, so that it is given up earlier; ``shares``: what projects that wait for each other may
+        take."""
         self._registry = registry
         self._bodies = bodies
         self._record = record
         self._is_stopped = is_stopped
         self._is_slowed = is_slowed
         self._watch = watch
+        self._shares = shares or FairShares()
         self._site_url = site_url
         self._now = now
 
     def transform(self, project_id: int, events: list[EventT]) -> list[EventT]:
         """The events that are left, in order, changed in place."""
+        allowed_s = self._shares.allowed_s(project_id, len(events))
         functions = self._registry.for_project(project_id)
         if functions is None or not functions.transformations:
             return events
-        notes = _Notes(project_id)
+        notes = _Notes(project_id, allowed_s=allowed_s)
         passages = []
         for event in events:
             for name in (SUCCEEDED, FAILED, SKIPPED):
@@ -162,6 +193,11 @@ class Transformations:
         for function in functions.transformations.functions:
             self._apply(function, left, notes)
             left = [passage for passage in left if not passage.is_dropped]
+        self._shares.spent(project_id, len(events), notes.used_s)
+        if notes.used_s > allowed_s:
+            _logger.warning(
+                "transformations_over_share", project_id=project_id, used_s=round(notes.used_s, 1)
+            )
         for passage in left:
             passage.event.properties.update({name: all_ for name, all_ in passage.outcomes.items() if all_})
         if notes.counts or notes.logs:
@@ -208,7 +244,15 @@ class Transformations:
             with suppress(*_INPUT_ERRORS):  # said of each event
                 shared["inputs"] = to_json(function.fixed_inputs[0])
         text = orjson.dumps(shared)
-        with closing(self._bodies.run(function.id, function.hog, text, wanted(), hurried=hurried)) as runs:
+        runs = self._bodies.run(
+            function.id,
+            function.hog,
+            text,
+            wanted(),
+            hurried=hurried,
+            most_s=max(0.0, notes.left_s(function)),
+        )
+        with closing(runs):
             for run in runs:
                 passage, redact = asked.popleft()
                 outcome = self._settle(function, passage, run, redact, notes)
@@ -216,6 +260,7 @@ class Transformations:
                     passage.is_dropped = True
                 else:
                     passage.outcomes[outcome].append(label)
+        notes.used_s += sum(map(notes.patience.used_s, (function.filter, function.id)))
         excess_s = sum(map(notes.patience.excess_s, (function.filter, function.id)))
         if excess_s:
             notes.slow_s += excess_s
@@ -229,6 +274,9 @@ class Transformations:
         if self._is_stopped(function.id):
             notes.count(function, "disabled_permanently")
             return SKIPPED
+        if notes.left_s(function) < 0:
+            self._give_up(function, passage.event, notes)
+            return FAILED
         if passage.shown is None:
             passage.shown = self._globals(passage.event, notes.project_id)
         shown = passage.shown
@@ -280,6 +328,7 @@ class Transformations:
             error = _wrong_result(result)
         if not run.given_up:
             notes.slow(run.used_s)
+            notes.used_s += run.used_s
             self._watch(function.id, run.used_s * 1_000)
         if not run.given_up or function.id not in notes.given_up:  # said once: it may be thousands of events
             self._log(function, event, run.lines, error, redact, notes)
@@ -297,6 +346,13 @@ class Transformations:
         event.distinct_id = result.get("distinct_id", event.distinct_id)
         passage.shown = None
         return SUCCEEDED
+
+    def _give_up(self, function: CompiledFunction, event: TransformableEvent, notes: _Notes) -> None:
+        """Pass an event by, for the project has had its share."""
+        notes.count(function, "failed")
+        if function.id not in notes.given_up:
+            notes.given_up.add(function.id)
+            self._log(function, event, [], OVER_SHARE, str, notes)
 
     def _log(
         self,

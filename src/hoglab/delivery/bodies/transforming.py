@@ -9,6 +9,7 @@ ingestion for seconds and not until the watcher stops it.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 from collections import deque
@@ -53,16 +54,24 @@ class TransformationProcess:
         self._closing = threading.Event()
 
     def run(
-        self, function_id: str, source: str, shared: bytes, events: Iterable[bytes], *, hurried: bool = False
+        self,
+        function_id: str,
+        source: str,
+        shared: bytes,
+        events: Iterable[bytes],
+        *,
+        hurried: bool = False,
+        most_s: float = math.inf,
     ) -> Generator[BodyRun, None, None]:
         """Run a program on events: one answer for each, in order.
 
         ``events`` are JSON objects with the globals of each run, ``shared`` one with what all have in common. They
-        are taken as they are needed, some of them before the first answer. ``hurried``: give up a slow program earlier.
+        are taken as they are needed, some of them before the first answer. ``hurried``: give up a slow program earlier;
+        ``most_s``: give it up after so much computing in all.
         Raises `RuntimeError` when it is closed.
         Close the iterator if not all of it is taken.
         """
-        batch = _Batch(iter(events), hurried=hurried)
+        batch = _Batch(iter(events), hurried=hurried, most_s=most_s)
         with self._lock:
             answered: list[BodyRun] = []
             asked: list[bytes] = []
@@ -165,7 +174,7 @@ class _Batch:
     ``crashes``: how often the process died of the first one.
     """
 
-    def __init__(self, events: Iterator[bytes], *, hurried: bool) -> None:
+    def __init__(self, events: Iterator[bytes], *, hurried: bool, most_s: float) -> None:
         self.alone = 0
         self.crashes = 0
         self._events = events
@@ -173,11 +182,13 @@ class _Batch:
         self._patience = Patience()
         if hurried:
             self._patience.hurry("")
+        self._most_s = most_s
         self._size = 0
 
     @property
     def _is_over(self) -> bool:
-        return self._patience.is_over("") or self._size > BATCH_BYTES
+        used_s = self._patience.used_s("")
+        return self._patience.is_over("") or used_s > self._most_s or self._size > BATCH_BYTES
 
     def fill(self) -> None:
         """Have the next events at hand."""

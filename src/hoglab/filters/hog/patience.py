@@ -63,6 +63,10 @@ class Patience:
         if used > BATCH_S:
             self._over.add(key)
 
+    def used_s(self, key: Hashable) -> float:
+        """What it computed in all."""
+        return self._used_s.get(key, 0.0)
+
     def was_tried(self) -> bool:
         """Whether anything was slow or given up."""
         return bool(self._slow_s or self._over)
