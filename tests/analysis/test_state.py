@@ -532,7 +532,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
     last = engine.state.last
     assert_same_points(engine, question, "again")
     assert engine.state.last is last
-    assert not any(name.startswith(("log_", "of_", "at_")) for name in contents(engine))
+    assert not any(name.startswith(("log_", "of_", "at_", "sum_")) for name in contents(engine))
 
 
 def kept_table(question: Question) -> str:
@@ -561,7 +561,7 @@ def test_every_so_many_increments_contributions_are_checked(tmp_path: Path) -> N
         checked.append((engine.state.last.checked, engine.state.last.mismatch))
     assert checked == [(False, False), (False, False), (True, False), (False, False)]
     with engine.store.reader() as reader:  # as if an increment had gone wrong
-        reader.execute(f"UPDATE {kept_of(question).table} SET s = s + 1 WHERE day = 0")  # noqa: S608
+        reader.execute(f"UPDATE {kept_of(question).sums_table} SET s = s + 1 WHERE day = 0")  # noqa: S608
     for number in range(3):
         engine.add([Event(f"user-{number}", START + 4 * HOUR, "purchase")], project_id=experiment.project)
         wrong = engine.stateful.points(question)

@@ -19,7 +19,9 @@ from typing import Any
 
 from hoglab.analysis.query.kept import SCHEMA, Kept
 from hoglab.analysis.query.resuming import (
+    CHANGED,
     FURTHER,
+    GONE,
     KNOWN,
     RECENT,
     STEPS,
@@ -70,6 +72,7 @@ def rebuild(refresh: Refresh, kept: Kept, merges: int, *, merged: bool) -> None:
             with transaction(refresh.reader):
                 _make(refresh, kept.table, resuming.changes())
                 refresh.run(f"CREATE OR REPLACE TABLE {resuming.state} AS {resuming.states()}")
+                refresh.run(f"DROP TABLE IF EXISTS {kept.sums_table}")
                 _note(refresh, kept, merges, increments=0)
     refresh.work.rebuilt = True
 
@@ -94,12 +97,11 @@ def _resume(
     refresh: Refresh, kept: Kept, resuming: Resuming, known: Covered, merges: int, *, merged: bool
 ) -> None:
     """Let entities go on from their states where they can; compute the others again."""
-    events = kept.events(merged=merged)
-    recent = Statement(
-        f"SELECT * FROM ({events}) AS every WHERE seq > $watermark", {"watermark": known.watermark}
-    )
-    with _temporary_tables(refresh, RECENT, KNOWN, TOUCHED, TOUCHED_EVENTS, UNITS, STEPS, FURTHER):
-        _make(refresh, RECENT, recent, temporary=True)
+    recent = kept.events(merged=merged, where="seq > $watermark")
+    with _temporary_tables(
+        refresh, RECENT, KNOWN, TOUCHED, TOUCHED_EVENTS, UNITS, STEPS, FURTHER, GONE, CHANGED
+    ):
+        _make(refresh, RECENT, kept.stated(recent, {"watermark": known.watermark}), temporary=True)
         _make(refresh, KNOWN, Statement(resuming.known(), {}), temporary=True)
         _make(refresh, TOUCHED, _touched(kept, resuming, known, merged=merged), temporary=True)
         refresh.run(f"DELETE FROM {KNOWN} WHERE entity IN (SELECT entity FROM {TOUCHED})")
@@ -107,18 +109,26 @@ def _resume(
             f"SELECT (SELECT count(*) FROM {TOUCHED}), (SELECT count(*) FROM {KNOWN})"
         )
         if touched:
-            again = f"SELECT * FROM ({events}) AS every WHERE {kept.entity} IN (SELECT entity FROM {TOUCHED})"
-            _make(refresh, TOUCHED_EVENTS, Statement(again, {}), temporary=True)
+            again = kept.events(merged=merged, where=kept.of_touched)
+            _make(refresh, TOUCHED_EVENTS, kept.stated(again), temporary=True)
             _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}")
+        _make(refresh, GONE, Statement(resuming.gone(kept.table), {}), temporary=True)
+        _make(refresh, CHANGED, Statement(f"SELECT * FROM {kept.table} LIMIT 0", {}), temporary=True)
+        if touched:
+            _insert(refresh, CHANGED, resuming.changes())
         if resumed:
             _make(refresh, FURTHER, resuming.further(), temporary=True)
+            _insert(refresh, CHANGED, resuming.further_changes())
+        _sum_up(refresh, kept)
         with transaction(refresh.reader):
             if touched:
                 for table in (kept.table, resuming.state):
                     refresh.run(f"DELETE FROM {table} WHERE entity IN (SELECT entity FROM {TOUCHED})")
-                _insert(refresh, kept.table, resuming.changes())
+            if touched or resumed:
+                _insert(refresh, kept.table, Statement(f"SELECT * FROM {CHANGED}", {}))
+                both = f"(SELECT * FROM {GONE} UNION ALL SELECT * FROM {CHANGED})"
+                _insert(refresh, kept.sums_table, kept.summed(both))
             if resumed:
-                _insert(refresh, kept.table, resuming.further_changes())
                 refresh.run(resuming.update())
             if touched:
                 _insert(refresh, resuming.state, Statement(resuming.states(), {}))
@@ -136,13 +146,13 @@ def _compute(refresh: Refresh, resuming: Resuming, events: str) -> None:
 
 def _touched(kept: Kept, resuming: Resuming, known: Covered, *, merged: bool) -> Statement:
     """Entities that have to be computed again."""
-    by_events = resuming.touched(kept.logs[0].table)
+    by_events = resuming.touched(kept.exposed(merged=merged))
     by_time = list(_reached_or_merged(kept, known, merged=merged))
     parts = [f"SELECT entity FROM ({by_events.sql}) AS by_events", *(sql for sql, _ in by_time)]
     values = dict(by_events.parameters)
     for _, more in by_time:
         values |= more
-    return Statement(f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(parts)}) AS touched", values)
+    return kept.stated(f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(parts)}) AS touched", values)
 
 
 # -- others --------------------------------------------------------------------------------------------
@@ -150,19 +160,17 @@ def _touched(kept: Kept, resuming: Resuming, known: Covered, *, merged: bool) ->
 
 def _compute_touched(refresh: Refresh, kept: Kept, known: Covered, merges: int, *, merged: bool) -> None:
     """Compute those entities again whose events are not the same as before."""
-    events = kept.events(merged=merged)
+    recent = kept.events(merged=merged, where="seq > $watermark")
     # Whoever may have been exposed, and what contributed under a person that is another one now.
-    exposed = f"SELECT {kept.entity} FROM {kept.logs[0].table} UNION ALL SELECT entity FROM {kept.table}" + (
-        f" UNION ALL SELECT person_id FROM {SCHEMA}.applied_override" if kept.entity == "person_id" else ""
-    )
-    touched = [f"SELECT {kept.entity} AS entity FROM ({events}) AS recent WHERE seq > $watermark"]
+    exposed = f"{kept.exposed(merged=merged)} UNION ALL SELECT entity FROM {kept.table}"
+    touched = [f"SELECT {kept.entity} AS entity FROM ({recent}) AS recent"]
     values: dict[str, Any] = {"watermark": known.watermark}
     for sql, more in _reached_or_merged(kept, known, merged=merged):
         touched.append(sql)
         values |= more
     found = f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(touched)}) WHERE entity IN ({exposed})"
     with _temporary_tables(refresh, TOUCHED):
-        _make(refresh, TOUCHED, Statement(found, values), temporary=True)
+        _make(refresh, TOUCHED, kept.stated(found, values), temporary=True)
         [(entities,)] = refresh.run(f"SELECT count(*) FROM {TOUCHED}")
         with transaction(refresh.reader):
             if entities:
@@ -178,8 +186,8 @@ def _reached_or_merged(kept: Kept, known: Covered, *, merged: bool) -> Iterator[
     end = naive(kept.question.span.end)
     if known.span_end < end:
         ahead = (
-            f"SELECT {kept.entity} AS entity FROM ({kept.events(merged=merged)}) AS ahead "
-            "WHERE timestamp >= $reached AND seq <= $watermark"
+            f"SELECT {kept.entity} AS entity "
+            f"FROM ({kept.events(merged=merged, where='timestamp >= $reached AND seq <= $watermark')}) AS ahead"
         )
         yield ahead, {"reached": known.span_end, "watermark": known.watermark}
     if kept.entity == "person_id":
@@ -238,7 +246,17 @@ def _note(refresh: Refresh, kept: Kept, merges: int, *, increments: int) -> None
 
 def sums(refresh: Refresh, kept: Kept) -> list[tuple[Any, ...]]:
     """The rows that answer the statement of ``kept``."""
-    return refresh.run(kept.query.statement.sql, kept.query.statement.parameters)
+    statement = kept.query.statement
+    if kept.reads_sums:
+        _sum_up(refresh, kept)
+        statement = kept.summed(kept.sums_table)
+    return refresh.run(statement.sql, statement.parameters)
+
+
+def _sum_up(refresh: Refresh, kept: Kept) -> None:
+    """Make the table of sums, if it is not there: not with the contributions, which their transaction cannot read."""
+    statement = kept.summed(kept.table)
+    refresh.run(f"CREATE TABLE IF NOT EXISTS {kept.sums_table} AS {statement.sql}", statement.parameters)
 
 
 def same(kept: Kept, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:

@@ -243,7 +243,8 @@ class ResultsState:
                     self._refused.add(key)
                 self._known = None
                 refresh.run(f"DROP TABLE {SCHEMA}.of_{key}")
-                refresh.run(f"DROP TABLE IF EXISTS {SCHEMA}.at_{key}")
+                for kind in ("at", "sum"):
+                    refresh.run(f"DROP TABLE IF EXISTS {SCHEMA}.{kind}_{key}")
                 refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": key})
                 drop_unused_logs(refresh)
             refresh.run(f"CHECKPOINT {SCHEMA}")

@@ -59,8 +59,11 @@ def activation_condition(scope: Scope, activation: EventSource) -> str:
     return combined("AND", [scope.matches(activation), filters])
 
 
-def _define_flag_exposures(scope: Scope) -> str:
-    """``(entity, variant, ts, uuid)``: one row for each event that tells an entity's variant."""
+def flag_exposures(scope: Scope, also: str = "") -> str:
+    """``(entity, variant, ts, uuid)``: one row for each event that tells an entity's variant.
+
+    ``also`` are further columns of the events, each with a comma before it.
+    """
     span = scope.question.span
     exposures = scope.question.exposures
     number = "0"
@@ -69,12 +72,11 @@ def _define_flag_exposures(scope: Scope) -> str:
             f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants)
         )
         number = f"CASE {_variant_text(scope, exposures.variant_property)} {cases} END"
-    return scope.define(
-        "exposure" if exposures.activation is None else "flag_exposure",
+    return (
         f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, "
-        f"uuid{_carried_values(scope)} FROM {scope.events} "
+        f"uuid{_carried_values(scope)}{also} FROM {scope.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
-        f"AND {exposure_condition(scope)}",
+        f"AND {exposure_condition(scope)}"
     )
 
 
@@ -86,7 +88,8 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
     Also defines ``exposure(entity, ts)``: the events that are step 0 of funnels.
     """
     exposures = scope.question.exposures
-    rows = _define_flag_exposures(scope)
+    name_of_rows = "exposure" if exposures.activation is None else "flag_exposure"
+    rows = scope.define(name_of_rows, flag_exposures(scope))
     if scope.days is None or exposures.first_seen:
         variant = (
             scope.dialect.first_by("variant", ["ts", "uuid"])

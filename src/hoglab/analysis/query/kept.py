@@ -1,6 +1,6 @@
 """What is kept of events for a question that is asked again and again (spec experiment-results 11.2).
 
-Two kinds of tables in `hoglab.storage.event_store.results_state`:
+Kinds of tables in `hoglab.storage.event_store.results_state`:
 
 - *Relevance logs*: the events that a question may look at, with the columns and properties that it reads. One of the
   exposures, which all metrics of an experiment share, and one of the events that the metric counts; where an event
@@ -10,6 +10,7 @@ Two kinds of tables in `hoglab.storage.event_store.results_state`:
 - *Contributions*: what each entity adds to the statistics, each day where days add up, else over the whole span.
   An entity's contribution depends on nothing but its own events, so that only entities with new events are
   looked at; and results are sums over contributions.
+- *Sums* over contributions, to which each increment adds what it changes, so that nobody adds them all up again.
 - *States*: what is known of each entity, from which its contributions go on (`hoglab.analysis.query.resuming`),
   for metrics where that is possible. Other entities with new events are computed again, from the logs.
 """
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
 from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
 from hoglab.analysis.query.model import EventSource, MeanMetric, Question, Span, Value
@@ -39,7 +41,7 @@ from hoglab.analysis.query.shared import (
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
 from hoglab.filters.sql import Parameters, combined
 
-VERSION = 2
+VERSION = 3
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
 SCHEMA = "results_state"
@@ -48,13 +50,17 @@ _LONG = timedelta(days=1000)
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A relevance log. ``condition`` is over the table ``events``; ``taken`` are properties by column name."""
+    """A relevance log. ``condition`` is over the table ``events``; ``taken`` are properties by column name.
+
+    ``constants`` are columns that the condition leaves one value, which is not stored with every event.
+    """
 
     project_id: int
     condition: str
     parameters: Mapping[str, object]
     columns: tuple[str, ...]
     taken: Mapping[str, str]
+    constants: Mapping[str, str]
 
     @property
     def key(self) -> str:
@@ -96,8 +102,10 @@ class Kept:
     logs: tuple[Log, ...]
     query: Compiled
     """Its statement reads the contributions."""
+    _summing: Statement
     _filling: tuple[tuple[str, str], ...]
     _parameters: Parameters
+    _dialect: Dialect
 
     @property
     def key(self) -> str:
@@ -113,7 +121,22 @@ class Kept:
         if not can_resume(self.question.metric):
             return None
         state = f"{SCHEMA}.at_{self.key}"
-        return Resuming(self.question, self.query.outcome, self._filling, self._parameters, state)
+        scope = Scope(self.question, self._dialect, values=self._parameters)
+        return Resuming(scope, self.query.outcome, self._filling, state)
+
+    @property
+    def sums_table(self) -> str:
+        """Sums over contributions, beside those whose entities go on from their states."""
+        return f"{SCHEMA}.sum_{self.key}"
+
+    @property
+    def reads_sums(self) -> bool:
+        """Whether sums are all that the answer takes."""
+        return self.resuming is not None and self.query.statement == self._summing
+
+    def summed(self, contributions: str) -> Statement:
+        """Sums over a relation of contributions, or over one of such sums."""
+        return Statement(self._summing.sql.replace(self.table, contributions), self._summing.parameters)
 
     @property
     def entity(self) -> str:
@@ -127,37 +150,59 @@ class Kept:
 
     def contributions(self, *, merged: bool, touched: bool = False) -> Statement:
         """The contributions of all entities, or of those in the table `TOUCHED`."""
-        relation = self.events(merged=merged)
-        if touched:
-            relation = (
-                f"SELECT * FROM ({relation}) AS every WHERE {self.entity} IN (SELECT entity FROM {TOUCHED})"
-            )
+        relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
         subqueries = [f"{name} AS (\n{sql}\n)" for name, sql in self._filling]
         once = "" if touched else "NOT "  # few rows, or the logs as they are
         named = ",\n".join([f"{EVENTS} AS {once}MATERIALIZED (\n{relation}\n)", *subqueries])
         sql = f"WITH {named}\nSELECT * FROM {self._filling[-1][0]}"
         return Statement(sql, self._parameters.used_in(sql))
 
-    def events(self, *, merged: bool) -> str:
-        """All events of the logs as one relation; ``merged``: some persons of the project were."""
-        columns = [name for name in COLUMNS if any(name in log.columns for log in self.logs)]
-        taken = list(dict.fromkeys(name for log in self.logs for name in log.taken))
-        parts = []
-        for log in self.logs:
-            shown = ["seq"]
-            shown += [name if name in log.columns else f"NULL AS {name}" for name in columns]
-            shown += [name if name in log.taken else f"NULL AS {name}" for name in taken]
-            parts.append(f"SELECT {', '.join(shown)} FROM {log.table}")
-        both = " UNION ALL ".join(parts)
-        project = self.question.exposures.project_id
-        if not merged or "person_id" not in columns:
-            return f"SELECT *, {project} AS project_id FROM ({both}) AS log"
-        person = "coalesce(override.person_id, log.person_id) AS person_id"
-        return (
-            f"SELECT log.* REPLACE ({person}), {project} AS project_id FROM ({both}) AS log "
-            f"LEFT JOIN {SCHEMA}.applied_override AS override ON override.project_id = {project} "
-            "AND override.old_person_id = log.person_id"
+    def stated(self, sql: str, more: Mapping[str, object] | None = None) -> Statement:
+        """SQL over `events` with its values, and ``more`` of them."""
+        return Statement(sql, self._parameters.used_in(sql) | dict(more or {}))
+
+    @property
+    def of_touched(self) -> str:
+        """Whether an event is of an entity in the table `TOUCHED`."""
+        return f"{self.entity} IN (SELECT entity FROM {TOUCHED})"
+
+    def events(self, *, merged: bool, where: str = "TRUE") -> str:
+        """Events of the logs as one relation; ``merged``: some persons of the project were.
+
+        Each log is asked by itself for ``where``: the engine does not look ahead through a union at whom a join wants.
+        """
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({self._events_of(log, merged=merged)}) AS log WHERE {where}" for log in self.logs
         )
+
+    def exposed(self, *, merged: bool) -> str:
+        """Entities that may have been exposed."""
+        return f"SELECT {self.entity} AS entity FROM ({self._events_of(self.logs[0], merged=merged)}) AS log"
+
+    def _events_of(self, log: Log, *, merged: bool) -> str:
+        """Events of one log, with the columns of all."""
+        project = self.question.exposures.project_id
+        known = [name for each in self.logs for name in (*each.columns, *each.constants)]
+        names = [name for name in COLUMNS if name in known]
+        names += dict.fromkeys(name for each in self.logs for name in each.taken)
+        shown = [f"{project} AS project_id", "seq"]
+        shown += [f"{self._column_of(log, name, merged=merged)} AS {name}" for name in names]
+        override = ""
+        if merged and "person_id" in log.columns:
+            override = (
+                f" LEFT JOIN {SCHEMA}.applied_override AS override ON override.project_id = {project} "
+                "AND override.old_person_id = log.person_id"
+            )
+        return f"SELECT {', '.join(shown)} FROM {log.table} AS log{override}"
+
+    def _column_of(self, log: Log, name: str, *, merged: bool) -> str:
+        if name in log.constants:
+            return self._parameters.bind(log.constants[name])
+        if name not in log.columns and name not in log.taken:
+            return "NULL"
+        if merged and name == "person_id":
+            return "coalesce(override.person_id, log.person_id)"
+        return f"log.{name}"
 
 
 class _Reading(DuckDb):
@@ -250,8 +295,10 @@ def _read(question: Question) -> Kept:
         question.span.start - timedelta(microseconds=lookback_us(question)),
         tuple(_logs(question, dialect.taken, "\n".join(texts[:of_units]), "\n".join(texts[of_units:]))),
         query,
+        query.statement,
         tuple(dialect.filling),
         dialect.values,
+        dialect,
     )
 
 
@@ -291,13 +338,28 @@ def _log(
         if name in words
     }
     condition = combined("OR", list(dict.fromkeys(conditions)))
+    sources = [*counted, *(exposure_sources(question) if exposed else ())]
+    constants = _constants(question, sources, counts=bool(counted))
     return Log(
         question.exposures.project_id,
         condition,
         scope.parameters.used_in(" ".join([condition, *texts.values()])),
-        tuple(name for name in COLUMNS if name != "project_id" and name in words),
+        tuple(name for name in COLUMNS if name != "project_id" and name in words and name not in constants),
         texts,
+        {name: value for name, value in constants.items() if name in words},
     )
+
+
+def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
+    """The columns of which all events of some sources have the same value; ``counts``: not exposures alone."""
+    found = {}
+    events = {match.event for source in sources for match in source.alternatives}
+    if len(events) == 1 and (event := events.pop()) is not None:
+        found["event"] = event
+    exposures = question.exposures
+    if not counts and exposures.activation is None and exposures.flag_key is not None:
+        found[PROMOTED["$feature_flag"]] = exposures.flag_key
+    return found
 
 
 def _table(question: Question) -> str:

@@ -27,6 +27,14 @@ class Partial:
     combine: str  # sum, min or max
     zero: str = "0"
 
+    def combined(self, one: str, other: str) -> str:
+        """Two of them together; the embedded engine's extremes pass over NULL."""
+        return {
+            "sum": f"{one} + {other}",
+            "max": f"greatest({one}, {other})",
+            "min": f"least({one}, {other})",
+        }[self.combine]
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -42,12 +50,14 @@ class Outcome:
     exact: bool = False
     squares: tuple[str, ...] = ()
 
-    def evaluated(self, place: str) -> dict[str, str]:
-        """The expression of each value; ``place`` is the format of a partial's column."""
+    def evaluated(self, place: str, unit: str = "unit") -> dict[str, str]:
+        """The expression of each value; ``place`` is the format of a partial's column, ``unit`` the relation that
+        has the columns of ``unit``."""
         places = {
             partial.name: f"coalesce({place.format(name=partial.name)}, {partial.zero})"
             for partial in self.partials
         }
+        places["unit"] = unit
         return {name: expression.format_map(places) for name, expression in self.values.items()}
 
     def stated(self, place: str = "{name}") -> dict[str, str]:
@@ -60,7 +70,7 @@ def with_covariate(outcome: Outcome, y: str) -> Outcome:
     """The outcome with the sums that CUPED needs; ``unit`` has a column ``x``."""
     return replace(
         outcome,
-        values={**outcome.values, "x": "unit.x"},
+        values={**outcome.values, "x": "{unit}.x"},
         statistics={**outcome.statistics, "cx": "{x}", "cxx": "{x} * {x}", "cyx": f"({y}) * {{x}}"},
         exact=False,
         squares=(*outcome.squares, "cxx"),
@@ -123,23 +133,26 @@ def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
         for suffix, end in (("new", "CURRENT ROW"), ("old", "1 PRECEDING"))
     )
     scope.define("running", f"SELECT entity, day, {running} FROM step")
-    _define_states(scope, outcome)
+    both = "running INNER JOIN unit ON unit.entity = running.entity"
+    scope.define("state", states(scope, outcome, both, "unit"))
     return _changes(scope, outcome)
 
 
-def _define_states(scope: Scope, outcome: Outcome) -> None:
-    """``state``: for each entity and day with a change, variant and values before and after it."""
+def states(scope: Scope, outcome: Outcome, rows: str, unit: str) -> str:
+    """``state``: for each entity and day with a change, variant and values before and after it.
+
+    ``rows`` is a relation, or several that are joined, with the columns of ``running`` and of ``unit``; ``unit`` is
+    the name by which it has the latter.
+    """
     columns = []
     for suffix in ("new", "old"):
-        values = outcome.evaluated("running.{name}_" + suffix)
+        values = outcome.evaluated("running.{name}_" + suffix, unit)
         columns += [f"{text} AS {name}_{suffix}" for name, text in values.items()]
-    scope.define(
-        "state",
-        f"SELECT running.entity AS entity, running.day AS day, running.day > unit.enter_day AS counted, "
-        f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new, "
-        f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old, "
-        f"{', '.join(columns)}{scope.cell_of('unit')} "
-        "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
+    return (
+        f"SELECT running.entity AS entity, running.day AS day, running.day > {unit}.enter_day AS counted, "
+        f"CASE WHEN running.day >= {unit}.multiple_day THEN {MULTIPLE} ELSE {unit}.variant END AS variant_new, "
+        f"CASE WHEN running.day > {unit}.multiple_day THEN {MULTIPLE} ELSE {unit}.variant END AS variant_old, "
+        f"{', '.join(columns)}{scope.cell_of(unit)} FROM {rows} WHERE running.day >= {unit}.enter_day"
     )
 
 

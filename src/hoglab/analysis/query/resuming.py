@@ -10,7 +10,8 @@ Statements read and write temporary tables, so that what they share is computed 
 - `RECENT`: the new events, and `KNOWN`: the states of entities with such events.
 - `TOUCHED`: entities, which are then taken out of `KNOWN`, and `TOUCHED_EVENTS`: all events of those.
 - `UNITS` and `STEPS`: the subqueries ``unit`` and ``step`` of touched entities, or of all of them.
-- `FURTHER`: the partials per entity and day that come to the states in `KNOWN`.
+- `FURTHER`: the partials per entity and day that come to the states in `KNOWN`, and these states.
+- `GONE`: the contributions that touched entities had until now, taken back, and `CHANGED`: all that are new.
 
 Most entities have one new row or day. For them what follows is told without windows, which cost several times as
 much for partitions of two rows.
@@ -23,15 +24,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.exposures import flag_exposures
 from hoglab.analysis.query.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
-from hoglab.analysis.query.outcome import Outcome
+from hoglab.analysis.query.outcome import Outcome, states
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import lookback_us
 from hoglab.analysis.query.statements import can_telescope
 from hoglab.analysis.query.values import can_resume_value
-from hoglab.filters.sql import Parameters
 
 EVENTS = "kept_events"
 RECENT = "recent_events"
@@ -41,12 +41,11 @@ KNOWN = "known_states"
 UNITS = "kept_units"
 STEPS = "kept_steps"
 FURTHER = "further_partials"
+GONE = "gone_contributions"
+CHANGED = "changed_contributions"
 
 _BEFORE_ALL, _BEFORE_NEW = -2, -1
 """Days before the grid's: of the row that stands for the state, and from which on an entity counts that has one."""
-_COMBINED = {"sum": "{0} + {1}", "max": "greatest({0}, {1})", "min": "least({0}, {1})"}
-"""Two partials together; the engine's extremes pass over NULL."""
-
 Subqueries = Sequence[tuple[str, str]]
 
 
@@ -71,14 +70,18 @@ def can_resume(metric: Metric) -> bool:
 class Resuming:
     """The statements of a question. Each takes ``events``, a relation of kept events, or reads the tables above.
 
-    ``subqueries`` are those of the question's statement up to the contributions, ``state`` is the table of states.
+    ``subqueries`` are those of the question's statement up to the contributions, ``scope`` has their values; and
+    ``state`` is the table of states.
     """
 
-    question: Question
+    scope: Scope
     outcome: Outcome
     subqueries: Subqueries
-    parameters: Parameters
     state: str
+
+    @property
+    def question(self) -> Question:
+        return self.scope.question
 
     def units(self, events: str) -> Statement:
         """``unit`` of all entities with events."""
@@ -90,7 +93,9 @@ class Resuming:
 
     def changes(self) -> Statement:
         """The contributions that follow from `UNITS` and `STEPS`."""
-        return self._changes(f"SELECT * FROM {UNITS}", {"step": f"SELECT * FROM {STEPS}"})
+        texts = dict(self.subqueries)
+        made = [("unit", f"SELECT * FROM {UNITS}"), ("step", f"SELECT * FROM {STEPS}")]
+        return self._changes([*made, ("running", texts["running"])], texts["state"])
 
     def states(self) -> str:
         """The states that follow from `UNITS` and `STEPS`."""
@@ -119,90 +124,111 @@ class Resuming:
                 text = f"{rows} UNION ALL {resumed_rows(metric, f'{some} AS known')}"
             elif isinstance(metric, FunnelMetric) and name == "progress":
                 single = "(SELECT * FROM new_row WHERE entity NOT IN (SELECT entity FROM several))"
-                text = f"{text} UNION ALL {resumed_progress(self._scope, metric, single, KNOWN)}"
+                text = f"{text} UNION ALL {resumed_progress(self.scope, metric, single, KNOWN)}"
             named.append((name, text))
+        each = ", ".join(f"further.{name}" for name in self._partials)
+        state = ", ".join(f"known.{name} AS known_{name}" for name in self._resumed_from)
         return self._statement(
             [(EVENTS, f"SELECT * FROM {RECENT}"), *named],
-            f"SELECT entity, day, {', '.join(self._partials)} FROM {partials}",
+            f"SELECT further.entity, further.day, {each}, {state} FROM {partials} AS further "
+            f"INNER JOIN {KNOWN} AS known ON known.entity = further.entity",
         )
 
     def further_changes(self) -> Statement:
-        """The contributions that follow from `KNOWN` and `FURTHER`."""
+        """The contributions that follow from `FURTHER`."""
+        units = [name for name in self._unit_columns if name != "entity"]
+        unit = ", ".join(f"{{0}}.known_{name} AS {name}" for name in units)
+        unit += f", {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day"
         names = ", ".join(self._partials)
+        before = ", ".join(f"any_value(known_{name})" for name in self._partials)
         pairs = ", ".join(
-            f"{_COMBINED[p.combine].format(f'known.{p.name}', f'further.{p.name}')} AS {p.name}_new, "
-            f"known.{p.name} AS {p.name}_old"
+            f"{p.combined(f'known_{p.name}', p.name)} AS {p.name}_new, known_{p.name} AS {p.name}_old"
             for p in self.outcome.partials
         )
-        several = "(SELECT entity FROM several)"
+        several = f"(SELECT * FROM {FURTHER} WHERE entity IN (SELECT entity FROM several))"
         step = (
-            f"SELECT entity, day, {names} FROM {FURTHER} WHERE entity IN {several} "
-            f"UNION ALL SELECT entity, {_BEFORE_ALL}, {names} FROM {KNOWN} WHERE entity IN {several}"
+            f"SELECT entity, day, {names} FROM {several} AS chosen UNION ALL "
+            f"SELECT entity, {_BEFORE_ALL}, {before} FROM {several} AS chosen GROUP BY entity"
         )
         running = (
-            f"{dict(self.subqueries)['running']} UNION ALL SELECT further.entity, further.day, {pairs} "
-            f"FROM {FURTHER} AS further INNER JOIN {KNOWN} AS known ON known.entity = further.entity "
-            f"WHERE further.entity NOT IN {several}"
+            f"SELECT entity, day, {pairs}, {unit.format('single')} FROM {FURTHER} AS single "
+            "WHERE entity NOT IN (SELECT entity FROM several) UNION ALL "
+            f"SELECT each.*, {unit.format('known')} FROM after_several AS each INNER JOIN {several} AS known "
+            "ON known.entity = each.entity AND known.day = each.day"
         )
-        found = f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"
-        return self._changes(self._known_units, {"several": found, "step": step, "running": running})
+        named = [
+            ("several", f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"),
+            ("step", step),
+            ("after_several", dict(self.subqueries)["running"]),
+            ("running", running),
+        ]
+        return self._changes(named, states(self.scope, self.outcome, "running", "running"))
+
+    def gone(self, contributions: str) -> str:
+        """What the contributions of touched entities were until now, with the opposite sign."""
+        opposite = ", ".join(f"-{name} AS {name}" for name in self.outcome.statistics)
+        return f"SELECT * REPLACE ({opposite}) FROM {contributions} WHERE entity IN (SELECT entity FROM {TOUCHED})"
 
     def update(self) -> str:
         """The statement that brings the states of entities in `FURTHER` up to date."""
         new = ", ".join(
-            f"{p.name} = {_COMBINED[p.combine].format(f'known.{p.name}', f'further.{p.name}')}"
-            for p in self.outcome.partials
+            f"{p.name} = {p.combined(f'known.{p.name}', f'further.{p.name}')}" for p in self.outcome.partials
         )
         return (
             f"UPDATE {self.state} AS known SET last_day = greatest(known.last_day, further.last_day), {new} "
             f"FROM ({self._totals(FURTHER)}) AS further WHERE further.entity = known.entity"
         )
 
-    def touched(self, exposures_log: str) -> Statement:
+    def touched(self, exposed: str) -> Statement:
         """Entities that their events in `RECENT` do not let go on from their state.
 
         They are: newly exposed ones; those with an exposure that is not after the first one, or to another variant;
         those who saw several variants already; those with an event on a day, or in funnels at a moment, before
-        their last one; and where the time before the exposure matters, those with events of that time.
+        their last one; and where the time before the exposure matters, those with events of that time. ``exposed``
+        are entities that may have been exposed.
         """
-        scope, exposures = self._scope, self.question.exposures
-        name, exposed = self.subqueries[0]
-        other = "" if exposures.first_seen else " OR exposed.variant <> known.variant"
-        before = f"{scope.day('recent.ts')} < known.last_day"
+        scope, exposures = self.scope, self.question.exposures
+        ts = scope.ts()
+        other = "" if exposures.first_seen else " OR variant <> known_variant"
+        before = f"{scope.day(ts)} < known_last_day"
         if isinstance(self.question.metric, FunnelMetric):
-            before += f" OR recent.ts <= known.{LAST_ROW}"
-        earlier = f"recent.ts >= known.t0 AND ({before})"
+            before += f" OR {ts} <= known_{LAST_ROW}"
+        earlier = f"{ts} >= known_t0 AND ({before})"
         if exposures.activation is not None:
-            earlier += " OR recent.ts <= known.t0"
+            earlier += f" OR {ts} <= known_t0"
         elif lookback_us(self.question):
-            earlier += " OR recent.ts < known.t0"
-        recent = f"(SELECT {scope.entity()} AS entity, {scope.ts()} AS ts FROM {EVENTS}) AS recent"
+            earlier += f" OR {ts} < known_t0"
+        also = ", known_variant, known_t0"
         newly_exposed = (
-            f"SELECT exposed.entity FROM {name} AS exposed LEFT JOIN {KNOWN} AS known "
-            f"ON known.entity = exposed.entity "
-            f"WHERE known.entity IS NULL OR exposed.ts <= known.t0{other}"
+            f"SELECT entity FROM ({flag_exposures(scope, also)}) AS exposed "
+            f"WHERE known_t0 IS NULL OR ts <= known_t0{other}"
         )
-        out_of_order = (
-            f"SELECT recent.entity FROM {recent} INNER JOIN {KNOWN} AS known "
-            f"ON known.entity = recent.entity WHERE known.switched OR {earlier}"
-        )
+        again = f"known_t0 IS NOT NULL AND (known_switched OR {earlier})"
+        out_of_order = f"SELECT {scope.entity()} FROM {EVENTS} WHERE {again}"
         parts = [newly_exposed, out_of_order]
         if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
             parts.append(
-                f"SELECT recent.entity FROM {recent} WHERE recent.entity NOT IN (SELECT entity FROM {KNOWN}) "
-                f"AND recent.entity IN (SELECT {scope.entity()} FROM {exposures_log})"
+                f"SELECT {scope.entity()} FROM {EVENTS} WHERE known_t0 IS NULL "
+                f"AND {scope.entity()} IN (SELECT entity FROM ({exposed}) AS exposed)"
             )
-        return self._statement(
-            [(EVENTS, f"SELECT * FROM {RECENT}"), (name, exposed)], " UNION ALL ".join(parts)
-        )
+        state = "".join(f", known.{name} AS known_{name}" for name in self._judged_by)
+        every = f"{RECENT} AS recent LEFT JOIN {KNOWN} AS known ON known.entity = recent.{scope.entity()}"
+        return self._statement([(EVENTS, f"SELECT recent.*{state} FROM {every}")], " UNION ALL ".join(parts))
 
     def known(self) -> str:
         """The states of entities with events in `RECENT`."""
-        return f"SELECT * FROM {self.state} WHERE entity IN (SELECT {self._scope.entity()} FROM {RECENT})"
+        return f"SELECT * FROM {self.state} WHERE entity IN (SELECT {self.scope.entity()} FROM {RECENT})"
 
     @property
-    def _scope(self) -> Scope:
-        return Scope(self.question, DuckDb())
+    def _judged_by(self) -> list[str]:
+        """The columns of states that `touched` looks at."""
+        funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMetric) else []
+        return ["variant", "t0", "switched", "last_day", *funnel]
+
+    @property
+    def _resumed_from(self) -> list[str]:
+        """The columns of states that `FURTHER` has."""
+        return [*(name for name in self._unit_columns if name != "entity"), *self._partials]
 
     @property
     def _partials(self) -> list[str]:
@@ -220,19 +246,18 @@ class Resuming:
         combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in self.outcome.partials)
         return f"SELECT entity, max(day) AS last_day, {combined} FROM {steps} GROUP BY entity"
 
-    def _changes(self, unit: str, steps: dict[str, str]) -> Statement:
-        """``change`` without what changes nothing; ``steps`` are subqueries in the place of those up to ``step``,
-        and of ``running``."""
-        names = [name for name, _ in self.subqueries]
-        later = {n: sql for n, sql in self.subqueries[names.index("step") + 1 :] if n not in steps}
+    def _changes(self, named: Subqueries, state: str) -> Statement:
+        """``change`` without what changes nothing; ``named`` are the subqueries that ``state`` reads."""
         changed = " OR ".join(f"{name}_new <> {name}_old" for name in ("variant", *self.outcome.values))
-        later["state"] = f"SELECT * FROM ({later['state']}) AS every WHERE NOT counted OR {changed}"
-        return self._statement([("unit", unit), *steps.items(), *later.items()], "SELECT * FROM change")
+        some = f"SELECT * FROM ({state}) AS every WHERE NOT counted OR {changed}"
+        return self._statement(
+            [*named, ("state", some), ("change", dict(self.subqueries)["change"])], "SELECT * FROM change"
+        )
 
     @property
     def _unit_columns(self) -> list[str]:
         covariate = ["x"] if lookback_us(self.question) else []
-        return ["entity", "variant", "t0", *self._scope.cell, *covariate]
+        return ["entity", "variant", "t0", *self.scope.cell, *covariate]
 
     def _computed(self, wanted: str, events: str, replaced: dict[str, str]) -> Statement:
         """All subqueries up to one, some of them with another text."""
@@ -241,6 +266,9 @@ class Resuming:
         return self._statement([(EVENTS, events), *named], f"SELECT * FROM {wanted}")
 
     def _statement(self, subqueries: Subqueries, select: str) -> Statement:
-        named = ",\n".join(f"{name} AS (\n{text}\n)" for name, text in subqueries)
+        named = ",\n".join(
+            f"{name} AS {'NOT MATERIALIZED ' if name == EVENTS else ''}(\n{text}\n)"
+            for name, text in subqueries
+        )
         sql = f"WITH {named}\n{select}"
-        return Statement(sql, self.parameters.used_in(sql))
+        return Statement(sql, self.scope.parameters.used_in(sql))
