@@ -181,6 +181,7 @@ NO_IPV4 = "Invalid URL: its hostname is a number, but no IPv4 address"
         ("", "Invalid URL"),
         ("http://[::1", "Invalid URL"),
         ("http://[::1]x/", "Invalid URL"),
+        ("http://[v1.a]/", "Invalid URL"),
         ("http:127.0.0.1", "No hostname"),
         ("https://:80/", "No hostname"),
         ("http://user:password@/", "No hostname"),

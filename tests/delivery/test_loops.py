@@ -14,8 +14,19 @@ from tests.delivery.conftest import wait_for
 
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.routes import DiscardEndpoint
+from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
 from hoglab.delivery.fetch import FetchRequest
-from hoglab.delivery.loops import CAPTURE_PATHS, DEPTH_PROPERTY, MAX_DEPTH, REFUSAL, EndlessLoopError, marked
+from hoglab.delivery.loops import (
+    CAPTURE_PATHS,
+    CHAIN_HEADER,
+    DEPTH_PROPERTY,
+    MAX_DEPTH,
+    REFUSAL,
+    WEBHOOK_REFUSAL,
+    EndlessLoopError,
+    chain_of,
+    marked,
+)
 from hoglab.demo.api import Api
 
 SITE = "https://hog.example"
@@ -111,6 +122,36 @@ def test_everything_else_goes_out_as_it_is(url: str, body: Any) -> None:
     assert sent(url, body, {"f": MAX_DEPTH}) is None
 
 
+@pytest.mark.parametrize(
+    ("length", "said"), [(None, "1"), (3, "4"), (9.0, "10"), (-5, "1"), ("x", "1"), (True, "1"), ([1], "1")]
+)
+def test_requests_to_webhooks_say_how_long_the_chain_is(length: Any, said: str) -> None:
+    properties = {} if length is None else {CHAIN_PROPERTY: length}
+    causes = [json.dumps({"event": {"properties": properties}}).encode(), b"no globals"]
+    request = FetchRequest(f"{SITE}/public/webhooks/some", headers={"x-hoglab-chain": "0", "A": "b"})
+    made = marked(request, site_url=SITE, token=TOKEN, function_id="f", causes=causes)
+    assert made.headers == {"A": "b", CHAIN_HEADER: said}
+    elsewhere = replace(request, url="https://other.example/public/webhooks/some")
+    assert marked(elsewhere, site_url=SITE, token=TOKEN, function_id="f", causes=causes) is elsewhere
+
+
+def test_a_chain_through_webhooks_has_a_longest_length() -> None:
+    cause = json.dumps({"event": {"properties": {CHAIN_PROPERTY: MAX_DEPTH}}}).encode()
+    with pytest.raises(EndlessLoopError, match="Refusing to fetch a webhook"):
+        marked(
+            FetchRequest(f"{SITE}/public/webhooks/x"),
+            site_url=SITE,
+            token=TOKEN,
+            function_id="f",
+            causes=[cause],
+        )
+
+
+def test_what_others_say_of_a_chain_is_read_strictly() -> None:
+    said = [None, "", "-1", "x", "1e3", "9999", "\u0663", "007", "12"]
+    assert [chain_of(text) for text in said] == [0, 0, 0, 0, 0, 0, 0, 7, 12]
+
+
 @pytest.mark.parametrize("mark", ["x", [1], {"f": "9"}, {"f": True}, {"f": None}])
 def test_marks_that_make_no_sense_count_nothing(mark: Any) -> None:
     assert marks(sent(f"{SITE}/e", {"token": TOKEN, **EVENT}, mark)) == [{"f": 1}]
@@ -122,6 +163,46 @@ def test_the_depth_has_a_limit() -> None:
     with pytest.raises(EndlessLoopError, match="Refusing to fetch a PostHog ingestion endpoint"):
         sent(f"{SITE}/e", body, {"f": MAX_DEPTH})
     assert marks(sent(f"{SITE}/e", body, {"g": MAX_DEPTH})) == [{"g": MAX_DEPTH, "f": 1}]
+
+
+@pytest.mark.parametrize("options", ["", ", {'headers': {'X-HOGLAB-CHAIN': '0'}}"])
+def test_functions_that_start_each_other_through_a_webhook_are_stopped(
+    start_server: StartServer, options: str
+) -> None:
+    server = start_server(HOGLAB_FETCH_ALLOW_CIDRS="127.0.0.0/8")
+    api = Api(server.url, server.api_key)
+    webhook = api.create_hog_function(
+        {
+            "type": "source_webhook",
+            "name": "Hears",
+            "enabled": True,
+            "hog": "postHogCapture({'event': 'again', 'distinct_id': 'ada'})",
+        }
+    )
+    caller = api.create_hog_function(
+        {
+            "name": "Calls",
+            "enabled": True,
+            "hog": f"fetch(inputs.url{options})",
+            "inputs_schema": [{"key": "url", "type": "string"}],
+            "inputs": {"url": {"value": f"{server.url}/public/webhooks/{webhook['id']}"}},
+        }
+    )
+    with httpx.Client(headers={"Authorization": f"Bearer {server.api_key}"}, timeout=60) as client:
+        first = {"api_key": server.project_token, "batch": [{"event": "first", "distinct_id": "ada"}]}
+        assert client.post(f"{server.url}/batch/", json=first).status_code == 200
+        path = f"{server.url}/api/projects/1/hog_functions/{caller['id']}"
+
+        def totals() -> dict[str, int]:
+            found: dict[str, int] = client.get(f"{path}/metrics/totals/?breakdown_by=name").json()["totals"]
+            return found
+
+        # Each captured event is two functions further: the first one's request, and the webhook that heard it.
+        wait_for(lambda: totals().get("failed"))
+        counts = totals()
+        assert (counts["succeeded"], counts["failed"]) == (MAX_DEPTH // 2, 1)
+        lines = client.get(f"{path}/logs/").json()["results"]
+        assert [line["message"] for line in lines if line["level"] == "ERROR"] == [WEBHOOK_REFUSAL]
 
 
 V0 = "{'body': {'api_key': inputs.token, 'batch': [{'event': 'again', 'distinct_id': event.distinct_id}]}}"

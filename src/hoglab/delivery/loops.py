@@ -1,19 +1,25 @@
-"""Functions that send events to their own project with `fetch`, and so may start themselves again and again (spec:
-hog-runtime 4.5, last paragraph).
+"""Functions that send events to their own project with `fetch`, or call its webhooks, and so may start themselves
+again and again (spec: hog-runtime 4.5, last paragraph).
 
-What such a request sends is marked with how often the function did that on the way to it, and from `MAX_DEPTH` on it is
-not sent. (`postHogCapture` counts by itself.) Where the request cannot be understood it goes out as it is.
+The events that such a request sends are marked with how often the function did that on the way to it, and from
+`MAX_DEPTH` on it is not sent. A request to a webhook says in a header how long the chain is that led to it, as
+`postHogCapture` counts it, for its event has no properties of its own. Where a request cannot be understood it goes out
+as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 from yarl import URL
+
+from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
 
 if TYPE_CHECKING:
     from hoglab.delivery.fetch import FetchRequest
@@ -35,11 +41,20 @@ CAPTURE_PATHS = frozenset(
     }
 )
 """Every path that takes events, as `hoglab.capture` serves them."""
+WEBHOOK_PATH = "/public/webhooks/"
+"""Where functions answer requests; see `hoglab.delivery.webhook_routes`."""
+CHAIN_HEADER = "X-Hoglab-Chain"
+"""In requests to webhooks: how many functions in a row led to it."""
+WEBHOOK_REFUSAL = (
+    "Refusing to fetch a webhook of this server: "
+    f"{MAX_DEPTH} functions in a row led to this run already, which looks like an endless loop."
+)
 REFUSAL = (
     "Refusing to fetch a PostHog ingestion endpoint using this project's own API key: the event of this run comes from "
     f"{MAX_DEPTH} such requests of this function already, which looks like an endless loop."
 )
 
+_NUMBER = re.compile("[0-9]{1,3}")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -49,6 +64,12 @@ class EndlessLoopError(Exception):
 
 class _Event(msgspec.Struct):
     properties: dict[str, Any] = {}
+
+    @property
+    def chain(self) -> int:
+        """How many functions in a row led to it."""
+        length = self.properties.get(CHAIN_PROPERTY)
+        return int(length) if isinstance(length, int | float) and not isinstance(length, bool) else 0
 
 
 class _Globals(msgspec.Struct):
@@ -65,8 +86,13 @@ def marked(
 
     Raises `EndlessLoopError`.
     """
+    path = _own_path(request.url, site_url)
+    if path is None:
+        return request
+    if path.startswith(WEBHOOK_PATH):
+        return _chained(request, causes)
     bearer = _bearer(request)
-    if (token not in (request.body or "") and bearer != token) or not _is_own_capture(request.url, site_url):
+    if path.rstrip("/") not in CAPTURE_PATHS or (token not in (request.body or "") and bearer != token):
         return request
     try:
         body = orjson.loads(request.body or "")
@@ -86,14 +112,28 @@ def marked(
     return replace(request, body=orjson.dumps(body).decode())
 
 
-def _is_own_capture(url: str, site_url: str) -> bool:
+def chain_of(header: str | None) -> int:
+    """What `CHAIN_HEADER` says, 0 for nothing that makes sense."""
+    return int(header) if header is not None and _NUMBER.fullmatch(header) else 0
+
+
+def _chained(request: FetchRequest, causes: Iterable[bytes]) -> FetchRequest:
+    length = max((0, *(event.chain for event in _events(causes))))
+    if length >= MAX_DEPTH:
+        raise EndlessLoopError(WEBHOOK_REFUSAL)
+    kept = {name: value for name, value in request.headers.items() if name.lower() != CHAIN_HEADER.lower()}
+    return replace(request, headers={**kept, CHAIN_HEADER: str(length + 1)})
+
+
+def _own_path(url: str, site_url: str) -> str | None:
+    """The path of a URL of this server, None for others."""
     try:
         there, here = URL(url.strip()), URL(site_url)
     except ValueError:
-        return False
-    if there.path.rstrip("/") not in CAPTURE_PATHS or there.port != here.port:
-        return False
-    return there.host == here.host or {there.host, here.host} <= _LOOPBACK
+        return None
+    if there.port != here.port or not (there.host == here.host or {there.host, here.host} <= _LOOPBACK):
+        return None
+    return there.path
 
 
 def _bearer(request: FetchRequest) -> str | None:
@@ -121,14 +161,17 @@ def _tokens(part: dict[str, Any]) -> list[Any]:
     return [each.strip() for each in named if isinstance(each, str)]
 
 
+def _events(causes: Iterable[bytes]) -> Iterator[_Event]:
+    for cause in causes:
+        with suppress(msgspec.DecodeError):
+            yield _globals.decode(cause).event
+
+
 def _depths(causes: Iterable[bytes]) -> dict[str, int]:
     """The marks of events, the highest of each function."""
     highest: dict[str, int] = {}
-    for cause in causes:
-        try:
-            mark = _globals.decode(cause).event.properties.get(DEPTH_PROPERTY)
-        except msgspec.DecodeError:
-            continue
+    for event in _events(causes):
+        mark = event.properties.get(DEPTH_PROPERTY)
         for function_id, depth in mark.items() if isinstance(mark, dict) else ():
             if isinstance(depth, int) and not isinstance(depth, bool):
                 highest[function_id] = max(highest.get(function_id, 0), depth)

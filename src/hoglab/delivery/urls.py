@@ -57,6 +57,8 @@ def _check_authority(authority: str) -> None:
     host, port = parts[1], parts[2] or ""
     if not host:
         raise UrlError("No hostname")
+    if host.startswith("[") and literal_address(host) is None:
+        raise UrlError(INVALID)
     if not _PORT.fullmatch(port) or not 0 < int(port or 80) < 65_536:
         raise UrlError(f"{INVALID}: its port is no number from 1 to 65535")
 

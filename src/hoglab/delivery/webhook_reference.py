@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hoglab.delivery.webhook_routes import PATH
+from hoglab.delivery.loops import WEBHOOK_PATH
 from hoglab.delivery.webhooks import REPLY_TYPES, WebhookLimits
 from hoglab.http.body import JSON, URLENCODED
 from hoglab.http.decompression import BY_NAME
@@ -43,7 +43,7 @@ def webhook_paths() -> Mapping[str, Any]:
     """The ``paths`` of webhooks. What a program answers by itself may be anything of the types it may have."""
     posted = {"schema": {}, "example": {"kind": "payment received", "customer": "ada"}}
     return {
-        f"{PATH}{{webhook_id}}": {
+        f"{WEBHOOK_PATH}{{webhook_id}}": {
             "get": {
                 **_operation("call_webhook_with_get", "Call a function with the parameters of a query"),
                 "parameters": [_ADDRESS],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
+from hoglab.delivery.loops import WEBHOOK_PATH
 from hoglab.delivery.webhooks import TOO_LARGE, TOO_SLOW, IncomingRequest, Reply
 from hoglab.http.body import read_body
 from hoglab.http.client_ip import client_ip
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
 
     from hoglab.delivery.webhooks import Webhooks
 
-PATH = "/public/webhooks/"
 METHODS = ("GET", "POST")
 
 
 def webhook_routes(webhooks: Webhooks) -> list[BaseRoute]:
-    """Everything below `PATH`; anybody may call it."""
-    return [Route(f"{PATH}{{address:path}}", WebhookEndpoint(webhooks))]
+    """Everything below `WEBHOOK_PATH`; anybody may call it."""
+    return [Route(f"{WEBHOOK_PATH}{{address:path}}", WebhookEndpoint(webhooks))]
 
 
 class WebhookEndpoint:

@@ -21,9 +21,11 @@ from uuid import uuid4
 import orjson
 import structlog
 
+from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.dispatch import DEGRADED_PRIORITY, OVERFLOW_QUEUE
 from hoglab.delivery.globals import NO_PERSON, milliseconds
+from hoglab.delivery.loops import CHAIN_HEADER, chain_of
 from hoglab.delivery.program_run import clipped
 from hoglab.delivery.state import State, encode_state, raw_json
 from hoglab.delivery.turn import Settled, Turn
@@ -62,6 +64,7 @@ UNSEEN_HEADERS = frozenset(
         "forwarded",
         "x-real-ip",
         "true-client-ip",
+        CHAIN_HEADER.lower(),
     }
 )
 """Headers that programs do not get to see."""
@@ -345,13 +348,14 @@ class Webhooks:
         body = seen["body"]
         distinct_id = body.get("distinct_id") if isinstance(body, dict) else None
         event_uuid = str(uuid4())
+        chain = chain_of(request.header(CHAIN_HEADER.lower()))
         globals_ = {
             "project": {"id": project.id, "name": "", "url": ""},
             "event": {
                 "uuid": event_uuid,
                 "event": INCOMING,
                 "distinct_id": distinct_id,
-                "properties": {},
+                "properties": {CHAIN_PROPERTY: chain} if chain else {},
                 "elements_chain": "",
                 "timestamp": milliseconds(self._shop.now()),
                 "url": "",
