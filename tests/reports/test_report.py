@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hoglab.reports.numbers import mean_text
+from hoglab.reports.numbers import effect_text, interval_text, mean_text
 from hoglab.reports.plots import WIDTH, Curve, curves
-from hoglab.reports.report import MetricReport, metric_report, metrics_of, title
+from hoglab.reports.report import ExperimentReport, MetricReport, metric_report, metrics_of, title
 from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
 from hoglab.statistics import FrequentistConfig, StatisticsConfig
 
@@ -48,6 +49,7 @@ def report(*variants: dict[str, Any], kind: str = "mean", **fields: Any) -> Metr
         ("ratio", {"denominator_sum": 40}, 0.5),
         ("retention", {"denominator_sum": 50}, 0.4),
         ("quantile", {"quantile": 7.5}, 7.5),
+        ("quantile", {"quantile": 0, "number_of_samples": 0}, None),
         ("mean", {"number_of_samples": 0, "sum": 0}, None),
         ("ratio", {"denominator_sum": 0}, None),
     ],
@@ -216,3 +218,63 @@ def test_only_variants_with_an_interval_are_plotted() -> None:
     found = report(compared("a", [0.1, 0.3], 0.001), compared("b", None, None))
     [row] = plot_rows(found)
     assert (row.metric, row.label, row.effect) == ("Revenue", "a", pytest.approx(0.2))
+
+
+def test_absolute_effects_have_an_axis_for_each_metric_and_shares_are_in_points() -> None:
+    rows = [
+        PlotRow("test", -10, 30, metric="Revenue"),
+        PlotRow("other", 0, 20, metric="Revenue"),
+        PlotRow("test", -0.01, 0.03, metric="Rate", is_share=True),
+    ]
+    console = Console(width=120, color_system=None)
+    with console.capture() as captured:
+        console.print(IntervalPlot(rows, relative=False, width=41))
+    revenue, _, above, rate, below, legend = captured.get().splitlines()
+    assert [line.index(end) - line.index("├") for line, end in ((revenue, "┤"), (rate, "┤"))] == [36, 36]
+    assert ("+30" in above, "+3 pp" in below, "-1 pp" in below) == (True, True, True)
+    assert legend.startswith("┃ no effect")
+    assert interval_text((-0.01, 0.034), relative=False, is_share=True) == "-1 pp … +3.4 pp"
+    assert interval_text((-0.01, 0.034), relative=False) == "-0.01 … +0.034"
+    assert effect_text(0, relative=False, is_share=True) == "0 pp"
+
+
+@pytest.mark.parametrize(
+    ("stats_config", "fields", "said"),
+    [
+        ({}, {}, ["Certainty: the chance to beat the baseline."]),
+        ({"method": "frequentist"}, {}, ["Certainty: two-sided p-values, for a single look at the end."]),
+        (
+            {"method": "frequentist", "frequentist": {"sequential_testing_enabled": True}},
+            {"covariate_sum": 1},
+            [
+                "Certainty: p-values and intervals that hold whenever they are looked at (sequential).",
+                "CUPED: effects are adjusted by what people did before; means are as measured.",
+            ],
+        ),
+        (
+            {"method": "frequentist", "multiple_testing_correction": "holm"},
+            {"adjusted_p_value": 0.04},
+            [
+                "Certainty: two-sided p-values, for a single look at the end.",
+                "Those of primary metrics are corrected for their number (Holm); intervals are not corrected.",
+            ],
+        ),
+    ],
+)
+def test_how_the_numbers_were_made_is_said(
+    stats_config: dict[str, Any], fields: dict[str, Any], said: list[str]
+) -> None:
+    whole = ExperimentReport(
+        experiment={"stats_config": stats_config},
+        findings=(),
+        exposures={},
+        metrics=(report(compared("a", [0.1, 0.2], 0.01, **fields)),),
+        made_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+    assert whole.methods == said
+
+
+def test_a_quantile_has_no_total() -> None:
+    found = report(kind="quantile", quantile=7.5).result
+    assert found is not None
+    assert found.baseline.total is None

@@ -64,6 +64,7 @@ def _heading(report: ExperimentReport) -> Iterator[Element]:
         f"{report.config.method.capitalize()} statistics, {report.level * 100:g} % intervals. "
         f"Computed {report.made_at:%Y-%m-%d %H:%M} UTC.",
     )
+    yield element("p", {"class": "dim"}, " ".join(report.methods))
     if experiment.get("description"):
         yield element("p", None, str(experiment["description"]))
 
@@ -105,7 +106,7 @@ def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]
     yield _results(report, metric, metric.result)
 
     def label(effect: float) -> str:
-        return effect_text(effect, relative=report.is_relative)
+        return effect_text(effect, relative=report.is_relative, is_share=metric.is_share)
 
     bars = [
         Bar(group.key, *group.interval, _verdict(metric, group))
@@ -137,9 +138,10 @@ def _results(report: ExperimentReport, metric: MetricReport, comparison: Compari
         elif group.interval is None or group.effect is None:
             rows.append((*row, MISSING, group.problem or "", ""))
         else:
-            effect = effect_text(group.effect, relative=report.is_relative)
+            relative, is_share = report.is_relative, metric.is_share
+            effect = effect_text(group.effect, relative=relative, is_share=is_share)
             shown = element("span", {"class": _verdict(metric, group)}, effect)
-            interval = interval_text(group.interval, relative=report.is_relative)
+            interval = interval_text(group.interval, relative=relative, is_share=is_share)
             rows.append((*row, shown, interval, _certainty(group)))
     return _table(
         ("Variant", "People", "Mean", "Effect", f"{report.level * 100:g} % interval", certainty), rows

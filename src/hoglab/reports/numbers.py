@@ -5,16 +5,22 @@ from __future__ import annotations
 MISSING = "–"
 
 
-def effect_text(effect: float, *, relative: bool) -> str:
-    """An effect with its sign, or 0: in percent when it is a share of the baseline."""
+def effect_text(effect: float, *, relative: bool, is_share: bool = False) -> str:
+    """An effect with its sign, or 0: in percent when it is a share of the baseline.
+
+    A difference of shares is in percentage points.
+    """
+    unit = "%" if relative else " pp" if is_share else ""
     if effect == 0:
-        return "0%" if relative else "0"
-    return f"{effect:+.1%}" if relative else f"{effect:+.4g}"
+        return f"0{unit}"
+    if relative:
+        return f"{effect:+.1%}"
+    return f"{effect * 100:+.3g}{unit}" if is_share else f"{effect:+.4g}"
 
 
-def interval_text(interval: tuple[float, float], *, relative: bool) -> str:
+def interval_text(interval: tuple[float, float], *, relative: bool, is_share: bool = False) -> str:
     """Both bounds of an effect's interval."""
-    return " … ".join(effect_text(bound, relative=relative) for bound in interval)
+    return " … ".join(effect_text(bound, relative=relative, is_share=is_share) for bound in interval)
 
 
 def number_text(number: float | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from hoglab.statistics import BayesianConfig, DifferenceType, StatisticsConfig, resolve_config
+from hoglab.statistics import BayesianConfig, Correction, DifferenceType, StatisticsConfig, resolve_config
 
 Json = Mapping[str, Any]
 
@@ -17,6 +17,12 @@ FAILURES = {
     "baseline-mean-is-zero": "zero in all",
 }
 """Codes of ``validation_failures`` in words (spec experiment-results 4.4)."""
+CORRECTIONS = {
+    Correction.NONE: "not at all",
+    Correction.HOLM: "Holm",
+    Correction.BONFERRONI: "Bonferroni",
+    Correction.BENJAMINI_HOCHBERG: "Benjamini–Hochberg",
+}
 NO_STATISTICS = "no statistics"
 
 
@@ -133,6 +139,29 @@ class ExperimentReport:
         return [metric for metric in self.metrics if metric.is_primary is primary]
 
     @property
+    def methods(self) -> list[str]:
+        """How to read the numbers, in sentences."""
+        test = self.config.test
+        if isinstance(test, BayesianConfig):
+            said = ["Certainty: the chance to beat the baseline."]
+        elif test.sequential_testing_enabled:
+            said = ["Certainty: p-values and intervals that hold whenever they are looked at (sequential)."]
+        else:
+            said = ["Certainty: two-sided p-values, for a single look at the end."]
+        groups = [
+            group for metric in self.metrics if metric.result is not None for group in metric.result.groups
+        ]
+        corrected = any(group.row.get("adjusted_p_value") is not None for group in groups)
+        if corrected and not isinstance(test, BayesianConfig):
+            name = CORRECTIONS[self.config.correction]
+            said.append(
+                f"Those of primary metrics are corrected for their number ({name}); intervals are not corrected."
+            )
+        if any(group.row.get("covariate_sum") is not None for group in groups):
+            said.append("CUPED: effects are adjusted by what people did before; means are as measured.")
+        return said
+
+    @property
     def warnings(self) -> list[tuple[str, str, str]]:
         """What a reader must know before any number: ``(severity, message, advice)``, worst first."""
         said = [(str(each["severity"]), str(each["message"]), str(each["advice"])) for each in self.findings]
@@ -234,7 +263,7 @@ def _group(
     return Group(
         key=row["key"],
         size=row["number_of_samples"],
-        total=row["sum"],
+        total=None if metric_type == "quantile" else row["sum"],
         mean=_mean(metric_type, row),
         interval=(interval[0], interval[1]) if interval is not None and complete else None,
         chance_to_win=row.get("chance_to_win"),
@@ -255,6 +284,6 @@ def _is_significant(row: Json, config: StatisticsConfig) -> bool:
 
 def _mean(metric_type: str, row: Json) -> float | None:
     if metric_type == "quantile":
-        return row.get("quantile")
+        return row.get("quantile") if row["number_of_samples"] else None
     divisor = row["denominator_sum"] if metric_type in ("ratio", "retention") else row["number_of_samples"]
     return row["sum"] / divisor if divisor and row["sum"] is not None else None

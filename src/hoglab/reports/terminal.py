@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import median
 
 from rich.cells import cell_len, set_cell_size
@@ -37,6 +38,8 @@ class PlotRow:
     truth: float | None = None
     style: str = ""
     metric: str = ""
+    is_share: bool = False
+    """Whether the metric is a share of people, and so a difference of it one in percentage points."""
 
     @property
     def effect(self) -> float:
@@ -67,7 +70,9 @@ def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
         metrics = report.section(primary=primary)
         if not metrics:
             continue
-        yield results_table(metrics, name, report.level, relative=report.is_relative)
+        table = results_table(metrics, name, report.level, relative=report.is_relative)
+        table.caption = "\n".join(report.methods)
+        yield table
         rows = [row for metric in metrics for row in plot_rows(metric)]
         yield IntervalPlot(rows, report.is_relative)
 
@@ -111,7 +116,7 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
     for column in ("People", "Total", "Mean", "Effect"):
         table.add_column(column, justify="right", no_wrap=True)
     intervals = [
-        interval_text(group.interval, relative=relative)
+        interval_text(group.interval, relative=relative, is_share=metric.is_share)
         for metric in metrics
         for group in _compared(metric)
         if group.interval is not None
@@ -133,10 +138,12 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
                     f"  {group.key}",
                     *_totals(metric, group),
                     Text(
-                        effect_text(group.effect, relative=relative) if group.effect is not None else MISSING,
+                        effect_text(group.effect, relative=relative, is_share=metric.is_share)
+                        if group.effect is not None
+                        else MISSING,
                         _style(metric, group),
                     ),
-                    interval_text(group.interval, relative=relative)
+                    interval_text(group.interval, relative=relative, is_share=metric.is_share)
                     if group.interval is not None
                     else Text(group.problem or "", style="dim"),
                     _certainty(group),
@@ -169,7 +176,7 @@ def _style(metric: MetricReport, group: Group) -> str:
 def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]:
     """The intervals of a metric's variants."""
     return [
-        PlotRow(group.key, *group.interval, truth, _style(metric, group), metric.name)
+        PlotRow(group.key, *group.interval, truth, _style(metric, group), metric.name, metric.is_share)
         for group in _compared(metric)
         if group.interval is not None
     ]
@@ -177,7 +184,8 @@ def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlot:
-    """Intervals on one axis, as wide as there is room for up to ``width`` characters.
+    """Intervals as wide as there is room for up to ``width`` characters: on one axis when they are relative, else on
+    one for each metric, because each has a unit of its own.
 
     ``┃`` no effect, ``●`` the estimate, ``◆`` the known truth, ``◀▶`` cut off.
     """
@@ -196,16 +204,22 @@ class IntervalPlot:
         if not in_one:  # the metric on a line of its own, above its variants
             labels = [f"  {row.label}" for row in self.rows]
         width = min(max(map(cell_len, labels)), room) + 2
-        axis = _Axis.of(self.rows, min(self.width, options.max_width - width))
         above = ""
-        for row, label in zip(self.rows, labels, strict=True):
-            if not in_one and row.metric != above:
-                yield Text(row.metric, no_wrap=True, overflow="ellipsis")
-                above = row.metric
-            yield Text(set_cell_size(_shown(label, width - 2), width), no_wrap=True).append(
-                axis.drawn(row), style=row.style
-            )
-        yield Text(" " * width + axis.ticks(relative=self.relative), style="dim", no_wrap=True)
+        of_axis = groupby(
+            zip(self.rows, labels, strict=True), lambda each: "" if self.relative else each[0].metric
+        )
+        for drawn in (list(each) for _, each in of_axis):
+            rows = [row for row, _ in drawn]
+            axis = _Axis.of(rows, min(self.width, options.max_width - width))
+            for row, label in drawn:
+                if not in_one and row.metric != above:
+                    yield Text(row.metric, no_wrap=True, overflow="ellipsis")
+                    above = row.metric
+                yield Text(set_cell_size(_shown(label, width - 2), width), no_wrap=True).append(
+                    axis.drawn(row), style=row.style
+                )
+            ticks = axis.ticks(relative=self.relative, is_share=rows[0].is_share)
+            yield Text(" " * width + ticks, style="dim", no_wrap=True)
         known = "   ◆ the true effect" if any(row.truth is not None for row in self.rows) else ""
         yield Text(f"┃ no effect   ● estimate{known}   * significant", style="dim")
 
@@ -251,10 +265,10 @@ class _Axis:
             cells[self.place(row.truth)] = "◆"
         return "".join(cells)
 
-    def ticks(self, *, relative: bool) -> str:
+    def ticks(self, *, relative: bool, is_share: bool) -> str:
         cells = [" "] * self.width
         for value in (self.low + self.margin, self.high - self.margin, 0.0):
-            text = effect_text(value, relative=relative)
+            text = effect_text(value, relative=relative, is_share=is_share)
             start = min(max(self.place(value) - len(text) // 2, 0), self.width - len(text))
             cells[start : start + len(text)] = text
         return "".join(cells)
