@@ -86,13 +86,14 @@ def marked(
 
     Raises `EndlessLoopError`.
     """
-    path = _own_path(request.url, site_url)
-    if path is None:
+    bearer = _bearer(request)
+    names_token = token in (request.body or "") or bearer == token
+    if not names_token and WEBHOOK_PATH not in request.url:  # nearly always: the URL need not be looked into
         return request
+    path = _own_path(request.url, site_url) or ""
     if path.startswith(WEBHOOK_PATH):
         return _chained(request, causes)
-    bearer = _bearer(request)
-    if path.rstrip("/") not in CAPTURE_PATHS or (token not in (request.body or "") and bearer != token):
+    if not names_token or path.rstrip("/") not in CAPTURE_PATHS:
         return request
     try:
         body = orjson.loads(request.body or "")
