@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 from tests.ingestion.conftest import NOW, record
 
-from hoglab.ingestion.batches import Batch, Unreadable, ahead, batches_of
+from hoglab.ingestion.batches import Batch, BatchSize, Unreadable, ahead, batches_of
 from hoglab.storage.event_log import LogRecord
 
 ANY_BYTES = 1_000_000
@@ -50,17 +50,17 @@ def offsets(batch: Batch | Unreadable) -> list[int] | str:
 def test_batches_keep_the_order_and_the_limit_of_events(
     sizes: tuple[int, ...], expected: list[object]
 ) -> None:
-    batches = batches_of(records_of(*sizes), max_events=3, max_json_bytes=ANY_BYTES)
+    batches = batches_of(records_of(*sizes), max_events=lambda: 3, max_json_bytes=ANY_BYTES)
     assert [offsets(batch) for batch in batches] == expected
 
 
 def test_batches_keep_the_limit_of_bytes() -> None:
     records = records_of(3, 3, 3, 3)
-    (alone,) = batches_of(records[:1], max_events=100, max_json_bytes=ANY_BYTES)
+    (alone,) = batches_of(records[:1], max_events=lambda: 100, max_json_bytes=ANY_BYTES)
     assert isinstance(alone, Batch)
-    batches = batches_of(records, max_events=100, max_json_bytes=2 * alone.json_bytes)
+    batches = batches_of(records, max_events=lambda: 100, max_json_bytes=2 * alone.json_bytes)
     assert [offsets(batch) for batch in batches] == [[1, 2], [3, 4]]
-    batches = batches_of(records, max_events=100, max_json_bytes=1)
+    batches = batches_of(records, max_events=lambda: 100, max_json_bytes=1)
     assert [offsets(batch) for batch in batches] == [[1], [2], [3], [4]]
 
 
@@ -102,3 +102,24 @@ def test_an_error_of_the_worker_reaches_who_waits_for_the_item() -> None:
         assert next(following) == 1
         with pytest.raises(OSError, match="gone"):
             next(following)
+
+
+def test_batches_become_smaller_while_their_events_are_slow() -> None:
+    size = BatchSize(5_000, first=1_000, least=100, wanted_s=5.0)
+    found = []
+    for events, seconds in [
+        (1_000, 0.0),
+        (2_000, 1.0),
+        (4_000, 40.0),
+        (500, 5.0),
+        (500, 400.0),
+        (1, 0.001),
+        (9, 0.0),
+    ]:
+        size.note(events, seconds)
+        found.append(size())
+    assert found == [2_000, 4_000, 500, 500, 100, 200, 400]
+    assert BatchSize(10, first=1_000, least=100, wanted_s=5.0)() == 10
+    small = BatchSize(10, first=1_000, least=100, wanted_s=5.0)
+    small.note(10, 1e9)
+    assert small() == 10

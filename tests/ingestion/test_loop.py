@@ -182,6 +182,34 @@ def test_transformations_come_before_persons(house: Any, parts: dict[str, Any], 
     assert dispatcher.seen[0].properties["project"] == 1
 
 
+class Slow:
+    """A transformer that takes a second of its own time for each event."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.sizes: list[int] = []
+
+    def __call__(self) -> float:
+        return self.at
+
+    def transform(self, _project_id: int, events: list[Event]) -> list[Event]:
+        self.at += len(events)
+        self.sizes.append(len(events))
+        return events
+
+
+def test_batches_are_small_while_transformations_are_slow(house: Any, parts: dict[str, Any]) -> None:
+    slow = parts["transformer"] = parts["clock"] = Slow()
+    house.limits = IngestionLimits(first_events=40, least_events=5, transform_s=10.0, idle_s=0.05)
+    house.restart()
+    for _ in range(20):
+        house.send(*(event("e") for _ in range(10)))
+    house.run()
+    assert sum(slow.sizes) == len(house.rows()) == 200
+    assert slow.sizes[0] == 40
+    assert set(slow.sizes[2:]) == {10}, "one was cut before the first was done"
+
+
 @pytest.mark.logs_exceptions
 def test_a_record_that_fails_alone_is_parked_and_no_other(
     house: Any, parts: dict[str, Any], dispatcher: Recorder

@@ -11,6 +11,7 @@ from hoglab.capture.records import RecordError, decode_record
 from hoglab.ingestion.normalise import Event, events_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from hoglab.people import IngestionWarning
@@ -52,6 +53,26 @@ class Batch:
         self.json_bytes += other.json_bytes
 
 
+class BatchSize:
+    """How many events a batch may have: fewer while their transformations are slow, so that they come to all of them
+    within the time that they have for a batch, and that others do not wait long for it."""
+
+    def __init__(self, most: int, *, first: int, least: int, wanted_s: float) -> None:
+        """``first``: before anything is known; ``wanted_s``: how long the transformations of a batch should take."""
+        self._most = most
+        self._least = min(least, most)
+        self._wanted_s = wanted_s
+        self._events = min(first, most)
+
+    def __call__(self) -> int:
+        return self._events
+
+    def note(self, events: int, seconds: float) -> None:
+        """Take stock of a batch. What is quick grows slowly, for a small batch says little."""
+        fitting = self._most if seconds <= 0 else int(min(self._most, events * self._wanted_s / seconds))
+        self._events = max(self._least, min(fitting, 2 * self._events))
+
+
 def batch_of(record: LogRecord) -> Batch:
     """A record alone. Raises `RecordError`."""
     decoded = decode_record(record.payload)
@@ -60,9 +81,12 @@ def batch_of(record: LogRecord) -> Batch:
 
 
 def batches_of(
-    records: Sequence[LogRecord], *, max_events: int, max_json_bytes: int
+    records: Sequence[LogRecord], *, max_events: Callable[[], int], max_json_bytes: int
 ) -> Iterator[Batch | Unreadable]:
-    """Records in batches within both limits, unless one alone is larger, and between them what is unreadable."""
+    """Records in batches within both limits, unless one alone is larger, and between them what is unreadable.
+
+    ``max_events`` is asked for each record: it may change meanwhile.
+    """
     batch: Batch | None = None
     for record in records:
         try:
@@ -78,7 +102,7 @@ def batches_of(
         if batch is None:
             batch = decoded
         elif (
-            len(batch.events) + len(decoded.events) <= max_events
+            len(batch.events) + len(decoded.events) <= max_events()
             and batch.json_bytes + decoded.json_bytes <= max_json_bytes
         ):
             batch.extend(decoded)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
-from hoglab.ingestion.batches import Batch, Unreadable, ahead, batch_of, batches_of
+from hoglab.ingestion.batches import Batch, BatchSize, Unreadable, ahead, batch_of, batches_of
 from hoglab.ingestion.normalise import Event, row_of
 from hoglab.people.identity import clean_distinct_id
 from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
@@ -95,6 +95,10 @@ class IngestionLimits:
     read_bytes: int = 8 * MIB
     batch_events: int = 5_000
     batch_json_bytes: int = 24 * MIB
+    # Of events that are transformed: how many at first, and while that is slow, and how long it should take.
+    first_events: int = 1_000
+    least_events: int = 100
+    transform_s: float = 5.0
     attempts: int = 3  # of a record alone, before it is parked
     retry_s: float = 0.5
     max_retry_s: float = 10.0
@@ -123,6 +127,7 @@ class Ingestion:
         transformer: Transformer | None = None,
         flag_calls: FlagCalls | None = None,
         limits: IngestionLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._store = store
@@ -132,7 +137,14 @@ class Ingestion:
         self._dispatcher = dispatcher
         self._transformer = transformer
         self._flag_calls = flag_calls
-        self._limits = limits or IngestionLimits()
+        self._limits = limits = limits or IngestionLimits()
+        self._clock = clock
+        self._batch_events = BatchSize(
+            limits.batch_events,
+            first=limits.batch_events if transformer is None else limits.first_events,
+            least=limits.least_events,
+            wanted_s=limits.transform_s,
+        )
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._position = 0
@@ -249,7 +261,7 @@ class Ingestion:
     def _ingest(self, records: Sequence[LogRecord], decoder: Executor) -> None:
         """Process records in batches; records that cannot be processed even alone are parked."""
         limits = self._limits
-        batches = batches_of(records, max_events=limits.batch_events, max_json_bytes=limits.batch_json_bytes)
+        batches = batches_of(records, max_events=self._batch_events, max_json_bytes=limits.batch_json_bytes)
         for batch in ahead(batches, decoder):
             if self._stopping.is_set():
                 return
@@ -349,6 +361,7 @@ class Ingestion:
     def _transform(self, events: list[Event]) -> list[Event]:
         if self._transformer is None:
             return events
+        started_at = self._clock()
         by_project: dict[int, list[Event]] = {}
         for event in events:
             by_project.setdefault(event.project_id, []).append(event)
@@ -361,6 +374,8 @@ class Ingestion:
             for event in left:
                 event.distinct_id = clean_distinct_id(event.distinct_id) or before[id(event)]
             kept += left
+        if events:
+            self._batch_events.note(len(events), self._clock() - started_at)
         return kept
 
     def _hides_ips(self, project_id: int) -> bool:
