@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 EVENT_S = 0.002
 """What all transformations of a project together may compute on one event, however many events there are."""
-BURST_S = 10.0
-"""What they may compute beyond that at once."""
+BURST_S = 5.0
+"""What they may compute beyond that at once; and the most that they can owe, for work is done in stretches."""
 SHARE = 0.25
 """And how much of it comes back in a second, in seconds."""
 NEIGHBOUR_S = 3_600.0
@@ -44,8 +44,8 @@ class FairShares:
         self._last_at = self._others_at = -math.inf
 
     def allowed_s(self, project_id: int, events: int) -> float:
-        """How long the transformations of a project may compute on so many events that have come, infinite when
-        nobody else waits."""
+        """How long the transformations of a project may compute on so many events that have come: infinite when
+        nobody else waits, below zero for a project that owes more than these events pay for."""
         now = self._clock()
         if project_id != self._last:
             self._last, self._others_at = project_id, self._last_at
@@ -59,7 +59,8 @@ class FairShares:
         excess_s = used_s - self._rules.event_s * events
         if excess_s > 0:
             now = self._clock()
-            self._left[project_id] = (max(0.0, self._filled(project_id, now) - excess_s), now)
+            left_s = max(-self._rules.burst_s, self._filled(project_id, now) - excess_s)
+            self._left[project_id] = (left_s, now)
 
     def _filled(self, project_id: int, now: float) -> float:
         rules = self._rules
