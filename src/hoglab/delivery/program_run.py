@@ -44,7 +44,8 @@ def clipped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
 
 def two_digits(number: float) -> str:
     """A number rounded to two significant digits: ``210``, ``0.84``."""
-    return format_number(float(f"{number:.2g}"))
+    text = f"{number:.2g}"
+    return format_number(float(text)) if "e" in text else text
 
 
 class EventFacts(msgspec.Struct):
