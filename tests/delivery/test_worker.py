@@ -224,6 +224,20 @@ def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: 
     assert house.delivery.stop(0.5)
 
 
+def test_a_function_that_had_all_it_may_goes_on_as_soon_as_a_run_ends(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hoglab.delivery.worker.PASSED_OVER_S", 60)
+    house.close()
+    house.options = {"worker_limits": WorkerLimits(per_function=2, claim_each=2)}
+    house.open()
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(*[stored() for _ in range(20)])
+    house.delivery.start()
+    house.wait_idle()
+    assert len(receiver.hits) == 20
+
+
 def test_a_flood_is_taken_in_portions(
     house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -661,6 +661,8 @@ class TestWaiting:
         queue.enqueue([invocation()])
         assert queue.wait(30)
         assert not queue.wait(0.001)
+        queue.wake()
+        assert queue.wait(30)
 
     def test_a_sleeping_worker_is_woken(self, queue: SqliteInvocationQueue) -> None:
         ready = threading.Event()

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, QueueStats
 
 PASSED_OVER_S = 0.02
-"""Least time between two looks into the queue that find nothing to do."""
+"""Least time between two looks into the queue that find nothing to do, unless something changes meanwhile."""
 
 GATHER_S = 0.01
 """How long a claim waits for more room when there is little."""
@@ -229,6 +229,7 @@ class _Shift:
         self._by_id: dict[str, asyncio.Task[None]] = {}
         self._not_begun: list[ClaimedInvocation] = []
         self._per_function: Tally[str] = Tally()
+        self._passed_over: set[str] = set()  # by the last claim: they had as much at work as they may
         self._gates = Gates(limits.per_host)
         self._mail_gates = Gates(mailer.limits.at_once)
         self._settled: list[Settled] = []
@@ -304,6 +305,7 @@ class _Shift:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
             full = self._full_functions()
+            self._passed_over = set(full)
             each = max(1, min(self._portions.size(), free // 8))
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full)
             if self._stopping.is_set():
@@ -329,9 +331,11 @@ class _Shift:
         That is less the less room is left (dynamic thresholds, Choudhury and Hahne 1998): n functions whose
         destinations hang end up with an nth of all but one share, which is always there for the others.
         """
-        free = self._limits.in_flight - len(self._tasks)
-        most = min(self._limits.per_function, max(1, free))
+        most = self._most_each()
         return [function_id for function_id, count in self._per_function.items() if count >= most]
+
+    def _most_each(self) -> int:
+        return min(self._limits.per_function, max(1, self._limits.in_flight - len(self._tasks)))
 
     def _claim(self, room: int, each: int, full: list[str]) -> list[ClaimedInvocation]:
         """Claim what is due; when there is nothing, sleep until there may be something."""
@@ -380,9 +384,14 @@ class _Shift:
     def _drop(self, task: asyncio.Task[None]) -> None:
         claimed = self._tasks.pop(task)
         self._by_id.pop(claimed.id, None)
-        self._per_function[claimed.function_id] -= 1
-        if not self._per_function[claimed.function_id]:
-            del self._per_function[claimed.function_id]
+        function_id = claimed.function_id
+        self._per_function[function_id] -= 1
+        left = self._per_function[function_id]
+        if not left:
+            del self._per_function[function_id]
+        if function_id in self._passed_over and left < self._most_each():
+            self._passed_over.discard(function_id)
+            self._queue.wake()
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
             _logger.error("invocation_task_failed", invocation_id=claimed.id, exc_info=task.exception())

@@ -293,6 +293,10 @@ class InvocationQueue(Protocol):
         """Sleep until something was enqueued or released, at most ``timeout_s``; whether it was."""
         ...
 
+    def wake(self) -> None:
+        """End the waits of others, for something that kept them from claiming has changed."""
+        ...
+
     def backlog(self) -> int:
         """How many invocations are not finished; costs nothing."""
         ...

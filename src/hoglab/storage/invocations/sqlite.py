@@ -400,6 +400,10 @@ class SqliteInvocationQueue:
             self._local.seen = self._arrivals
         return came
 
+    def wake(self) -> None:
+        """End all waits: who looks for work may find some that it had to leave."""
+        self._note(arrivals=1)
+
     def backlog(self) -> int:
         """How many invocations are not finished; costs nothing."""
         return self._backlog
