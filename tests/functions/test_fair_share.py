@@ -136,10 +136,10 @@ def test_many_quick_transformations_hold_up_nobody_for_long(shared: Shared) -> N
 
     shared.computed_ms = 0.0
     shared.run(400)
-    assert shared.computed_ms < 1_000, "the bucket is empty"
+    assert shared.computed_ms < 1_500, "the bucket is empty"
     shared.clock.at += 60
     shared.computed_ms = 0.0
-    assert all(len(event.properties[SUCCEEDED]) == 4 for event in shared.run(5))
+    assert all(len(event.properties[SUCCEEDED]) == 4 for event in shared.run(2))
 
 
 def test_without_neighbours_all_events_are_transformed(shared: Shared) -> None:
@@ -148,8 +148,9 @@ def test_without_neighbours_all_events_are_transformed(shared: Shared) -> None:
     assert shared.computed_ms > 0
     events = shared.run(300)
     assert all(FAILED not in event.properties for event in events)
+    for _ in range(3):
+        shared.add()
     shared.neighbour()
-    shared.run(300)
     assert any(FAILED in event.properties for event in shared.run(300)), "that was more than a share"
 
 
