@@ -258,6 +258,49 @@ def test_a_chain_goes_on_over_batches_and_renews_with_the_exposure(experiment: E
     assert getattr(last.groups["control"], "step_counts")[2] == 2  # noqa: B009 - of a proportion
 
 
+@pytest.mark.parametrize("metric", [REVENUE, RATIO, STEPS], ids=["mean", "ratio", "funnel"])
+def test_a_new_exposure_does_not_hide_one_whose_time_has_come(
+    experiment: Experiment, metric: dict[str, Any]
+) -> None:
+    """Of who is newly exposed nothing before the first exposure is read, which may have been stored long ago."""
+    question = experiment.ask(metric)
+    ahead = [sees(31, CONTROL, "newcomer"), Event("newcomer", START + 32 * HOUR, "checkout")]
+    experiment.engine.add([*ahead, buys(33, "newcomer")], project_id=experiment.project)
+    experiment.cost(until(question, START + 30 * HOUR))
+    experiment.engine.add(
+        [sees(40, CONTROL, "newcomer"), buys(41, "newcomer")], project_id=experiment.project
+    )
+    work = experiment.cost(until(question, START + 50 * HOUR))
+    assert (work.entities, work.resumed, work.rebuilt) == (1, 0, False)
+
+
+@pytest.mark.parametrize("fields", [{}, {"lookback": 2 * DAY}, {"first_seen": True}], ids=str)
+def test_newly_exposed_and_late_entities_are_read_together(
+    experiment: Experiment, fields: dict[str, Any]
+) -> None:
+    """Of the first what follows the exposure is read, of the others everything."""
+    newcomers = [f"newcomer-{number}" for number in range(3)]
+    before = [buys(hours, each) for each in newcomers for hours in (2, 20)]
+    experiment.engine.add(before, project_id=experiment.project)
+    shown = [sees(10 + 5 * number, TEST, each) for number, each in enumerate(newcomers)]
+    late = [buys(0.5, "user-6", 11), buys(30, "user-8")]
+    experiment.cost(experiment.ask(REVENUE, plain(**fields)))
+    assert work_of(experiment, REVENUE, buys(40, "user-6"), buys(41, "user-6"), **fields) == (1, 0)
+    assert work_of(experiment, REVENUE, *shown, *late, **fields) == (1, 4)
+    assert work_of(experiment, REVENUE, buys(60, newcomers[0]), buys(60, "user-6"), **fields) == (2, 0)
+
+
+def test_an_activation_of_who_was_merged_after_the_flag_counts(experiment: Experiment) -> None:
+    question = experiment.ask(REVENUE, plain(activation="saw"))
+    experiment.cost(question)
+    other = Event("nobody", START + HOUR, "other")  # a batch without events is none
+    experiment.engine.add([other], project_id=experiment.project, merges=[("user-4", "newcomer")])
+    assert experiment.cost(question).entities == 2
+    saw = [Event("newcomer", START + 2 * HOUR, "saw"), buys(3, "newcomer")]
+    experiment.engine.add(saw, project_id=experiment.project)
+    assert experiment.cost(question).entities == 1
+
+
 def test_an_activation_long_after_the_flag_is_computed_again(experiment: Experiment) -> None:
     fields = {"activation": "saw"}
     assert work_of(experiment, REVENUE, Event("user-4", START + 2 * HOUR, "saw"), **fields) == (0, 1)

@@ -20,9 +20,12 @@ from typing import Any
 from hoglab.analysis.query.kept import SCHEMA, Kept
 from hoglab.analysis.query.resuming import (
     CHANGED,
+    EVER,
     FURTHER,
     GONE,
     KNOWN,
+    NEW,
+    OLD,
     RECENT,
     STEPS,
     TOUCHED,
@@ -97,6 +100,7 @@ def _resume(
     refresh: Refresh, kept: Kept, resuming: Resuming, known: Covered, merges: int, *, merged: bool
 ) -> None:
     """Let entities go on from their states where they can; compute the others again."""
+    _sum_up(refresh, kept)
     recent = kept.events(merged=merged, where="seq > $watermark")
     with _temporary_tables(
         refresh, RECENT, KNOWN, TOUCHED, TOUCHED_EVENTS, UNITS, STEPS, FURTHER, GONE, CHANGED
@@ -105,28 +109,35 @@ def _resume(
         _make(refresh, KNOWN, Statement(resuming.known(), {}), temporary=True)
         _make(refresh, TOUCHED, _touched(kept, resuming, known, merged=merged), temporary=True)
         refresh.run(f"DELETE FROM {KNOWN} WHERE entity IN (SELECT entity FROM {TOUCHED})")
-        [(touched, resumed)] = refresh.run(
-            f"SELECT (SELECT count(*) FROM {TOUCHED}), (SELECT count(*) FROM {KNOWN})"
+        [(touched, resumed, old, since)] = refresh.run(
+            f"SELECT (SELECT count(*) FROM {TOUCHED}), (SELECT count(*) FROM {KNOWN}), "
+            f"(SELECT count(*) FROM ({OLD})), (SELECT make_timestamp(min(nullif(since, {EVER}))) FROM {TOUCHED})"
         )
         if touched:
-            again = kept.events(merged=merged, where=kept.of_touched)
-            _make(refresh, TOUCHED_EVENTS, kept.stated(again), temporary=True)
+            parts = [kept.events(merged=merged, where=f"{kept.entity} IN ({OLD})")] if old else []
+            if since is not None:
+                parts.append(
+                    kept.events(merged=merged, where=f"timestamp >= $since AND {kept.entity} IN ({NEW})")
+                )
+            values = {} if since is None else {"since": since}
+            _make(refresh, TOUCHED_EVENTS, kept.stated(" UNION ALL ".join(parts), values), temporary=True)
             _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}")
-        _make(refresh, GONE, Statement(resuming.gone(kept.table), {}), temporary=True)
+        if old:
+            _make(refresh, GONE, Statement(resuming.gone(kept.table), {}), temporary=True)
         _make(refresh, CHANGED, Statement(f"SELECT * FROM {kept.table} LIMIT 0", {}), temporary=True)
         if touched:
             _insert(refresh, CHANGED, resuming.changes())
         if resumed:
             _make(refresh, FURTHER, resuming.further(), temporary=True)
             _insert(refresh, CHANGED, resuming.further_changes())
-        _sum_up(refresh, kept)
         with transaction(refresh.reader):
-            if touched:
-                for table in (kept.table, resuming.state):
-                    refresh.run(f"DELETE FROM {table} WHERE entity IN (SELECT entity FROM {TOUCHED})")
+            if old:
+                refresh.run(f"DELETE FROM {kept.table} WHERE rowid IN (SELECT place FROM {GONE})")
+                refresh.run(f"DELETE FROM {resuming.state} WHERE entity IN ({OLD})")
             if touched or resumed:
                 _insert(refresh, kept.table, Statement(f"SELECT * FROM {CHANGED}", {}))
-                both = f"(SELECT * FROM {GONE} UNION ALL SELECT * FROM {CHANGED})"
+                gone = f"SELECT * EXCLUDE (place) FROM {GONE}"
+                both = f"({gone} UNION ALL SELECT * FROM {CHANGED})" if old else CHANGED
                 _insert(refresh, kept.sums_table, kept.summed(both))
             if resumed:
                 refresh.run(resuming.update())
@@ -145,14 +156,17 @@ def _compute(refresh: Refresh, resuming: Resuming, events: str) -> None:
 
 
 def _touched(kept: Kept, resuming: Resuming, known: Covered, *, merged: bool) -> Statement:
-    """Entities that have to be computed again."""
+    """Entities that have to be computed again, and since when their events matter."""
     by_events = resuming.touched(kept.exposed(merged=merged))
-    by_time = list(_reached_or_merged(kept, known, merged=merged))
-    parts = [f"SELECT entity FROM ({by_events.sql}) AS by_events", *(sql for sql, _ in by_time)]
+    parts = [f"SELECT entity, since FROM ({by_events.sql}) AS by_events"]
     values = dict(by_events.parameters)
-    for _, more in by_time:
+    for sql, more in _reached_or_merged(kept, known, merged=merged):
+        parts.append(f"SELECT entity, {EVER} FROM ({sql}) AS by_time")
         values |= more
-    return kept.stated(f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(parts)}) AS touched", values)
+    found = (
+        f"SELECT entity, min(since) AS since FROM ({' UNION ALL '.join(parts)}) AS touched GROUP BY entity"
+    )
+    return kept.stated(found, values)
 
 
 # -- others --------------------------------------------------------------------------------------------
@@ -191,7 +205,9 @@ def _reached_or_merged(kept: Kept, known: Covered, *, merged: bool) -> Iterator[
         )
         yield ahead, {"reached": known.span_end, "watermark": known.watermark}
     if kept.entity == "person_id":
-        sql = f"SELECT person_id FROM {SCHEMA}.merge WHERE project_id = $project AND number > $merges"
+        sql = (
+            f"SELECT person_id AS entity FROM {SCHEMA}.merge WHERE project_id = $project AND number > $merges"
+        )
         yield sql, {"project": kept.question.exposures.project_id, "merges": known.merges}
 
 

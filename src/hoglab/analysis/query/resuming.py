@@ -8,10 +8,14 @@ day, and what follows is computed as ever. All others are *touched*: computed ag
 Statements read and write temporary tables, so that what they share is computed once:
 
 - `RECENT`: the new events, and `KNOWN`: the states of entities with such events.
-- `TOUCHED`: entities, which are then taken out of `KNOWN`, and `TOUCHED_EVENTS`: all events of those.
+- `TOUCHED`: entities, which are then taken out of `KNOWN`, with the moment from which on their events matter: nothing
+  before the first exposure does. `TOUCHED_EVENTS`: these events.
 - `UNITS` and `STEPS`: the subqueries ``unit`` and ``step`` of touched entities, or of all of them.
 - `FURTHER`: the partials per entity and day that come to the states in `KNOWN`, and these states.
 - `GONE`: the contributions that touched entities had until now, taken back, and `CHANGED`: all that are new.
+
+The column ``place`` of `KNOWN`, `FURTHER` and `GONE` is the row of the state, or of the contributions, which stays
+where it is: nothing else is committed to the file from one to the other.
 
 Most entities have one new row or day. For them what follows is told without windows, which cost several times as
 much for partitions of two rows.
@@ -41,6 +45,11 @@ KNOWN = "known_states"
 UNITS = "kept_units"
 STEPS = "kept_steps"
 FURTHER = "further_partials"
+EVER = -(2**62)
+"""The moment of `TOUCHED` from which on all events matter."""
+OLD = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
+"""Touched entities of which all events matter, and `NEW`: others."""
+NEW = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
 GONE = "gone_contributions"
 CHANGED = "changed_contributions"
 
@@ -130,7 +139,7 @@ class Resuming:
         state = ", ".join(f"known.{name} AS known_{name}" for name in self._resumed_from)
         return self._statement(
             [(EVENTS, f"SELECT * FROM {RECENT}"), *named],
-            f"SELECT further.entity, further.day, {each}, {state} FROM {partials} AS further "
+            f"SELECT further.entity, known.place, further.day, {each}, {state} FROM {partials} AS further "
             f"INNER JOIN {KNOWN} AS known ON known.entity = further.entity",
         )
 
@@ -165,9 +174,12 @@ class Resuming:
         return self._changes(named, states(self.scope, self.outcome, "running", "running"))
 
     def gone(self, contributions: str) -> str:
-        """What the contributions of touched entities were until now, with the opposite sign."""
+        """What the contributions of touched entities were until now, with the opposite sign.
+
+        Those of whom not all events matter have just been exposed, and have none.
+        """
         opposite = ", ".join(f"-{name} AS {name}" for name in self.outcome.statistics)
-        return f"SELECT * REPLACE ({opposite}) FROM {contributions} WHERE entity IN (SELECT entity FROM {TOUCHED})"
+        return f"SELECT * REPLACE ({opposite}), rowid AS place FROM {contributions} WHERE entity IN ({OLD})"
 
     def update(self) -> str:
         """The statement that brings the states of entities in `FURTHER` up to date."""
@@ -176,11 +188,11 @@ class Resuming:
         )
         return (
             f"UPDATE {self.state} AS known SET last_day = greatest(known.last_day, further.last_day), {new} "
-            f"FROM ({self._totals(FURTHER)}) AS further WHERE further.entity = known.entity"
+            f"FROM ({self._totals(FURTHER, 'place')}) AS further WHERE further.place = known.rowid"
         )
 
     def touched(self, exposed: str) -> Statement:
-        """Entities that their events in `RECENT` do not let go on from their state.
+        """Entities that their events in `RECENT` do not let go on from their state, and since when events matter.
 
         They are: newly exposed ones; those with an exposure that is not after the first one, or to another variant;
         those who saw several variants already; those with an event on a day, or in funnels at a moment, before
@@ -199,16 +211,19 @@ class Resuming:
         elif lookback_us(self.question):
             earlier += f" OR {ts} < known_t0"
         also = ", known_variant, known_t0"
+        since = f"{EVER}"
+        if exposures.activation is None and not lookback_us(self.question):
+            since = f"CASE WHEN known_t0 IS NULL THEN ts ELSE {EVER} END"
         newly_exposed = (
-            f"SELECT entity FROM ({flag_exposures(scope, also)}) AS exposed "
+            f"SELECT entity, {since} AS since FROM ({flag_exposures(scope, also)}) AS exposed "
             f"WHERE known_t0 IS NULL OR ts <= known_t0{other}"
         )
         again = f"known_t0 IS NOT NULL AND (known_switched OR {earlier})"
-        out_of_order = f"SELECT {scope.entity()} FROM {EVENTS} WHERE {again}"
+        out_of_order = f"SELECT {scope.entity()}, {EVER} FROM {EVENTS} WHERE {again}"
         parts = [newly_exposed, out_of_order]
         if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
             parts.append(
-                f"SELECT {scope.entity()} FROM {EVENTS} WHERE known_t0 IS NULL "
+                f"SELECT {scope.entity()}, {EVER} FROM {EVENTS} WHERE known_t0 IS NULL "
                 f"AND {scope.entity()} IN (SELECT entity FROM ({exposed}) AS exposed)"
             )
         state = "".join(f", known.{name} AS known_{name}" for name in self._judged_by)
@@ -217,7 +232,10 @@ class Resuming:
 
     def known(self) -> str:
         """The states of entities with events in `RECENT`."""
-        return f"SELECT * FROM {self.state} WHERE entity IN (SELECT {self.scope.entity()} FROM {RECENT})"
+        return (
+            f"SELECT *, rowid AS place FROM {self.state} "
+            f"WHERE entity IN (SELECT {self.scope.entity()} FROM {RECENT})"
+        )
 
     @property
     def _judged_by(self) -> list[str]:
@@ -242,9 +260,9 @@ class Resuming:
             f"SELECT {columns}, {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day FROM {KNOWN}"
         )
 
-    def _totals(self, steps: str) -> str:
+    def _totals(self, steps: str, key: str = "entity") -> str:
         combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in self.outcome.partials)
-        return f"SELECT entity, max(day) AS last_day, {combined} FROM {steps} GROUP BY entity"
+        return f"SELECT {key}, max(day) AS last_day, {combined} FROM {steps} GROUP BY {key}"
 
     def _changes(self, named: Subqueries, state: str) -> Statement:
         """``change`` without what changes nothing; ``named`` are the subqueries that ``state`` reads."""
