@@ -60,7 +60,7 @@ EMAIL = {
 
 
 class LossyMailbox:
-    """A mail server that loses one in five of its answers: it has the e-mail, and whoever sent it does not know."""
+    """A mail server that loses its first answer, then one in five: it has the e-mail, and its sender does not know."""
 
     def __init__(self) -> None:
         self._mailbox = Mailbox()
@@ -73,7 +73,7 @@ class LossyMailbox:
         message_id = str(self._mailbox.attempts[number].message["Message-ID"])
         is_first = message_id not in self._seen
         self._seen.add(message_id)
-        if is_first and crc32(message_id.encode()) % 5 == 0:
+        if is_first and (not self.lost or crc32(message_id.encode()) % 5 == 0):
             self.lost += 1
             return self._mailbox.hang_up()
         return ACCEPTED
