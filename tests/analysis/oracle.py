@@ -163,9 +163,21 @@ def is_from(setting: Setting, node: Mapping[str, Any], event: Event) -> bool:
     if node.get("event") is not None and event.event != node["event"]:
         return False
     return all(
-        setting.property(event, f"group_0.{f['key']}" if f.get("type") == "group" else f["key"]) == f["value"]
+        CONDITIONS[f["key"]](event)
+        if f["type"] == "hogql"
+        else setting.property(event, f"group_0.{f['key']}" if f["type"] == "group" else f["key"])
+        == f["value"]
         for f in node.get("properties", ())
     )
+
+
+CONDITIONS: Mapping[str, Callable[[Event], bool]] = {
+    "event = 'purchase' and properties.size != 'small'": lambda event: (
+        event.event == "purchase" and as_text(event.properties.get("size")) != "small"
+    ),
+    "not (properties['size'] = 'big')": lambda event: as_text(event.properties.get("size")) != "big",
+}
+"""What expressions in filters say of an event."""
 
 
 def rows(

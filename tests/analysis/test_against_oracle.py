@@ -73,10 +73,15 @@ def quantile(level: float, **fields: Any) -> dict[str, Any]:
     }
 
 
+def where(node: dict[str, Any], condition: str) -> dict[str, Any]:
+    return {**node, "properties": [{"key": condition, "type": "hogql"}]}
+
+
 METRICS = [
     mean(),
     mean(source=ANYTHING),
     mean(source=BIG),
+    mean(source=where(ANYTHING, "event = 'purchase' and properties.size != 'small'")),
     *(mean(source={**PURCHASE, **AMOUNT, "math": name}) for name in ("sum", "avg", "min", "max")),
     *(mean(source={**PURCHASE, "math": name}) for name in ("sum", "unique_session", "dau")),
     mean(source={**ANYTHING, "math": "unique_group", "math_group_type_index": 0}),
@@ -91,6 +96,7 @@ METRICS = [
     funnel(CHECKOUT, PURCHASE),
     funnel(PURCHASE, PURCHASE),
     funnel(CHECKOUT, BIG, PURCHASE),
+    funnel(CHECKOUT, where(PURCHASE, "not (properties['size'] = 'big')")),
     funnel(EXPOSURE, PURCHASE),
     funnel(ANYTHING, PURCHASE, CHECKOUT),
     *(funnel(CHECKOUT, PURCHASE, funnel_order_type=order) for order in ("unordered", "strict")),

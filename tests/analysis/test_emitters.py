@@ -11,6 +11,7 @@ from tests.analysis.engines import Engine
 from tests.analysis.events import Event, person_id
 
 from hoglab.analysis.definition import Reader
+from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.clickhouse import ClickHouse
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
@@ -133,7 +134,7 @@ def test_hostile_names_of_events_flags_variants_and_breakdowns(engine: Engine) -
         ("if(properties.plan = 'pro', 'paying', 'other')", {"paying": 1, "other": 3}),
         ("floor(properties.age / 10) * 10", {"20": 2, "30": 1, "$$_posthog_breakdown_null_$$": 1}),
         ("properties.age / 8", {"2.5": 1, "3.625": 1, "4": 1, "$$_posthog_breakdown_null_$$": 1}),
-        ("properties.age >= 29", {"true": 2, "false": 1, "$$_posthog_breakdown_null_$$": 1}),
+        ("properties.age >= 29", {"true": 2, "false": 2}),
         ("lower(person.properties.country)", {"at": 1, "$$_posthog_breakdown_null_$$": 3}),
     ],
 )
@@ -150,6 +151,36 @@ def test_breakdowns_by_hogql_say_the_same(engine: Engine, expression: str, cells
     metric = {"metric_type": "mean", "source": {"event": "purchase"}, "breakdownFilter": filter_}
     answer = engine.computer.result(question(metric, project))
     assert {cell: groups["control"].number_of_samples for (cell,), groups in answer.cells.items()} == cells
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("properties.p = 7", 2),
+        ("toFloat(properties.p) > 4", 2),
+        ("properties.p != '7'", 6),
+        ("properties.p = null", 1),
+        ("not (properties.p < 5)", 7),
+        ("properties.p not between 5 and 8", 6),
+        ("properties.p = properties.q", 1),
+        ("event = 'purchase' or nothing_else = 1 and false", None),
+        ("lower(properties['p']) = 'ab' or properties.p = true", 2),
+    ],
+)
+def test_conditions_in_hogql_mean_the_same(engine: Engine, condition: str, found: int | None) -> None:
+    project = 700 + abs(hash(condition)) % 10**6
+    events = [exposure("ann"), exposure("bob", variant="test")]
+    values = [7, "7", 4, "ab", "a\nc", True, None, "2026-03-01T10:00:00+02:00"]
+    events += [Event("ann", START, "purchase", {"p": each}) for each in values]
+    engine.add(events, project_id=project)
+    asked = question(counting(key=condition, type="hogql"), project)
+    if found is None:
+        with pytest.raises(DefinitionError, match=r"hogql: nothing_else cannot .* \(at character 23\)"):
+            engine.computer.result(asked)
+    else:
+        assert engine.computer.result(asked).groups["control"].sum == found
+        negated = question(counting(key=condition, type="hogql", negation=True), project)
+        assert engine.computer.result(negated).groups["control"].sum == len(values) - found
 
 
 @pytest.mark.parametrize(

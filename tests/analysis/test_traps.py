@@ -87,6 +87,18 @@ def test_1_edges_of_the_window(results: Any) -> None:
     assert (sums["control"]["number_of_samples"], sums["control"]["sum"]) == (1, 0), "events end exclusive"
 
 
+@pytest.mark.parametrize(("metric", "counted"), [(COUNT, 2), (RATE, 1)], ids=["mean", "funnel"])
+def test_1_a_window_ends_before_its_length_for_means_and_with_it_for_funnels(
+    results: Any, metric: Result, counted: int
+) -> None:
+    """Of a day: events at the exposure, just before its end, and at it; for funnels one at the end is enough."""
+    events = [exposed("t", "test", START), exposed("c", "control", START)]
+    moments = [START, START + DAY - MICRO, START + DAY] if metric is COUNT else [START + DAY]
+    events += [bought("c", moment, 1) for moment in moments]
+    window = {"conversion_window": 1, "conversion_window_unit": "day"}
+    assert results(events, metric | window)["control"]["sum"] == counted
+
+
 def test_1_a_funnel_step_at_the_very_end_counts(results: Any) -> None:
     events = [exposed("a", "control", END - HOUR), bought("a", END, 1), exposed("c", "test", START)]
     assert results(events, RATE, end_date=END.isoformat())["control"]["sum"] == 1
@@ -183,6 +195,27 @@ def test_7_bounds_are_fractions_without_interpolation_and_disable_the_threshold(
     }
     # Seven values: 0 0 0 1 2 3 10; rank floor(0.75 · 7) = 5 holds 3.
     assert results(events, metric)["control"]["sum"] == 1 + 2 + 3 + 3
+
+
+def test_7_of_bounds_that_cross_the_upper_one_decides(results: Any) -> None:
+    """They can: with ``ignore_zeros`` only the upper one is taken of what is not 0."""
+    events = [exposed("t", "test", START)]
+    for number, amount in enumerate([-5, -5, 0, 0]):
+        events += [exposed(f"c{number}", "control", START), bought(f"c{number}", START, amount)]
+    bounds = {"lower_bound_percentile": 0.5, "upper_bound_percentile": 0.5, "ignore_zeros": True}
+    metric = {"kind": "ExperimentMetric", "metric_type": "mean", "source": AMOUNT, **bounds}
+    # Five values: -5 -5 0 0 0; the lower bound is 0, the upper one that of -5 -5.
+    assert results(events, metric)["control"]["sum"] == 4 * -5
+
+
+def test_7_where_nothing_is_left_of_zeros_there_is_no_upper_bound(results: Any) -> None:
+    events = [exposed(person, variant, START) for person, variant in (("c", "control"), ("t", "test"))]
+    bounds = {"upper_bound_percentile": 0.5, "ignore_zeros": True}
+    metric = {"kind": "ExperimentMetric", "metric_type": "mean", "source": AMOUNT, **bounds}
+    assert [(row["number_of_samples"], row["sum"]) for row in results(events, metric).values()] == [
+        (1, 0),
+        (1, 0),
+    ]
 
 
 def test_8_goal_changes_nothing(results: Any, lab: Lab) -> None:

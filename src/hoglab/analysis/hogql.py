@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.query.expressions import read
 from hoglab.analysis.query.model import Math
+from hoglab.filters import FilterError
 from hoglab.hog import nodes
-from hoglab.hog.errors import HogSyntaxError
-from hoglab.hog.parser import parse_expression
-
-MAX_LENGTH = 5_000
-"""The longest expression, in characters."""
 
 _AGGREGATES = {"sum": Math.SUM, "avg": Math.AVG, "min": Math.MIN, "max": Math.MAX}
 
@@ -43,12 +40,10 @@ def aggregated(text: object, path: str) -> tuple[Math, nodes.Expr | None]:
 
 def parsed(text: str, path: str) -> nodes.Expr:
     """The expression of a text. Raises `DefinitionError`."""
-    if len(text) > MAX_LENGTH:
-        raise DefinitionError(f"{path} can have at most {MAX_LENGTH} characters.")
     try:
-        return parse_expression(text)
-    except HogSyntaxError as error:
-        raise DefinitionError(f"{path} cannot be read at character {error.offset + 1}: {error}") from error
+        return read(text, path)
+    except FilterError as error:
+        raise DefinitionError(f"{path} {error.message}") from error
 
 
 def _count(tree: nodes.Call, path: str) -> tuple[Math, nodes.Expr | None]:

@@ -120,6 +120,8 @@ class FilterScope:
     """JSON column of the properties of the event's group, by the index of its type."""
     cohort: Callable[[PropertyFilter], str] | None = None
     """The condition of a cohort filter, where cohorts can be looked up."""
+    expression: Callable[[PropertyFilter], str] | None = None
+    """The condition of a filter of type ``hogql``, which may be NULL, where expressions can be translated."""
     field_of: Callable[[PropertyFilter], FilterField] | None = None
     """What filters are about, where that is no event. Raises `FilterError`."""
 
@@ -161,6 +163,9 @@ def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
         return scope.cohort(condition)
     if condition.type == "flag":
         return TRUE
+    if condition.type == "hogql" and scope.expression is not None:
+        found = f"coalesce({scope.expression(condition)}, {FALSE})"
+        return f"(NOT {found})" if condition.negation else found
     rule = _RULES.get(condition.operator)
     if rule is None:
         raise FilterError(f"the operator {condition.operator} is not supported in metrics", condition.key)

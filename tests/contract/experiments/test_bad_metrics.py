@@ -167,8 +167,8 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
         "series[1]: plan: '(' is not a valid regular expression",
     ),
     (
-        RETENTION | {"completion_event": filtered(type="hogql", key="properties.a = 1")},
-        "completion_event: properties.a = 1: filters of type hogql are not supported in metrics",
+        RETENTION | {"completion_event": filtered(type="hogql", key="properties.a = nope")},
+        "completion_event: hogql: nope cannot be used in metrics (at character 16)",
     ),
     (RETENTION | {"start_event": filtered(key=["a"])}, "start_event.properties[0].key: must be a string, got "),
     (
@@ -179,6 +179,7 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
         MEAN | {"source": SESSION_END},
         "source: $end_timestamp: the session property $end_timestamp is not known",
     ),
+    (RETENTION | {"start_event": filtered(type="element", key="text")}, "start_event: text: filters of type element "),
     (broken_down("a"), "A breakdown needs a property."),
     (
         broken_down({"property": "properties.", "type": "hogql"}),
@@ -277,17 +278,15 @@ def saw(config: str = "exposure_config", **condition: Any) -> dict[str, Any]:
     [
         (saw(key="a", value="(", operator="regex"), "a: '(' is not a valid regular expression"),
         (saw(key="id", value=99, type="cohort"), "id: cohort 99 does not exist"),
-        (saw("activation_config", key="1=1", type="hogql"), "1=1: filters of type hogql are not supported in metrics"),
+        (saw("activation_config", key="1 =", type="hogql"), "hogql: cannot be read at character 4: "),
     ],
 )  # fmt: skip
 def test_exposure_criteria_by_which_nobody_could_be_counted_are_refused(
     api: Api, criteria: dict[str, Any], detail: str
 ) -> None:
     error = refused(api, exposure_criteria=criteria)
-    assert (error["attr"], error["detail"]) == (
-        "exposure_criteria",
-        f"Invalid exposure_criteria: {detail}",
-    )
+    assert error["attr"] == "exposure_criteria"
+    assert error["detail"].startswith(f"Invalid exposure_criteria: {detail}")
     made = api.experiment()
     error = api.refused("PATCH", f"/experiments/{made['id']}/", {"exposure_criteria": criteria})
-    assert error["detail"] == f"Invalid exposure_criteria: {detail}"
+    assert error["detail"].startswith(f"Invalid exposure_criteria: {detail}")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from hoglab.analysis.days import micros
 from hoglab.analysis.query.expressions import text_of
-from hoglab.analysis.query.model import EventSource
-from hoglab.analysis.query.scope import Scope, Statement, exclusive, group_column
+from hoglab.analysis.query.model import EventSource, group_column
+from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import FALSE, combined
 

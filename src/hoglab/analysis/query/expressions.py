@@ -1,7 +1,8 @@
 """HogQL expressions over one event as SQL: what ``math_hogql`` may say (spec experiment-results 1.6).
 
 An expression is translated node by node; names that it does not know are refused, and every constant is a bound
-parameter. A property is text until arithmetic asks for a number, as in filters.
+parameter. A property is text until arithmetic asks for a number, as in filters. A comparison is true or false: what is
+missing equals what is missing and nothing else, and is neither less nor more, as in Hog.
 """
 
 from __future__ import annotations
@@ -9,15 +10,37 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
+from typing import Protocol
 
-from hoglab.analysis.query.model import group_property
-from hoglab.analysis.query.scope import Scope, group_column
+from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.model import Question, group_column, group_property
 from hoglab.filters.model import GROUP_TYPES, FilterError
+from hoglab.filters.sql import Parameters
 from hoglab.hog import nodes
+from hoglab.hog.errors import HogSyntaxError
+from hoglab.hog.parser import parse_expression
 
+MAX_LENGTH = 5_000
+"""The longest expression, in characters."""
 MAX_NODES = 200
 """How many parts one expression may have."""
+
+
+class RowScope(Protocol):
+    """What an expression is part of: see `hoglab.analysis.query.scope.Scope`."""
+
+    @property
+    def question(self) -> Question: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    def bind(self, value: str | float | datetime) -> str: ...
 
 
 class Kind(Enum):
@@ -66,7 +89,22 @@ _TO_NUMBER = frozenset(
 )
 
 
-def number_of(expression: nodes.Expr, scope: Scope, place: str, columns: Columns | None = None) -> str:
+def read(text: str, place: str) -> nodes.Expr:
+    """The expression of a text. Raises `FilterError`, which says at which character it cannot be read."""
+    if len(text) > MAX_LENGTH:
+        raise FilterError(f"can have at most {MAX_LENGTH} characters.", place)
+    try:
+        return parse_expression(text)
+    except HogSyntaxError as error:
+        raise FilterError(f"cannot be read at character {error.offset + 1}: {error}", place) from error
+
+
+def truth_of(expression: nodes.Expr, scope: RowScope, place: str) -> str:
+    """Whether the expression holds on a row of events; NULL where that cannot be said. Raises `FilterError`."""
+    return _Translation(scope, place, None).of(expression).truth(expression)
+
+
+def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
     """The expression on a row of events, or of what has ``columns``, as float64, NULL where it has no number.
 
     Raises `FilterError`, which says at which character of what ``place`` holds.
@@ -74,14 +112,14 @@ def number_of(expression: nodes.Expr, scope: Scope, place: str, columns: Columns
     return _Translation(scope, place, columns).of(expression).number(expression)
 
 
-def text_of(expression: nodes.Expr, scope: Scope, place: str, columns: Columns | None = None) -> str:
+def text_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
     """The expression on such a row as text, for telling values apart. Raises `FilterError` likewise."""
     return _Translation(scope, place, columns).of(expression).text(expression)
 
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
-    scope: Scope
+    scope: RowScope
     place: str
     columns: Columns | None
 
@@ -141,7 +179,7 @@ class _Translation:
                 between = (
                     f"{self.number(node.expr)} BETWEEN {self.number(node.low)} AND {self.number(node.high)}"
                 )
-                return Sql(f"({'NOT ' if node.negated else ''}({between}))", Kind.TRUTH)
+                return Sql(f"({'NOT ' if node.negated else ''}coalesce({between}, FALSE))", Kind.TRUTH)
             case nodes.And():
                 return Sql("(" + " AND ".join(map(self.truth, node.exprs)) + ")", Kind.TRUTH)
             case nodes.Or():
@@ -175,7 +213,12 @@ class _Translation:
             return Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", Kind.TEXT)
         column = _JSON.get(tuple(map(str, chain[:-1])))
         asked = group_property(chain)
-        if asked is not None and asked[0] in self.scope.question.groups:
+        question = self.scope.question
+        if (
+            asked is not None
+            and asked[0] in question.groups
+            and asked[1] in question.group_properties[asked[0]]
+        ):
             column = group_column(asked[0])
         if column is None:
             raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
@@ -191,7 +234,10 @@ class _Translation:
             raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
         kinds = {self.translated(side).kind for side in (node.left, node.right)}
         as_ = self.number if Kind.NUMBER in kinds else self.text
-        return Sql(f"({as_(node.left)} {operator} {as_(node.right)})", Kind.TRUTH)
+        left, right = as_(node.left), as_(node.right)
+        neither = f"({left} IS NULL AND {right} IS NULL)"
+        missing = {"==": neither, "!=": f"(NOT {neither})"}.get(node.op, "FALSE")
+        return Sql(f"coalesce({left} {operator} {right}, {missing})", Kind.TRUTH)
 
     def _call(self, node: nodes.Call) -> Sql:
         name, arguments = node.name.lower(), node.args
@@ -219,6 +265,9 @@ class _Translation:
             return Sql(f"coalesce({first.text}, {second.text})", Kind.TEXT)
         return Sql(f"coalesce({self.number(arguments[0])}, {self.number(arguments[1])})", Kind.NUMBER)
 
+    def negated(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
+        return Sql(f"(NOT {self.truth(arguments[0])})", Kind.TRUTH)
+
     def to_string(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         return Sql(self.text(arguments[0]), Kind.TEXT)
 
@@ -242,6 +291,7 @@ _SPECIAL: Mapping[tuple[str, int], Callable[[_Translation, tuple[nodes.Expr, ...
     ("if", 3): _Translation.if_,
     ("coalesce", 2): _Translation.if_null,
     ("ifnull", 2): _Translation.if_null,
+    ("not", 1): _Translation.negated,  # what the parser makes of ``not (…)``
     ("tostring", 1): _Translation.to_string,
     ("lower", 1): _Translation.lower,
     ("least", 2): _Translation.smaller,

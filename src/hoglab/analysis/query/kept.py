@@ -41,7 +41,7 @@ from hoglab.analysis.query.shared import (
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
 from hoglab.filters.sql import Parameters, combined
 
-VERSION = 3
+VERSION = 4
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
 SCHEMA = "results_state"

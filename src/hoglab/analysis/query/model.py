@@ -376,6 +376,11 @@ def group_property(chain: Sequence[str]) -> tuple[int, str] | None:
     return _GROUP_NAMES.index(chain[0]), chain[2]
 
 
+def group_column(index: int) -> str:
+    """The column of all events of a question that holds the properties of an event's group, as JSON."""
+    return f"group_{index}_properties"
+
+
 def later(moment: datetime, duration_us: int) -> datetime:
     """The moment that much later, or the last one that there is."""
     try:

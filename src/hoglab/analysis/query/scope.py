@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
 from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.model import EventMatch, EventSource, Question, TableSource, later
+from hoglab.analysis.query.expressions import read, truth_of
+from hoglab.analysis.query.model import EventMatch, EventSource, Question, TableSource, group_column, later
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, FilterField, FilterScope, Parameters, combined, group_condition
 
@@ -115,7 +116,9 @@ class Scope:
         """Filters on a row of events; with ``field_of`` on a row of something else, where cohorts mean nothing."""
         if field_of is None:
             return group_condition(group, self._filter_scope(()))
-        return group_condition(group, replace(self._filter_scope(()), cohort=None, field_of=field_of))
+        return group_condition(
+            group, replace(self._filter_scope(()), cohort=None, expression=None, field_of=field_of)
+        )
 
     def _filter_scope(self, inside: tuple[int, ...]) -> FilterScope:
         question = self.question
@@ -126,6 +129,7 @@ class Scope:
             zone_of(question.zone),
             group_columns={index: group_column(index) for index in question.groups},
             cohort=lambda leaf: self._cohort(leaf, inside),
+            expression=lambda leaf: truth_of(read(leaf.key, leaf.type), self, leaf.type),
         )
 
     def _cohort(self, leaf: PropertyFilter, inside: tuple[int, ...]) -> str:
@@ -196,11 +200,6 @@ class Scope:
         # Shifted so that the dividend is not negative, because engines round negative quotients differently.
         since_first = f"greatest({local_time(ts, grid.offsets)} - {grid.first_number * DAY_US}, 0)"
         return f"least({self.dialect.integer_division(since_first, DAY_US)}, {grid.count - 1})"
-
-
-def group_column(index: int) -> str:
-    """The column of `Scope.events` that holds the properties of an event's group, as JSON."""
-    return f"group_{index}_properties"
 
 
 def cohort_ids(value: object) -> list[int]:
