@@ -204,6 +204,21 @@ def test_a_metric_that_cannot_be_computed_is_said_once_and_nowhere_else(done: Do
     assert "results_failed" not in shown
 
 
+def test_a_metric_that_nothing_can_be_foreseen_of_holds_up_none(hoglab: Command, tmp_path: Path) -> None:
+    never = REVENUE | {"name": "Never", "source": {"kind": "EventsNode", "event": "never"}}
+    now = datetime.now(UTC)
+    with closing(Lab(tmp_path)) as lab:
+        lab.experiment(start_date=(now - timedelta(days=9)).isoformat(), metrics=[never, REVENUE])
+        people = [f"p{number}" for number in range(100)]
+        lab.send([bought(person, now - timedelta(days=8), n) for n, person in enumerate(people)])
+    ended = hoglab("experiment", "simulate", 1, "--experiments", 20, "--json", "--data", tmp_path)
+    assert (ended.status, [each["metric"] for each in json.loads(ended.stdout)]) == (0, ["Revenue"])
+    assert ended.stderr.startswith("hoglab: experiment 1, metric “Never”: ")
+    alone = hoglab("experiment", "simulate", 1, "--metric", "Never", "--data", tmp_path)
+    assert (alone.status, alone.stdout) == (1, "")
+    assert "metric “Never”: " in alone.stderr
+
+
 def test_what_is_shown_is_what_the_api_answers(
     done: Done, data: Path, server: ChildServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,7 +193,10 @@ def _history(days: int, event: str | None) -> dict[str, Any]:
 def _foreseen(
     source: Source, experiment_id: int, wanted: str | None, asked: Mapping[str, Any]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The answers for the metrics of an experiment, with their names. Raises `OperatorError`."""
+    """The answers for the metrics of an experiment, with their names; those without one are told on stderr.
+
+    Raises `OperatorError` when there is none at all.
+    """
     from hoglab.cli.experiment_source import AnswerError
     from hoglab.reports.report import is_comparable, metrics_of
 
@@ -207,12 +210,19 @@ def _foreseen(
         if not metrics:
             missing = "no primary metric" if wanted is None else f"no metric {wanted}"
             raise OperatorError(f"experiment {experiment_id} has {missing}")
-        return [
-            (name, source.query({**asked, "experiment_id": experiment_id, "metric": metric}))
-            for name, metric in metrics
-        ]
     except AnswerError as error:
         raise OperatorError(f"experiment {experiment_id}: {error}") from error
+    answers, failed = [], []
+    for name, metric in metrics:
+        try:
+            answers.append((name, source.query({**asked, "experiment_id": experiment_id, "metric": metric})))
+        except AnswerError as error:
+            failed.append(f"experiment {experiment_id}, metric “{name}”: {error}")
+    if not answers:
+        raise OperatorError("; ".join(failed))
+    for reason in failed:
+        typer.echo(f"hoglab: {reason}", err=True)
+    return answers
 
 
 def _show(
