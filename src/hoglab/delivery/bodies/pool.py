@@ -46,6 +46,9 @@ BATCH_BYTES = 4 << 20
 STUCK_S = 0.02
 """When a thread has been busy this long, another one joins: it takes what waits for quick functions, and goes on with
 runs that wait for the other's process."""
+KEPT_UP = 2
+"""So many messages of what waits for quick functions are left to a thread that is at work."""
+
 _logger = structlog.get_logger(__name__)
 
 
@@ -272,7 +275,7 @@ class BodyPool:
 
     def _is_served(self, seat: _Seat, now: float) -> bool:
         """Whether another thread can be expected to take at once what waits for quick functions."""
-        return len(self._quick) <= self.limits.batch and any(
+        return len(self._quick) <= KEPT_UP * self.limits.batch and any(
             other is not seat
             and not other.slow
             and other.busy_since is not None
