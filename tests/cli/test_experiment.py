@@ -23,6 +23,7 @@ from hoglab.analysis.query.kept import Kept
 from hoglab.analysis.state import MIN_EVENTS, ResultsState
 from hoglab.analysis.state_tables import Work
 from hoglab.cli import main
+from hoglab.cli.accounts import opened_accounts
 from hoglab.demo.server import ChildServer
 from hoglab.statistics import (
     FrequentistConfig,
@@ -252,6 +253,23 @@ def test_a_server_is_asked_with_its_address_and_a_key_alone(
     monkeypatch.setenv("HOGLAB_API_KEY", key.strip())
     shown = done("experiment", "results", 1, "--host", server.url, "--data", tmp_path / "none")
     assert "Purchase rate" in shown
+
+
+def test_what_the_project_does_by_default_is_said(done: Done, data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    with opened_accounts(copy) as accounts:
+        accounts.update_experiment_defaults(1, {"default_sequential_testing_enabled": True})
+    alone = done("experiment", "results", 1, "--data", copy)
+    server = ChildServer(
+        data=copy, host="127.0.0.1", port=free_port(), environment={"HOGLAB_ACCESS_LOG": "false"}
+    )
+    with closing(server):
+        server.start()
+        served = done("experiment", "results", 1, "--data", copy, "--host", server.url)
+    for shown in (alone, served):
+        assert "(sequential)" in shown
+        assert "single look" not in shown
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])

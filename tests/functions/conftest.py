@@ -15,6 +15,7 @@ from cryptography.fernet import Fernet
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.delivery.bodies.transforming import TransformationProcess
 from hoglab.functions import routes, template_routes
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
@@ -161,3 +162,11 @@ def make_api(
 @pytest.fixture
 def api(make_api: Callable[[FunctionService], Api], service: FunctionService) -> Api:
     return make_api(service)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[TransformationProcess]:
+    """What runs the bodies of transformations."""
+    process = TransformationProcess()
+    yield process
+    process.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -107,13 +106,6 @@ class Shared:
 
     def neighbour(self) -> None:
         self.runner.transform(2, [Event()])
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[TransformationProcess]:
-    process = TransformationProcess()
-    yield process
-    process.close()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -71,13 +71,6 @@ class Pipeline:
 
     def counts(self) -> dict[tuple[str, str], int]:
         return {(one.metric_name, one.metric_kind): one.count for one in self.metrics}
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[TransformationProcess]:
-    process = TransformationProcess()
-    yield process
-    process.close()
 
 
 @pytest.fixture

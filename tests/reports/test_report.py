@@ -13,7 +13,7 @@ from hoglab.reports.numbers import effect_text, interval_text, mean_text
 from hoglab.reports.plots import WIDTH, Curve, curves
 from hoglab.reports.report import ExperimentReport, MetricReport, metric_report, metrics_of, title
 from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
-from hoglab.statistics import FrequentistConfig, StatisticsConfig
+from hoglab.statistics import FrequentistConfig, StatisticsConfig, resolve_config
 
 FREQUENTIST = StatisticsConfig(FrequentistConfig(0.05))
 
@@ -266,6 +266,7 @@ def test_how_the_numbers_were_made_is_said(
 ) -> None:
     whole = ExperimentReport(
         experiment={"stats_config": stats_config},
+        config=resolve_config(stats_config),
         findings=(),
         exposures={},
         metrics=(report(compared("a", [0.1, 0.2], 0.01, **fields)),),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hoglab.cli.experiment_source import Source
     from hoglab.reports.report import ExperimentReport, MetricReport
+    from hoglab.statistics import StatisticsConfig
 
 experiment_app = typer.Typer(
     help="Results of experiments, beside a running server or without one.", no_args_is_help=True
@@ -242,36 +243,39 @@ def _show(
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:
     """Everything about an experiment. Raises `AnswerError` when nothing can be said about it."""
     from hoglab.reports.report import ExperimentReport, metrics_of
+    from hoglab.statistics import resolve_config
 
     experiment = source.experiment(experiment_id)
+    config = resolve_config(experiment["stats_config"], source.defaults())
     flag = {"key": experiment["feature_flag_key"] or ""}
     exposures = source.query(
         {"kind": "ExperimentExposureQuery", "experiment_id": experiment_id, "feature_flag": flag}
     )
     daily = daily and experiment["start_date"] is not None
     if experiment["start_date"] is not None:
-        _bring_up_family(source, experiment)
+        _bring_up_family(source, experiment, config)
     return ExperimentReport(
         experiment=experiment,
+        config=config,
         findings=source.health(experiment_id)["findings"],
         exposures={
             name: exposures[name] for name in ("timeseries", "total_exposures", "sample_ratio_mismatch")
         },
         metrics=tuple(
-            _metric(source, experiment, metric, name, primary=primary, daily=daily)
+            _metric(source, experiment, config, metric, name, primary=primary, daily=daily)
             for metric, primary, name in metrics_of(experiment)
         ),
         made_at=datetime.now(UTC),
     )
 
 
-def _bring_up_family(source: Source, experiment: Mapping[str, Any]) -> None:
+def _bring_up_family(source: Source, experiment: Mapping[str, Any], config: StatisticsConfig) -> None:
     """A p-value is corrected with the stored ones of the other primary metrics, so all must be stored."""
     from hoglab.cli.experiment_source import AnswerError
     from hoglab.reports.report import is_comparable, metrics_of
-    from hoglab.statistics import Correction, resolve_config
+    from hoglab.statistics import Correction
 
-    if resolve_config(experiment["stats_config"]).correction is Correction.NONE:
+    if config.correction is Correction.NONE:
         return
     for metric, primary, _ in metrics_of(experiment):
         if primary and is_comparable(metric):
@@ -282,6 +286,7 @@ def _bring_up_family(source: Source, experiment: Mapping[str, Any]) -> None:
 def _metric(
     source: Source,
     experiment: Mapping[str, Any],
+    config: StatisticsConfig,
     metric: Mapping[str, Any],
     name: str,
     *,
@@ -290,10 +295,8 @@ def _metric(
 ) -> MetricReport:
     from hoglab.cli.experiment_source import AnswerError
     from hoglab.reports.report import is_comparable, metric_report
-    from hoglab.statistics import resolve_config
 
     def reported(**found: Any) -> MetricReport:
-        config = resolve_config(experiment["stats_config"])
         return metric_report(metric, name, primary=primary, config=config, **found)
 
     if not is_comparable(metric):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hoglab.storage.directory import DataDirectory
 
 TIMEOUT_S = 600.0
-SCOPES = ("experiment:read", "query:read")
+SCOPES = ("experiment:read", "query:read", "project:read")
 KEY_LASTS = timedelta(days=1)
 """How long the key of one command may be used, should the command not live to revoke it."""
 
@@ -38,6 +38,10 @@ class Source(Protocol):
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         """An experiment in full form."""
+        ...
+
+    def defaults(self) -> dict[str, Any]:
+        """What holds for experiments of the project that do not say otherwise; empty for who may not know."""
         ...
 
     def health(self, experiment_id: int) -> dict[str, Any]:
@@ -118,6 +122,14 @@ class _Remote:
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         return self._answer(self._api.get, f"/experiments/{experiment_id}/")
+
+    def defaults(self) -> dict[str, Any]:
+        try:
+            return self._answer(self._api.get, "/experiments_config/")
+        except RefusedError as error:
+            if error.status == HTTPStatus.FORBIDDEN:  # a key that was given may be for experiments alone
+                return {}
+            raise
 
     def health(self, experiment_id: int) -> dict[str, Any]:
         return self._answer(self._api.get, f"/experiments/{experiment_id}/health/")
@@ -229,6 +241,9 @@ class _Local:
                 ExperimentReads(self._database).read(actor, experiment_id).body
             )
             return found
+
+    def defaults(self) -> dict[str, Any]:
+        return dict(self._project.experiment_defaults)
 
     def _owner(self) -> Any:
         """Whoever may use the directory may see everything in it."""

@@ -15,9 +15,8 @@ class Deadlines:
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()
-        self._waits: dict[
-            _Wait, None
-        ] = {}  # in the order in which they began, which is that of their deadlines
+        # In the order in which they began, which is that of their deadlines.
+        self._waits: dict[_Wait, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self) -> _Wait:

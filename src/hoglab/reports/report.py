@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from hoglab.statistics import BayesianConfig, Correction, DifferenceType, StatisticsConfig, resolve_config
+from hoglab.statistics import BayesianConfig, Correction, DifferenceType, StatisticsConfig
 
 Json = Mapping[str, Any]
 
@@ -115,14 +115,11 @@ class ExperimentReport:
     """An experiment, what endangers it, who saw it, and its metrics: the primary ones first."""
 
     experiment: Json
+    config: StatisticsConfig
     findings: Sequence[Json]
     exposures: Json
     metrics: tuple[MetricReport, ...]
     made_at: datetime
-
-    @property
-    def config(self) -> StatisticsConfig:
-        return resolve_config(self.experiment["stats_config"])
 
     @property
     def is_relative(self) -> bool:
