@@ -20,6 +20,7 @@ from hoglab.delivery import backfills as rules
 from hoglab.delivery.backfill_routes import backfill_router
 from hoglab.delivery.backfills import Backfills
 from hoglab.delivery.jobs import Job, JobRunsError
+from hoglab.delivery.reruns import RerunFilter, rerun
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.history import TimeRange
@@ -442,6 +443,34 @@ def test_what_failed_a_moment_ago_can_be_run_again(house: House, api: Api) -> No
     [result] = house.results()
     assert result["is_retry"] == 1
     assert result["attempts"] == 2 + again["queued_count"]
+
+
+def test_what_was_run_again_meanwhile_is_not_run_for_its_old_result(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have succeeded; and its keys are counted by the result that is repeated."""
+    function = house.create("throw Error('no')")
+    house.run(stored())
+    really = house.queue.enqueue
+    first: list[int] = []
+
+    def ask() -> int:
+        return rerun(house.delivery, house.project, function["id"], RerunFilter(), {}).queued
+
+    def enqueue(*args: Any, **options: Any) -> int:
+        if not first:  # another request is quicker
+            first.append(0)
+            first[0] = ask()
+            house.wait_idle()
+        return really(*args, **options)
+
+    monkeypatch.setattr(house.queue, "enqueue", enqueue)
+    assert ask() == 0
+    assert first == [1]
+    house.wait_idle()
+    [result] = house.results()
+    assert result["attempts"] == 2
+    assert ask() == 1
 
 
 # --- running past invocations again

@@ -614,6 +614,19 @@ class TestTraces:
         [row] = rows_of(queue_database, tables.invocation_result)
         assert (row.status, row.version, row.duration_ms, row.started_at) == ("succeeded", 12, 210, START)
 
+    def test_a_run_is_repeated_for_its_present_result_alone(self, queue: SqliteInvocationQueue) -> None:
+        failed = InvocationResult("i1", 1, "f1", "failed", attempts=1, version=10)
+        again = NewInvocation("i1", 1, "f1", b"again", repeats=10)
+        assert queue.enqueue([again]) == 0, "there is no such result"
+        queue.enqueue([], results=[failed])
+        assert queue.enqueue([again]) == 1
+        assert queue.enqueue([again]) == 0, "it is under way"
+        [claimed] = queue.claim()
+        done = replace(failed, status="succeeded", version=11)
+        queue.finish([InvocationOutcome("i1", claimed.lock_token, "completed")], results=[done])
+        assert queue.enqueue([again]) == 0
+        assert queue.enqueue([replace(again, repeats=11)]) == 1
+
     def test_traces_go_when_their_time_is_over(
         self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database
     ) -> None:

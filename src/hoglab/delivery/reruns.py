@@ -250,5 +250,5 @@ def _again(event_globals: EventGlobals, row: Mapping[str, Any], job: Job) -> New
         row["function_id"],
         encode_state(state),
         parent_run_id=job["id"],
-        again=True,
+        repeats=row["version"],
     )

@@ -33,7 +33,7 @@ class NewInvocation(Struct, frozen=True):
     parent_run_id: str | None = None
     log_offset: int | None = None
     order_key: str | None = None  # of a function's invocations with one key, only the oldest is at work
-    again: bool = False  # whether it may be begun once more when it is over, but still remembered
+    repeats: int | None = None  # version of a result: begun once more, unless there is another result by then
 
 
 class ClaimedInvocation(Struct, frozen=True):

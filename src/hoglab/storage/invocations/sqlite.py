@@ -60,14 +60,19 @@ if TYPE_CHECKING:
         Sweep,
     )
 
-_INSERT = (
-    "INSERT INTO invocation (id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, "
-    "log_offset, state, created_at, order_key, status) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, "
-    "CASE WHEN ?11 IS NOT NULL AND EXISTS (SELECT 1 FROM invocation AS earlier WHERE earlier.function_id = ?3 "
-    "AND earlier.order_key = ?11 AND earlier.finished_at IS NULL) THEN 'held' ELSE 'available' END) "
-    "ON CONFLICT (id) DO NOTHING"
+_COLUMNS = (
+    "id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, log_offset, state, created_at, "
+    "order_key, status"
 )
-_INSERT_AGAIN = _INSERT.removesuffix("NOTHING") + (
+_NEW = (
+    "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, CASE WHEN ?11 IS NOT NULL AND EXISTS (SELECT 1 "
+    "FROM invocation AS earlier WHERE earlier.function_id = ?3 AND earlier.order_key = ?11 "
+    "AND earlier.finished_at IS NULL) THEN 'held' ELSE 'available' END"
+)
+_INSERT = f"INSERT INTO invocation ({_COLUMNS}) VALUES ({_NEW}) ON CONFLICT (id) DO NOTHING"  # noqa: S608, constants only
+_INSERT_AGAIN = (
+    f"INSERT INTO invocation ({_COLUMNS}) SELECT {_NEW} WHERE EXISTS (SELECT 1 FROM invocation_result "  # noqa: S608
+    "WHERE invocation_id = ?1 AND version = ?12) ON CONFLICT (id) DO "
     "UPDATE SET status = excluded.status, finished_at = NULL, reset_count = 0, parent_run_id = excluded.parent_run_id, "
     "queue = excluded.queue, priority = excluded.priority, scheduled_at = excluded.scheduled_at, "
     "state = excluded.state, created_at = excluded.created_at, order_key = excluded.order_key "
@@ -198,8 +203,8 @@ class SqliteInvocationQueue:
         if (consumer is None) != (log_offset is None):
             raise ValueError("a consumer and its log offset go together")
         now = self._moment()
-        rows = [_row(each, now) for each in invocations if not each.again]
-        again = [_row(each, now) for each in invocations if each.again]
+        rows = [_row(each, now) for each in invocations if each.repeats is None]
+        again = [(*_row(each, now), each.repeats) for each in invocations if each.repeats is not None]
         with self._transaction(durable=consumer is None) as connection:
             new = _insert(connection, rows, again)
             if consumer is not None:
@@ -509,7 +514,7 @@ def utc_clock() -> datetime:
 def _insert(
     connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], again: Sequence[tuple[Any, ...]]
 ) -> Counts[str]:
-    """Add invocations, and (``again``) some that may be over and remembered; how many of each function are new."""
+    """Add invocations, and (``again``) some that repeat a result; how many of each function are new."""
     new: Counts[str] = Counts()
     if rows:
         last = connection.execute(_LAST_ROW).fetchone()[0]
