@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.analysis.engines import ENGINES, Engine
+from tests.analysis.lab import Lab
 
 from hoglab.hog.stack import ensure_stack
 
@@ -18,3 +20,11 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     found = ENGINES[request.param](tmp_path_factory.mktemp(request.param))
     yield found
     found.close()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """Results on a directory of their own."""
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()

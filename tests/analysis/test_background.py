@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +15,6 @@ from hoglab.analysis.runner import ResultsRunner, last_scheduled
 from hoglab.storage.database.tables import metric_result
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def stored(lab: Lab, experiment: dict[str, Any]) -> list[Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +15,6 @@ from hoglab.statistics import Correction
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 LAST = "2026-03-10"
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def traffic() -> list[Event]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,6 @@ from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 from hoglab.storage.database.tables import action, cohort, cohort_person, person, project
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def samples(lab: Lab, metric: dict[str, Any], **fields: Any) -> dict[str, tuple[int, float]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -134,13 +132,6 @@ def test_how_many_groups_there_may_be(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 # -- over the API --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def test_a_breakdown_by_the_plan_of_companies(lab: Lab) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +16,6 @@ from hoglab.storage.event_store import QueryTimeoutError
 from hoglab.storage.event_store.duckdb import DuckDbReader
 
 START = NOW - timedelta(days=2)
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def crowd(variants: dict[str, int], at: datetime = START + timedelta(hours=1)) -> list[Event]:

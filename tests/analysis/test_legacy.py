@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +16,6 @@ START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SIZES = {"control": 120, "test": 130}
 BUYERS = {"control": 30, "test": 60}
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def of(person: str, event: str, variant: str, at: datetime, **properties: Any) -> Event:

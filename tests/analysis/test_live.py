@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,13 +30,6 @@ def hogql(text: str) -> dict[str, Any]:
 def session(name: str) -> dict[str, Any]:
     prop = {"math": "sum", "math_property": name, "math_property_type": "session_properties"}
     return {**REVENUE, "source": {"kind": "EventsNode", "event": "e", **prop}}
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def test_a_result_has_every_key(lab: Lab) -> None:
