@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
 from hoglab.analysis.compute import MULTIPLE_VARIANT
-from hoglab.analysis.metric_problems import exposure_problem, metric_problem
+from hoglab.analysis.metric_problems import Named
 from hoglab.analysis.plan import Plan
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
@@ -359,22 +359,10 @@ class ExperimentHealth:
         """The answer of the ``health`` endpoint. Raises 404, and 429 when exposures cannot be counted now."""
         now = self._service.now()
         found = self._service.plan_of(project, experiment_id)
-        unreadable = self._unreadable(found)
+        unreadable = _unreadable(found)
         if found.row.start_date is None or found.row.start_date > now:
             return _answer(found, now, [*_about_definitions(found, unreadable), _NOT_STARTED])
         return _answer(found, now, diagnose(self._facts(found, found.row.start_date, now, unreadable)))
-
-    def _unreadable(self, found: Plan) -> Unreadable:
-        project, criteria = found.project, found.row.exposure_criteria or {}
-        with self._service.database.read() as connection:
-            filters = found.calculation.test_account_filters
-            problems = {
-                metric["uuid"]: metric_problem(connection, project.id, metric) for metric in found.metrics
-            }
-            return Unreadable(
-                exposures=exposure_problem(connection, project.id, criteria, filters),
-                metrics={uuid: reason for uuid, reason in problems.items() if reason is not None},
-            )
 
     def _facts(self, found: Plan, start: datetime, now: datetime, unreadable: Unreadable) -> Facts:
         exposures = _NONE_COUNTED if unreadable.exposures is not None else self._live.exposures_of(found)
@@ -420,6 +408,17 @@ class ExperimentHealth:
         values = {"project": found.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
         with self._events.reader() as reader:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
+
+
+def _unreadable(found: Plan) -> Unreadable:
+    named = Named(found.project.id, found.reader, found.cohorts)
+    problems = {metric["uuid"]: named.metric_problem(metric) for metric in found.metrics}
+    return Unreadable(
+        exposures=named.exposure_problem(
+            found.row.exposure_criteria or {}, found.calculation.test_account_filters
+        ),
+        metrics={uuid: reason for uuid, reason in problems.items() if reason is not None},
+    )
 
 
 _NONE_COUNTED: Mapping[str, Any] = {

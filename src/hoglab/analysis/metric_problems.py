@@ -8,7 +8,7 @@ file is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.plan import exposure_action_ids
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.model import (
+    Cohort,
     EventSource,
     FunnelMetric,
     KnownGroups,
@@ -44,56 +45,63 @@ _SOME_EXPERIMENT = Calculation(_MOMENT, "flag", ("control",), StatisticsConfig()
 _EVERYTHING = MeanMetric(Value(EventSource(())))
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What definitions of a project name, looked up."""
+
+    project_id: int
+    reader: Reader
+    cohorts: Mapping[int, Cohort]
+
+    def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
+        """Why the results of a metric would be refused, and where in it, in one line; None for what can be
+        computed."""
+        try:
+            _compile(self._question(_SOME_EXPERIMENT, metric, self.reader.metric(metric)))
+        except DefinitionError as error:
+            return str(error)
+        except FilterError as error:
+            for place, part in _parts(self.reader, metric):
+                found = _problem_of(partial(self._question, _SOME_EXPERIMENT, {}, part))
+                if found is not None:
+                    return f"{place}: {found}"
+            return str(error)
+        return None
+
+    def exposure_problem(
+        self, criteria: Mapping[str, Any], test_account_filters: Sequence[Mapping[str, Any]] = ()
+    ) -> str | None:
+        """Why nobody could be counted as exposed by these criteria, in one line; None when they can be computed."""
+        experiment = replace(
+            _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
+        )
+        return _problem_of(partial(self._question, experiment, {}, _EVERYTHING))
+
+    def _question(self, experiment: Calculation, breakdowns: Mapping[str, Any], metric: Metric) -> Question:
+        return Question(
+            exposures=self.reader.exposures(self.project_id, experiment, breakdowns),
+            span=Span(_MOMENT, _MOMENT, _MOMENT),
+            metric=metric,
+            cohorts=self.cohorts,
+        )
+
+
 def metric_problem(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
-    """Why the results of a metric would be refused, and where in it, in one line; None for what can be computed."""
-    reader, questioned = _asking(connection, project_id, _SOME_EXPERIMENT, metric)
-    try:
-        _compile(questioned(metric, reader.metric(metric)))
-    except DefinitionError as error:
-        return str(error)
-    except FilterError as error:
-        for place, part in _parts(reader, metric):
-            found = _problem_of(partial(questioned, {}, part))
-            if found is not None:
-                return f"{place}: {found}"
-        return str(error)
-    return None
+    """See `Named.metric_problem`."""
+    return _named_by(connection, project_id, metric).metric_problem(metric)
 
 
-def exposure_problem(
-    connection: Connection,
-    project_id: int,
-    criteria: Mapping[str, Any],
-    test_account_filters: Sequence[Mapping[str, Any]] = (),
-) -> str | None:
-    """Why nobody could be counted as exposed by these criteria, in one line; None when they can be computed."""
-    experiment = replace(
-        _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
-    )
-    _, questioned = _asking(connection, project_id, experiment, criteria)
-    return _problem_of(partial(questioned, {}, _EVERYTHING))
+def exposure_problem(connection: Connection, project_id: int, criteria: Mapping[str, Any]) -> str | None:
+    """See `Named.exposure_problem`."""
+    return _named_by(connection, project_id, criteria).exposure_problem(criteria)
 
 
-def _asking(
-    connection: Connection, project_id: int, experiment: Calculation, definition: Mapping[str, Any]
-) -> tuple[Reader, Callable[[Mapping[str, Any], Metric], Question]]:
-    """What reads a definition, and what makes a question of breakdowns and a metric, with all that it names."""
+def _named_by(connection: Connection, project_id: int, definition: Mapping[str, Any]) -> Named:
     ids = metrics.action_ids([definition]) | set(exposure_action_ids(definition))
     steps = actions.steps(connection, project_id, ids)
     tables = warehouse.named(connection, project_id, metrics.table_names([definition]))
-    named = [definition, list(steps.values()), experiment.test_account_filters]
-    cohorts = named_cohorts(connection, project_id, named)
-    reader = Reader(steps.get, tables.get)
-
-    def questioned(breakdowns: Mapping[str, Any], metric: Metric) -> Question:
-        return Question(
-            exposures=reader.exposures(project_id, experiment, breakdowns),
-            span=Span(_MOMENT, _MOMENT, _MOMENT),
-            metric=metric,
-            cohorts=cohorts,
-        )
-
-    return reader, questioned
+    cohorts = named_cohorts(connection, project_id, [definition, list(steps.values())])
+    return Named(project_id, Reader(steps.get, tables.get), cohorts)
 
 
 def _parts(reader: Reader, metric: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
