@@ -335,6 +335,19 @@ class TestPersonOverrides:
             assert self.overrides(store) == {(1, PEOPLE[old]): PEOPLE[new] for old, new in expected.items()}
             store.close()
 
+    def test_when_somebody_became_another_person(self, store: DuckDbEventStore) -> None:
+        """A row says from which position on it is so; merges that change nothing leave it alone."""
+        a, b, c, d, *_ = PEOPLE
+        store.append(EventBatch((), [PersonOverride(1, a, b)]), log_offset=3)
+        store.append(EventBatch((), [PersonOverride(1, c, b)]), log_offset=5)
+        store.append(EventBatch((), [PersonOverride(1, a, b), PersonOverride(2, a, b)]), log_offset=7)
+        since = "SELECT project_id, old_person_id, log_offset FROM person_override ORDER BY ALL"
+        assert query(store, since) == [(1, a, 3), (1, c, 5), (2, a, 7)]
+        store.append(EventBatch((), [PersonOverride(1, b, d)]), log_offset=8)
+        assert query(store, since) == [(1, a, 8), (1, b, 8), (1, c, 8), (2, a, 7)]
+        store.append(EventBatch((), [PersonOverride(1, d, a)]), log_offset=9)
+        assert query(store, since) == [(1, b, 9), (1, c, 9), (1, d, 9), (2, a, 7)]
+
 
 class TestReaders:
     def test_parameters_and_columns(self, store: DuckDbEventStore) -> None:
@@ -576,6 +589,33 @@ class TestLife:
             connection.execute("UPDATE store_state SET schema_version = 999")
         with pytest.raises(EventStoreUnavailableError, match="newer than this program knows"):
             DuckDbEventStore(path)
+
+    @pytest.mark.parametrize("is_closed", [True, False])
+    def test_a_store_of_the_first_version_is_upgraded(self, tmp_path: Path, is_closed: bool) -> None:
+        """Once, whether or not the process that did it closed the file."""
+        path, (a, b, c, *_) = tmp_path / "events.duckdb", PEOPLE
+        store = DuckDbEventStore(path)
+        store.append(EventBatch([event_row(1, person_id=a)], [PersonOverride(1, a, b)]), log_offset=1)
+        store.close()
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("ALTER TABLE person_override DROP COLUMN log_offset")
+            connection.execute("UPDATE store_state SET schema_version = 1")
+        program = (
+            "import os, sys; from pathlib import Path\n"
+            "from hoglab.storage.event_store.duckdb import DuckDbEventStore\n"
+            "store = DuckDbEventStore(Path(sys.argv[1]))\n"
+            "if sys.argv[2] == 'True': store.close()\n"
+            "os._exit(0)"
+        )
+        subprocess.run([sys.executable, "-c", program, str(path), str(is_closed)], check=True)
+        store = DuckDbEventStore(path)
+        since = "SELECT old_person_id, person_id, log_offset FROM person_override ORDER BY ALL"
+        assert query(store, since) == [(a, b, 0)]
+        store.append(EventBatch([event_row(2, person_id=c)], [PersonOverride(1, c, b)]), log_offset=2)
+        assert query(store, since) == [(a, b, 0), (c, b, 2)]
+        assert query(store, "SELECT person_id FROM resolved_events") == [(b,), (b,)]
+        assert query(store, "SELECT schema_version FROM store_state") == [(2,)]
+        store.close()
 
     def test_opening_and_writing_need_no_heavy_imports(self, tmp_path: Path) -> None:
         program = (

@@ -122,7 +122,8 @@ class EventStore(Protocol):
 
     Table ``events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
     absent) plus ``seq`` BIGINT, ascending in ingestion order. Timestamps are TIMESTAMP (UTC,
-    microseconds). Table ``person_override``: ``project_id``, ``old_person_id``, ``person_id``.
+    microseconds). Table ``person_override``: ``project_id``, ``old_person_id``, ``person_id``, and ``log_offset``,
+    the `position` from which on this is so; 0 where that is not known.
     View ``resolved_events``: ``events`` with ``person_id`` after overrides.
     """
 

@@ -263,7 +263,7 @@ class DuckDbEventStore:
             self._register(rows, is_checked=batch.is_checked)
             connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
         if batch.overrides:
-            write_overrides(connection, batch.overrides)
+            write_overrides(connection, batch.overrides, log_offset)
         next_seq = self._next_seq + len(rows)
         connection.execute("UPDATE store_state SET position = $1, next_seq = $2", [log_offset, next_seq])
         connection.execute("COMMIT")

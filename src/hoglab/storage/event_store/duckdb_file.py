@@ -11,7 +11,7 @@ import duckdb
 
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError, QueryMemoryError
 from hoglab.storage.event_store.results_state import ResultsStateFile
-from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION
+from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION, UPGRADES
 from hoglab.storage.table_files import confine
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DuckDbFile:
         self._changed = threading.Condition()
 
     def load(self) -> tuple[int, int]:
-        """Create the tables in a new file; returns the log position and the next ``seq``.
+        """Create the tables in a new file, or upgrade them; returns the log position and the next ``seq``.
 
         Raises `EventStoreUnavailableError` for a file of a newer program.
         """
@@ -69,6 +69,10 @@ class DuckDbFile:
                 self.connection.execute("INSERT INTO store_state VALUES ($1, 0, 1)", [SCHEMA_VERSION])
                 self.connection.execute("COMMIT")
             [(version, position, next_seq)] = self.connection.execute("FROM store_state").fetchall()
+            for older in range(version, SCHEMA_VERSION):
+                self.connection.execute(f"BEGIN; {UPGRADES[older]}")
+                self.connection.execute("UPDATE store_state SET schema_version = $1", [older + 1])
+                self.connection.execute("COMMIT")
         except duckdb.Error as error:
             self.close()
             raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error

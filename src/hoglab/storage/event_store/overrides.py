@@ -17,21 +17,24 @@ if TYPE_CHECKING:
     Person = tuple[int, UUID]
 
 
-def write_overrides(connection: duckdb.DuckDBPyConnection, overrides: Sequence[PersonOverride]) -> None:
+def write_overrides(
+    connection: duckdb.DuckDBPyConnection, overrides: Sequence[PersonOverride], log_offset: int
+) -> None:
     """Apply merges in order, inside the transaction of ``connection``.
 
     The table always leads to the final person in one step: when B becomes C, whoever became B before
-    becomes C too.
+    becomes C too. Rows that change say so with the ``log_offset``; the others are left alone.
     """
     known = _known(connection, overrides)
-    became: dict[Person, UUID] = {(project, old): new for project, old, new in known}
+    before: dict[Person, UUID] = {(project, old): new for project, old, new in known}
+    became = dict(before)
     old_people: dict[Person, set[UUID]] = {}
     for project, old, new in known:
         old_people.setdefault((project, new), set()).add(old)
     touched: dict[Person, None] = {}
     for override in overrides:
         _merge(override, became, old_people, touched)
-    keys = list(touched)
+    keys = [key for key in touched if became.get(key) != before.get(key)]
     if not keys:
         return
     kept = [key for key in keys if key in became]
@@ -43,7 +46,9 @@ def write_overrides(connection: duckdb.DuckDBPyConnection, overrides: Sequence[P
     connection.unregister("merged")
     if kept:
         connection.register("merged", _table(kept, [became[key] for key in kept]))
-        connection.execute("INSERT INTO person_override BY NAME SELECT * FROM merged")
+        connection.execute(
+            "INSERT INTO person_override BY NAME SELECT *, $1::BIGINT AS log_offset FROM merged", [log_offset]
+        )
         connection.unregister("merged")
 
 

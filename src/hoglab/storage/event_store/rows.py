@@ -21,14 +21,14 @@ from hoglab.storage.event_store.arrow import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from typing import Any
 
     from hoglab.storage.event_store import EventRow
 
-SCHEMA_VERSION = 1
-"""Raised when the statements below change in a way that older files lack."""
+SCHEMA_VERSION = 2
+"""Raised when the statements below change in a way that older files lack; `UPGRADES` says how those get it."""
 
 GROUP_TYPES = 5
 
@@ -60,7 +60,8 @@ CREATE TABLE events (
 CREATE TABLE person_override (
     project_id INTEGER NOT NULL,
     old_person_id UUID NOT NULL,
-    person_id UUID NOT NULL
+    person_id UUID NOT NULL,
+    log_offset BIGINT NOT NULL
 );
 CREATE VIEW resolved_events AS
     SELECT events.* REPLACE (coalesce(person_override.person_id, events.person_id) AS person_id)
@@ -68,6 +69,15 @@ CREATE VIEW resolved_events AS
         ON person_override.project_id = events.project_id AND person_override.old_person_id = events.person_id;
 CREATE TABLE store_state (schema_version INTEGER NOT NULL, position BIGINT NOT NULL, next_seq BIGINT NOT NULL);
 """
+
+UPGRADES: Mapping[int, str] = {
+    1: """
+ALTER TABLE person_override ADD COLUMN log_offset BIGINT DEFAULT 0;
+ALTER TABLE person_override ALTER COLUMN log_offset SET NOT NULL;
+ALTER TABLE person_override ALTER COLUMN log_offset DROP DEFAULT;
+"""
+}
+"""What turns a file of a version into one of the next. When persons were merged was not stored in version 1."""
 
 _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
     "project_id": small_integers,
