@@ -278,13 +278,13 @@ def test_many_requests_at_once_compute_once(lab: Lab, monkeypatch: pytest.Monkey
     experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
     metric = experiment["metrics"][0]
     calls: list[object] = []
-    compute = lab.service.compute
+    points = lab.service.computer.points
 
-    def counted(*args: Any, **options: Any) -> bool:
+    def counted(*args: Any) -> Any:
         calls.append(args)
-        return compute(*args, **options)
+        return points(*args)
 
-    monkeypatch.setattr(lab.service, "compute", counted)
+    monkeypatch.setattr(lab.service.computer, "points", counted)
     path = (
         f"/api/projects/1/experiments/{experiment['id']}/timeseries_results/"
         f"?metric_uuid={metric['uuid']}&fingerprint={metric['fingerprint']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,6 +232,67 @@ def test_a_metric_whose_last_computation_failed(lab: Lab, monkeypatch: pytest.Mo
     found = failed()
     assert found["severity"] == "warning"
     assert "An older result is shown." in found["message"]
+
+
+def test_a_failure_is_remembered_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told by the health and by the series, beside the result of a try before; trying again forgets it."""
+    lab = Lab(tmp_path)
+    experiment = running(lab)
+    lab.send([*crowd({"control": 100, "test": 100}), bought("test-1", START + timedelta(hours=2), 5)])
+    before = lab.series(experiment)
+    assert before["status"] == "completed"
+    assert before["errors"] is None
+    lab.now += timedelta(hours=1)
+
+    def slow(*_: Any, **__: Any) -> Any:
+        raise QueryTimeoutError("slow")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckDbReader, "execute", slow)
+        failing = lab.series(experiment)
+    day, reason = "2026-03-10", "Query exceeded the time limit of 30 s"
+    assert failing["timeseries"] == before["timeseries"]
+    assert failing["status"] == "partial"
+    assert failing["errors"] == {day: reason}
+    assert failing["computed_at"] == before["computed_at"]
+    failed_at = lab.now
+    lab.close()
+
+    lab = Lab(tmp_path)
+    lab.now = failed_at + timedelta(seconds=30)
+    assert lab.series(experiment) == failing, "and it is not tried again at once"
+    found = finding(lab, experiment, "metric_failed")
+    assert found["severity"] == "warning"
+    assert "An older result is shown." in found["message"]
+    assert found["details"]["reason"] == reason
+    assert found["details"]["failed_at"] == "2026-03-10T13:00:00Z"
+    lab.now += timedelta(minutes=1)
+    again = lab.series(experiment)
+    assert again["status"] == "completed"
+    assert again["errors"] is None
+    assert health(lab, experiment)["findings"] == []
+    lab.close()
+
+
+def test_a_failure_on_schedule_waits_for_the_next_time(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = running(lab)
+    lab.send(crowd({"control": 100, "test": 100}))
+    assert lab.runner.run_once() == 1
+    lab.now += timedelta(hours=13)  # an hour before the schedule
+    lab.series(experiment)
+    lab.now += timedelta(hours=2)
+
+    def slow(*_: Any, **__: Any) -> Any:
+        raise QueryTimeoutError("slow")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckDbReader, "execute", slow)
+        assert lab.runner.run_once() == 1
+        assert lab.runner.run_once() == 0
+    finding(lab, experiment, "metric_failed")
+    lab.now += timedelta(days=1)
+    assert lab.runner.run_once() == 1
+    assert [point for point in health(lab, experiment)["findings"] if point["code"] == "metric_failed"] == []
 
 
 def test_no_metrics(lab: Lab) -> None:

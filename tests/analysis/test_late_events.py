@@ -123,7 +123,7 @@ def test_points_of_unknown_events_are_computed_anew(
     lab.send([exposed("ann", "test", START), bought("ann", day(0), 5)])
     lab.series(experiment)
     with lab.database.write() as tx:
-        tx.execute(sa.update(metric_result).values(event_seq=position))
+        tx.execute(sa.update(metric_result).values(log_offset=position))
     lab.now += timedelta(minutes=2)
     for expected in ([[5], [4], [3], [2], [1], [0]], [[5]]):
         computed.clear()

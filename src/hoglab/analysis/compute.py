@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hoglab.analysis import cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.query.counts import any_arrival, any_event, arrivals, events_per_day, people
+from hoglab.analysis.query.changes import any_merge, arrivals, merges
+from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
@@ -60,6 +61,7 @@ class Readable(Protocol):
         ...
 
 
+T = TypeVar("T")
 Groups = Callable[[int, int, int], Sequence[tuple[str, Mapping[str, Any]]]]
 """The groups of a project and the index of a type, with their properties; of so many at most."""
 
@@ -259,23 +261,24 @@ class Computer:
             counts.setdefault(key, [0] * grid.count)[day] = entities
         return counts
 
-    def has_arrived(self, question: Question, since: datetime, until: datetime) -> bool:
-        """Whether an event of the time up to ``until`` that may count was received after ``since``."""
-        return bool(
-            self._run(self._built(lambda scope: any_arrival(scope, since, until), question), question)
-        )
-
-    def newest_event(self) -> int:
-        """The number of the event that was stored last; 0 without any."""
+    def log_offset(self) -> int:
+        """Up to where in the event log events and merges of persons are stored; 0 without any."""
         with explained_failures(self._timeout_s), self._store.reader() as reader:
-            [(newest,)] = reader.execute("SELECT next_seq - 1 FROM store_state", timeout_s=self._timeout_s)
-        return int(newest)
+            [(offset,)] = reader.execute("SELECT position FROM store_state", timeout_s=self._timeout_s)
+        return int(offset)
 
-    def arrivals(self, question: Question, after: int) -> Mapping[int, int]:
-        """The days of the span's grid that have events that were stored after the ``after``th and may change a
-        point, each with the number of the newest of them."""
+    def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
+        """The days of the span's grid whose points may be others for what was stored behind the log offset ``after``,
+        each with the last offset of that: events of the time up to ``until``, and merges of persons with such."""
         question = self._settled(question)
-        return dict(self._run(self._built(lambda scope: arrivals(scope, after), question), question))
+        rows = self._run(self._built(lambda scope: arrivals(scope, after, until), question), question)
+        if self._run(self._built(lambda scope: any_merge(scope, after), question), question):
+            statement = self._built(lambda scope: merges(scope.question, after, until), question)
+            rows += [] if statement is None else self._run(statement, question)
+        newest: dict[int, int] = {}
+        for day, offset in rows:
+            newest[day] = max(offset, newest.get(day, 0))
+        return newest
 
     def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
         """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
@@ -355,7 +358,7 @@ class Computer:
             found[index] = KnownGroups(tuple(key for key, _ in groups), tuple(asked))
         return found
 
-    def _built(self, build: Callable[[Scope], Statement], question: Question) -> Statement:
+    def _built(self, build: Callable[[Scope], T], question: Question) -> T:
         try:
             return build(Scope(question, self._dialect))
         except FilterError as error:

@@ -24,7 +24,8 @@ from hoglab.http.dates import format_moment
 
 if TYPE_CHECKING:
     from hoglab.analysis.live import LiveResults
-    from hoglab.analysis.service import Failure, ResultsService
+    from hoglab.analysis.service import ResultsService
+    from hoglab.analysis.store import Failure
     from hoglab.http.identity import Project
     from hoglab.storage.event_store import EventStore
 
@@ -396,9 +397,9 @@ class ExperimentHealth:
         failed = {}
         for metric in found.metrics:
             key = found.key(metric)
-            failure = self._service.last_failure(key)
+            failure = self._service.series.last_failure(key)
             if failure is not None:
-                failed[metric["uuid"]] = failure, self._service.has_result(key)
+                failed[metric["uuid"]] = failure, self._service.series.has_result(key)
         return failed
 
     def _seen(self, found: Plan, since: datetime) -> set[str]:

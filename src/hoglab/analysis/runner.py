@@ -80,7 +80,7 @@ class ResultsRunner:
         for found, metric in self._due():
             if self._stopping.is_set():
                 break
-            self._service.refresh(found, metric, force=True)
+            self._service.series.refresh(found, metric, force=True)
             computed += 1
         return computed
 
@@ -96,7 +96,7 @@ class ResultsRunner:
                 with self._service.database.read() as connection:
                     newest = store.newest(connection, found.key(metric), exclusive(span.end))
                 if newest is not None and (
-                    newest.written >= scheduled or self._service.is_settled(found, metric, newest)
+                    newest.tried >= scheduled or self._service.series.is_settled(found, metric, newest)
                 ):
                     continue
                 yield found, metric

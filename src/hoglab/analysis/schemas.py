@@ -19,7 +19,7 @@ NOTES: Notes = {
     ),
     "status": Note("How far it is.", "partial"),
     "timeseries": Note("The results up to each day; null for a day without.", {"2026-01-02": None}),
-    "errors": "Why a day has no result.",
+    "errors": "Why a day has no result, or only one of before its newest try.",
     "computed_at": "When the newest was computed.",
     "recalculation_status": "How far a recalculation is; null when none runs.",
     "recalculation_created_at": "When that was begun.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
@@ -30,19 +30,30 @@ class SeriesKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """When a series could not be computed, and why, in one line."""
+
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
-    """One stored point: the result of the time before ``query_to``."""
+    """One stored point: the result of the time before ``query_to``, or why there is none."""
 
     id: int
     query_to: datetime
     status: str
     result: dict[str, Any] | None
     error_message: str | None
+    failed_at: datetime | None
+    """When the newest try to compute it failed, where there is a result of a try before."""
     completed_at: datetime | None
     table_state: str | None
     """Of the files of tables that it was computed from; None for metrics of events alone."""
-    event_seq: int | None
-    """The newest event that was stored when it was computed; None for series that are computed as a whole."""
+    log_offset: int | None
+    """Up to where in the event log events and merges count; None where nobody asks: for all but the last point of
+    series that are computed as a whole."""
     created_at: datetime
     updated_at: datetime
 
@@ -50,25 +61,38 @@ class Point:
         """The calendar day that the point is of."""
         return (self.query_to - _MICROSECOND).astimezone(zone).date()
 
+    @property
+    def failure(self) -> Failure | None:
+        """That of the newest try to compute it."""
+        failed_at = self.updated_at if self.status == FAILED else self.failed_at
+        return None if failed_at is None else Failure(failed_at, self.error_message or "")
+
 
 @dataclass(frozen=True, slots=True)
 class NewPoint:
-    """A point to be stored: a result, or why there is none."""
+    """A result to be stored."""
 
     query_to: datetime
-    result: dict[str, Any] | None = None
-    error_message: str | None = None
+    result: dict[str, Any]
     table_state: str | None = None
-    event_seq: int | None = None
+    log_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest point of a series: what time it is of, when it was written, and from which files."""
+    """The newest point of a series, without its result."""
 
     query_to: datetime
     written: datetime
+    failed_at: datetime | None
+    """When the newest try to compute it failed; None when it did not."""
     table_state: str | None
+    log_offset: int | None
+
+    @property
+    def tried(self) -> datetime:
+        """When it was computed, or could not be, for the last time."""
+        return self.failed_at or self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +163,13 @@ def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | 
     """The newest point, or failure, up to ``until``; None without any."""
     row = metric_result.c
     statement = (
-        sa.select(row.query_to, row.updated_at, row.table_state)
+        sa.select(
+            row.query_to,
+            row.updated_at,
+            sa.case((row.status == FAILED, row.updated_at), else_=row.failed_at),
+            row.table_state,
+            row.log_offset,
+        )
         .where(
             row.experiment_id == key.experiment_id,
             row.metric_uuid == key.metric_uuid,
@@ -161,53 +191,96 @@ def put_points(
     zone: tzinfo,
     now: datetime,
 ) -> None:
-    """Store points in place of those of the same days. Points after the last one go: the experiment ended before.
+    """Store results in place of the points of the same days. Points after the last one go: the experiment ended before.
 
-    A failure never takes the place of a result, and an unchanged result of a day that is over is left alone, unless
-    it is of other files.
+    An unchanged result of a day that is over is left alone, unless it is of other files.
     """
     last = max(point.query_to for point in new)
-    last_day = (last - _MICROSECOND).astimezone(zone).date()
-    stored = {point.day(zone): point for point in points(connection, key)}
-    replaced, rows = [point.id for day, point in stored.items() if day > last_day], []
-    confirmed: list[dict[str, int | None]] = []
+    stored, replaced = _by_day(connection, key, last, zone)
+    rows, confirmed = [], []
     for point in new:
-        day = (point.query_to - _MICROSECOND).astimezone(zone).date()
-        old = stored.get(day)
+        old = stored.get((point.query_to - _MICROSECOND).astimezone(zone).date())
         if old is not None:
-            if point.result is None and old.status == COMPLETED:
-                continue
-            same = old.result == point.result and old.table_state == point.table_state
-            if point.query_to != last and old.status == COMPLETED and same:
-                if old.event_seq != point.event_seq:
-                    confirmed.append({"point_id": old.id, "seq": point.event_seq})
+            if point.query_to != last and _is_same(old, point):
+                if old.log_offset != point.log_offset:
+                    confirmed.append({"point_id": old.id, "offset": point.log_offset})
                 continue
             replaced.append(old.id)
-        rows.append(
-            {
-                "experiment_id": key.experiment_id,
-                "metric_uuid": key.metric_uuid,
-                "fingerprint": key.fingerprint,
-                "query_from": query_from,
-                "query_to": point.query_to,
-                "status": FAILED if point.result is None else COMPLETED,
-                "result": point.result,
-                "query_id": None,
-                "completed_at": None if point.result is None else now,
-                "error_message": point.error_message,
-                "table_state": point.table_state,
-                "event_seq": point.event_seq,
-                "created_at": now if old is None else old.created_at,
-                "updated_at": now,
-            }
-        )
+        values = {field.name: getattr(point, field.name) for field in fields(NewPoint)}
+        rows.append({**values, **_row(key, query_from, COMPLETED, old, now), "completed_at": now})
     if confirmed:
         own = metric_result.c.id == sa.bindparam("point_id")
         connection.execute(
-            sa.update(metric_result).where(own).values(event_seq=sa.bindparam("seq")), confirmed
+            sa.update(metric_result).where(own).values(log_offset=sa.bindparam("offset")), confirmed
         )
-    if replaced:
-        connection.execute(sa.delete(metric_result).where(metric_result.c.id.in_(replaced)))
+    _replace(connection, replaced, rows)
+
+
+def put_failure(
+    connection: Connection,
+    key: SeriesKey,
+    query_from: datetime,
+    query_to: datetime,
+    reason: str,
+    zone: tzinfo,
+    now: datetime,
+) -> None:
+    """Store that the point of the last day could not be computed. The result of a try before stays beside it."""
+    stored, replaced = _by_day(connection, key, query_to, zone)
+    old = stored.get((query_to - _MICROSECOND).astimezone(zone).date())
+    if old is not None and old.status == COMPLETED:
+        connection.execute(
+            sa.update(metric_result)
+            .where(metric_result.c.id == old.id)
+            .values(error_message=reason, failed_at=now)
+        )
+        _replace(connection, replaced, [])
+        return
+    if old is not None:
+        replaced.append(old.id)
+    row = _row(key, query_from, FAILED, old, now)
+    _replace(connection, replaced, [{**row, "query_to": query_to, "error_message": reason}])
+
+
+def _by_day(
+    connection: Connection, key: SeriesKey, last: datetime, zone: tzinfo
+) -> tuple[dict[date, Point], list[int]]:
+    """The stored points by day up to that of ``last``, and the ids of those after it."""
+    last_day = (last - _MICROSECOND).astimezone(zone).date()
+    stored = {point.day(zone): point for point in points(connection, key)}
+    after = [point.id for day, point in stored.items() if day > last_day]
+    return stored, after
+
+
+def _is_same(old: Point, new: NewPoint) -> bool:
+    """Whether a point is a result of the same time and files already, which nothing went wrong with since."""
+    return (
+        old.status == COMPLETED
+        and old.failed_at is None
+        and old.query_to == new.query_to
+        and old.result == new.result
+        and old.table_state == new.table_state
+    )
+
+
+def _row(
+    key: SeriesKey, query_from: datetime, status: str, old: Point | None, now: datetime
+) -> dict[str, Any]:
+    """A row in place of an old one, or of none."""
+    return {
+        "experiment_id": key.experiment_id,
+        "metric_uuid": key.metric_uuid,
+        "fingerprint": key.fingerprint,
+        "query_from": query_from,
+        "status": status,
+        "created_at": now if old is None else old.created_at,
+        "updated_at": now,
+    }
+
+
+def _replace(connection: Connection, gone: Collection[int], rows: Sequence[Mapping[str, Any]]) -> None:
+    if gone:
+        connection.execute(sa.delete(metric_result).where(metric_result.c.id.in_(gone)))
     if rows:
         connection.execute(sa.insert(metric_result), rows)
 

@@ -283,7 +283,7 @@ class _Local:
         asked = (str(metric.get(name)) for name in ("uuid", "fingerprint"))
         own = found.metric_of(SeriesKey(found.row.id, *asked))
         if own is not None:
-            self._results.refresh(found, own[0])
+            self._results.series.refresh(found, own[0])
 
 
 @contextmanager

@@ -1,22 +1,16 @@
 """Events by themselves, without a join with exposures.
 
-Trends of the former engine count those of the variant in their own property (spec experiment-results 1.8). Results that
-are stored ask for those that came since.
+Trends of the former engine count those of the variant in their own property (spec experiment-results 1.8).
 """
 
 # ruff: noqa: S608 - see scope.py
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Value
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
-from hoglab.analysis.query.sessions import SESSION_REACH
-from hoglab.analysis.query.shared import exposure_sources, lookback_us, metric_sources, named, of_sessions
 from hoglab.analysis.query.values import counted, value_of_event
-from hoglab.filters.sql import combined
 
 
 def events_per_day(scope: Scope, value: Value) -> Statement:
@@ -43,43 +37,6 @@ def any_event(scope: Scope) -> Statement:
     sql = scope.dialect.finished(
         f"SELECT 1 AS found FROM {scope.events} "
         f"WHERE project_id = {scope.bind(exposures.project_id)} AND event IN ({names}) LIMIT 1"
-    )
-    return Statement(sql, scope.parameters.used_in(sql))
-
-
-def any_arrival(scope: Scope, since: datetime, until: datetime) -> Statement:
-    """One row when an event of the time up to ``until`` that may count was received after ``since``, else none."""
-    question = scope.question
-    sources = [*exposure_sources(question), *metric_sources(question.metric)]
-    if question.exposures.substitute is not None:
-        sources.append(question.exposures.substitute)
-    some = combined("OR", list(dict.fromkeys(named(scope, source) for source in sources)))
-    start = question.span.start - timedelta(microseconds=lookback_us(question))
-    sql = scope.dialect.finished(
-        f"SELECT 1 AS found FROM {scope.dialect.events} WHERE {scope.within(start, exclusive(until))} "
-        f"AND captured_at > {scope.bind(since)} AND {some} LIMIT 1"
-    )
-    return Statement(sql, scope.parameters.used_in(sql))
-
-
-def arrivals(scope: Scope, after: int) -> Statement:
-    """Rows ``(day, newest)``: the days of events that may change a point and were stored after the ``after``th.
-
-    ``newest`` is the number of the last of them. The question's span must have days; what it reads from before its
-    start is of the first one. An event of somebody who was not exposed is among them.
-    """
-    question, metric = scope.question, scope.question.metric
-    some = [exposure_condition(scope), *(scope.matches(source) for source in metric_sources(metric))]
-    if question.exposures.activation is not None:
-        some.append(scope.matches(question.exposures.activation))
-    back = timedelta(microseconds=lookback_us(question))
-    if of_sessions(metric):  # to which every event of them belongs
-        some.append(f"{scope.dialect.property_text('properties', '$session_id', scope.parameters)} <> ''")
-        back = max(back, SESSION_REACH)
-    sql = scope.dialect.finished(
-        f"SELECT {scope.day(scope.ts())} AS day, max(seq) AS newest FROM {scope.events} "
-        f"WHERE {scope.within(question.span.start - back, exclusive(question.span.end))} "
-        f"AND seq > {scope.bind(after)} AND {combined('OR', some)} GROUP BY {scope.day(scope.ts())}"
     )
     return Statement(sql, scope.parameters.used_in(sql))
 

@@ -270,6 +270,16 @@ def sources_of(metric: Metric) -> tuple[Source, ...]:
             return (metric.start, metric.completion)
 
 
+def values_of(metric: Metric) -> tuple[Value, ...]:
+    """The values that a metric takes of its sources; none where it is about whether something happened."""
+    match metric:
+        case MeanMetric() | QuantileMetric():
+            return (metric.value,)
+        case RatioMetric():
+            return (metric.numerator, metric.denominator)
+    return ()
+
+
 def tables_of(metric: Metric) -> tuple[TableSource, ...]:
     """What a metric is computed from that is no event. Such a metric is never computed in steps, nor shared."""
     return tuple(source for source in sources_of(metric) if isinstance(source, TableSource))
@@ -328,6 +338,11 @@ class Question:
         return {index: frozenset(names) for index, names in found.items() if 0 <= index < GROUP_TYPES}
 
     @property
+    def shows_person_ids(self) -> bool:
+        """Whether an expression asks for the id of an event's person."""
+        return any(chain == ("person_id",) for each in _expressions_of(self) for chain in _chains_of(each))
+
+    @property
     def join_keys(self) -> tuple[JoinKey, ...]:
         """What rows of tables are joined by, over the first exposure."""
         return tuple(dict.fromkeys(table.events_join_key for table in tables_of(self.metric)))
@@ -346,16 +361,9 @@ def _filters_of(question: Question) -> Iterator[PropertyFilter]:
 
 def _expressions_of(question: Question) -> Iterator[Expr]:
     """Those over events."""
-    metric = question.metric
     yield from (each.expression for each in question.exposures.breakdowns if each.expression is not None)
     yield from (key.expression for key in question.join_keys)
-    values: tuple[Value, ...] = ()
-    match metric:
-        case MeanMetric() | QuantileMetric():
-            values = (metric.value,)
-        case RatioMetric():
-            values = (metric.numerator, metric.denominator)
-    for value in values:
+    for value in values_of(question.metric):
         if value.expression is not None and isinstance(value.source, EventSource):
             yield value.expression
 

@@ -23,12 +23,11 @@ from hoglab.analysis.query.model import (
     Metric,
     QuantileMetric,
     Question,
-    RatioMetric,
     RetentionMetric,
-    Value,
     later,
     sources_of,
     tables_of,
+    values_of,
 )
 from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
@@ -220,18 +219,9 @@ def metric_sources(metric: Metric) -> Iterator[EventSource]:
     yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
 
 
-def _values(metric: Metric) -> tuple[Value, ...]:
-    match metric:
-        case MeanMetric() | QuantileMetric():
-            return (metric.value,)
-        case RatioMetric():
-            return (metric.numerator, metric.denominator)
-    return ()
-
-
 def of_sessions(metric: Metric) -> bool:
     """Whether a metric takes a value of sessions."""
-    return any(value.session_property is not None for value in _values(metric))
+    return any(value.session_property is not None for value in values_of(metric))
 
 
 def lookback_us(question: Question) -> int:

@@ -122,8 +122,9 @@ metric_result = Table(
     Column("query_id", String(64)),
     Column("completed_at", UtcTime),
     Column("error_message", Text),
+    Column("failed_at", UtcTime),  # of a result: when the newest try failed since; ``error_message`` says why
     Column("table_state", String(64)),  # of the files that it was computed from; null for metrics of events
-    Column("event_seq", BigInteger),  # the newest event that was there; null where nobody asks for it
+    Column("log_offset", BigInteger),  # up to where events and merges count; null where that is not known
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     UniqueConstraint("experiment_id", "metric_uuid", "fingerprint", "query_to"),
