@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import EventMatch
 from hoglab.filters import FilterError, PropertyFilter, PropertyGroup, parse_filters
-from hoglab.filters.elements import parse_selector, selector_pattern, tag_pattern
 
 AUTOCAPTURE = "$autocapture"
 
@@ -29,7 +27,7 @@ def _step(step: Mapping[str, Any]) -> EventMatch:
     conditions: list[PropertyFilter | PropertyGroup] = []
     try:
         if event == AUTOCAPTURE:
-            conditions += [_on_chain(pattern) for pattern in _element_patterns(step)]
+            conditions += _on_elements(step)
         if url := _text(step, "url"):
             conditions.append(_url(url, step.get("url_matching")))
         conditions += parse_filters(step.get("properties")).values
@@ -49,34 +47,16 @@ def _url(value: str, way: object) -> PropertyFilter:
     return PropertyFilter("$current_url", "event", operator, value)
 
 
-def _on_chain(pattern: str) -> PropertyFilter:
-    return PropertyFilter("elements_chain", "event_metadata", "regex", pattern)
+_WAYS = {"regex": "regex", "contains": "icontains"}
+"""Operators by how a step matches a link address or a text; else it is the whole."""
 
 
-def _element_patterns(step: Mapping[str, Any]) -> list[str]:
-    """What the chain of clicked elements must hold, as patterns."""
-    found = []
-    if selector := _text(step, "selector"):
-        found.append(selector_pattern(parse_selector(selector)))
-    if tag := _text(step, "tag_name"):
-        found.append(tag_pattern(tag))
-    found += [
-        _attribute_pattern(name, value, step.get(f"{name}_matching"))
-        for name in ("href", "text")
-        if (value := _text(step, name))
-    ]
-    return found
-
-
-def _attribute_pattern(name: str, value: str, way: object) -> str:
-    quoted = re.escape(value.replace('"', '\\"'))
-    if way == "regex":
-        raise DefinitionError(
-            f"actions that match {name} by a regular expression are not supported in metrics"
-        )
-    if way == "contains":
-        return f'(?i)(?::|"){name}="[^"]*{quoted}[^"]*"'
-    return f'(?::|"){name}="{quoted}"'
+def _on_elements(step: Mapping[str, Any]) -> Iterator[PropertyFilter]:
+    """What the elements that were clicked must be."""
+    for name in ("selector", "tag_name", "href", "text"):
+        if value := _text(step, name):
+            way = step.get(f"{name}_matching") if name in ("href", "text") else None
+            yield PropertyFilter(name, "element", _WAYS.get(str(way), "exact"), value)
 
 
 def _text(step: Mapping[str, Any], name: str) -> str:

@@ -15,6 +15,15 @@ from datetime import datetime, tzinfo
 from typing import Any, Final, Protocol
 
 from hoglab.filters import dates
+from hoglab.filters.elements import (
+    HREF,
+    ID,
+    TEXT,
+    only_id,
+    parse_selector,
+    selector_pattern,
+    tag_pattern,
+)
 from hoglab.filters.evaluate import compile_regex, number_of, text_of
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup
 
@@ -23,10 +32,13 @@ FALSE: Final = "FALSE"
 
 _REFERENCE = re.compile(r"[${](v[0-9]+)\b")
 
+CHAIN: Final = "elements_chain"
+"""The column of an event that holds the elements that were clicked."""
+
 METADATA_COLUMNS: Final[Mapping[str, str]] = {
     "event": "event",
     "distinct_id": "distinct_id",
-    "elements_chain": "elements_chain",
+    CHAIN: CHAIN,
     **{f"$group_{index}": f"group_{index}" for index in range(GROUP_TYPES)},
 }
 """Columns of an event that filters of type ``event_metadata`` reach."""
@@ -84,6 +96,14 @@ class PropertyDialect(Protocol):
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether an RE2 pattern is found in text."""
+        ...
+
+    def first_group(self, text: str, pattern: str) -> str:
+        """What the group of an RE2 pattern holds where it is first found in text; empty when it is not."""
+        ...
+
+    def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
+        """Whether a condition, never NULL, holds for ``name`` being what the group holds anywhere in text."""
         ...
 
     def moment(self, text: str) -> str:
@@ -166,11 +186,42 @@ def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
     if condition.type == "hogql" and scope.expression is not None:
         found = f"coalesce({scope.expression(condition)}, {FALSE})"
         return f"(NOT {found})" if condition.negation else found
-    rule = _RULES.get(condition.operator)
-    if rule is None:
-        raise FilterError(f"the operator {condition.operator} is not supported in metrics", condition.key)
-    found = _over_values(condition, rule, _field(condition, scope), scope)
+    if condition.type == "element" and scope.field_of is None:
+        found = _element_condition(condition, scope)
+    else:
+        found = _over_values(condition, _rule(condition), _field(condition, scope), scope)
     return f"(NOT {found})" if condition.negation else found
+
+
+def _element_condition(condition: PropertyFilter, scope: FilterScope) -> str:
+    """What a filter says of the elements that were clicked (spec: hog-runtime 2.7).
+
+    ``href`` is the first one of the chain, empty without any; of texts one must meet the condition, whatever it is.
+    """
+    dialect, parameters = scope.dialect, scope.parameters
+    match condition.key:
+        case "href":
+            text = dialect.first_group(CHAIN, parameters.bind(HREF))
+            return _over_values(condition, _rule(condition), _text_field(text, scope), scope)
+        case "text":
+            holds = _over_values(condition, _rule(condition), _text_field(_CLICKED, scope), scope)
+            return dialect.any_group(CHAIN, parameters.bind(TEXT), _CLICKED, holds)
+        case "selector" | "tag_name" as key:
+            test = _selects if key == "selector" else _has_tag
+            rules = {"exact": _Rule(test), "is_not": _Rule(_negated(test), when_missing=True)}
+            rule = rules.get(condition.operator)
+            if rule is None:
+                raise FilterError(f"the operator {condition.operator} is not supported for it", key)
+            return _over_values(condition, rule, _text_field(CHAIN, scope), scope)
+    raise FilterError("elements have no such property", condition.key)
+
+
+_CLICKED: Final = "clicked_text"
+
+
+def _text_field(text: str, scope: FilterScope) -> FilterField:
+    """What is nothing but text."""
+    return FilterField(text, scope.dialect.number(text), "NULL")
 
 
 def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
@@ -182,7 +233,9 @@ def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
         column = METADATA_COLUMNS.get(key)
         if column is None:
             raise FilterError(f"{key} is no column of events", key)
-        return FilterField(column, dialect.number(column), "NULL")
+        return _text_field(column, scope)
+    if kind in ("event", "feature") and key == "$elements_chain":  # which events keep in a column of its own
+        return _text_field(CHAIN, scope)
     index = condition.group_type_index
     column = (
         scope.group_columns.get(-1 if index is None else index)
@@ -206,6 +259,13 @@ class _Rule:
     when_missing: bool = False
     takes_list: bool = False
     valueless: bool = False
+
+
+def _rule(condition: PropertyFilter) -> _Rule:
+    rule = _RULES.get(condition.operator)
+    if rule is None:
+        raise FilterError(f"the operator {condition.operator} is not supported in metrics", condition.key)
+    return rule
 
 
 def _over_values(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:
@@ -260,6 +320,20 @@ def _matches(field_: FilterField, value: Any, scope: FilterScope) -> str:
     if compile_regex(pattern) is None:
         raise FilterError(f"{pattern!r} is not a valid regular expression", "")
     return scope.dialect.matches(field_.text, scope.parameters.bind(pattern))
+
+
+def _selects(field_: FilterField, value: Any, scope: FilterScope) -> str:
+    parts = parse_selector(text_of(value))
+    identifier = only_id(parts)
+    if identifier is None:
+        some = f"{field_.text} <> ''"  # in a chain of no elements the pattern of any element finds one
+        return f"({some} AND {_matches(field_, selector_pattern(parts), scope)})"
+    same = f"{_CLICKED} = {scope.parameters.bind(identifier)}"
+    return scope.dialect.any_group(field_.text, scope.parameters.bind(ID), _CLICKED, same)
+
+
+def _has_tag(field_: FilterField, value: Any, scope: FilterScope) -> str:
+    return _matches(field_, tag_pattern(text_of(value)), scope)
 
 
 def _negated(test: _Test) -> _Test:

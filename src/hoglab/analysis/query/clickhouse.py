@@ -91,6 +91,12 @@ class ClickHouse:
     def matches(self, text: str, pattern: str) -> str:
         return f"match({text}, concat('(?-s)', {pattern}))"
 
+    def first_group(self, text: str, pattern: str) -> str:
+        return f"extract({text}, concat('(?-s)', {pattern}))"
+
+    def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
+        return f"arrayExists({name} -> {condition}, extractAll({text}, concat('(?-s)', {pattern})))"
+
     def moment(self, text: str) -> str:
         seconds = f"toInt64OrNull(toString(round(({self.number(text)}) * 1000000)))"
         parsed = f"parseDateTime64BestEffortOrNull(if(match({text}, '{_MOMENT}'), {text}, NULL), 6, 'UTC')"

@@ -72,6 +72,13 @@ class DuckDb:
     def matches(self, text: str, pattern: str) -> str:
         return f"regexp_matches({text}, {pattern})"
 
+    def first_group(self, text: str, pattern: str) -> str:
+        return f"regexp_extract({text}, {pattern}, 1)"
+
+    def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
+        found = f"list_filter(regexp_extract_all({text}, {pattern}, 1), lambda {name}: {condition})"
+        return f"(len({found}) > 0)"
+
     def moment(self, text: str) -> str:
         return (
             f"coalesce(TRY_CAST({self.number(text)} * 1000000 AS BIGINT), "
