@@ -267,6 +267,23 @@ def formula(setting: Setting, text: str) -> tuple[str, Callable[[Event], Any]]:
         "count(distinct properties.size)": ("distinct", lambda event: as_text(event.properties.get("size"))),
         "count(properties['amount'])": ("sum", lambda event: int(event.properties.get("amount") is not None)),
         "count()": ("sum", lambda _event: 1),
+        "uniq(properties.size)": ("distinct", lambda event: as_text(event.properties.get("size"))),
+        "countIf(properties.size = 'big')": ("sum", lambda event: int(event.properties.get("size") == "big")),
+        "sumIf(properties.amount, properties.size != 'big')": (
+            "sum",
+            lambda event: 0 if event.properties.get("size") == "big" else event.properties.get("amount"),
+        ),
+        "quantile(0.9)(properties.amount)": ("0.9", lambda event: event.properties.get("amount")),
+        "quantile(properties.amount)": ("0.5", lambda event: event.properties.get("amount")),
+        "median(toFloat(properties.amount) / 2)": (
+            "0.5",
+            lambda event: number(event.properties.get("amount")) / 2,
+        ),
+        "sumIf(amount, kind = 'big')": (
+            "sum",
+            lambda row: row.properties["amount"] if row.properties["kind"] == "big" else 0,
+        ),
+        "quantile(0.3)(amount)": ("0.3", lambda row: row.properties["amount"]),
         "sum(toFloat(amount) * 2)": ("sum", lambda row: 2 * number(row.properties["amount"])),
         "max(if(kind = 'big', amount, 1))": (
             "max",
@@ -289,7 +306,12 @@ def aggregated(how: str, numbers: Sequence[float]) -> float:
             return min(numbers)
         case "max":
             return max(numbers)
-    return math.fsum(numbers)
+        case "sum" | "total":
+            return math.fsum(numbers)
+    ordered = sorted(numbers)  # a quantile: how is its level
+    rank = float(how) * (len(ordered) - 1)
+    low, high = ordered[math.floor(rank)], ordered[math.ceil(rank)]
+    return low + (rank - math.floor(rank)) * (high - low)
 
 
 def session_values(

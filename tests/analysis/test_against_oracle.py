@@ -73,6 +73,10 @@ def quantile(level: float, **fields: Any) -> dict[str, Any]:
     }
 
 
+def hogql(text: str) -> dict[str, Any]:
+    return {**PURCHASE, "math": "hogql", "math_hogql": text}
+
+
 def where(node: dict[str, Any], condition: str) -> dict[str, Any]:
     return {**node, "properties": [{"key": condition, "type": "hogql"}]}
 
@@ -115,7 +119,7 @@ METRICS = [
         "numerator_outlier_handling": {"upper_bound_percentile": 0.6},
     },
     *(
-        mean(source={**PURCHASE, "math": "hogql", "math_hogql": text})
+        mean(source=hogql(text))
         for text in (
             "sum(toFloat(properties.amount) * 2)",
             "max(if(properties.size = 'big', properties.amount, 1))",
@@ -123,6 +127,11 @@ METRICS = [
             "count(properties['amount'])",
             "count()",
             "properties.amount",
+            "uniq(properties.size)",
+            "countIf(properties.size = 'big')",
+            "sumIf(properties.amount, properties.size != 'big')",
+            "quantile(0.9)(properties.amount)",
+            "median(toFloat(properties.amount) / 2)",
         )
     ),
     mean(source=of_sessions("sum", "$session_duration")),
@@ -132,6 +141,12 @@ METRICS = [
         "metric_type": "ratio",
         "numerator": {**of_sessions("sum", "$session_duration"), "event": "purchase"},
         "denominator": PURCHASE,
+    },
+    {
+        "metric_type": "ratio",
+        "numerator": hogql("quantile(properties.amount)"),
+        "denominator": hogql("countIf(properties.size = 'big')"),
+        "numerator_outlier_handling": {"upper_bound_percentile": 0.8},
     },
     quantile(0.5),
     quantile(0.9, source={**PURCHASE, **AMOUNT, "math": "max"}),

@@ -95,7 +95,10 @@ METRICS = [
     mean(source=orders("sum")),
     *(
         mean(source=formula(text))
-        for text in ("sum(toFloat(amount) * 2)", "max(if(kind = 'big', amount, 1))", "count(distinct kind)")
+        for text in (
+            *("sum(toFloat(amount) * 2)", "max(if(kind = 'big', amount, 1))", "count(distinct kind)"),
+            *("sumIf(amount, kind = 'big')", "quantile(0.3)(amount)"),
+        )
     ),
     mean(source=orders("sum", "amount"), lower_bound_percentile=0.2, upper_bound_percentile=0.7),
     mean(source=orders(), threshold=2),

@@ -168,8 +168,8 @@ class Reader:
         assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
         name = node.get("math") or Math.TOTAL
         if name == "hogql":
-            kind, expression = aggregated(node.get("math_hogql"), path)
-            return Value(source, kind, bounds=bounds, expression=expression)
+            found = aggregated(node.get("math_hogql"), path)
+            return Value(source, found.math, bounds=bounds, expression=found.expression, level=found.level)
         try:
             kind = Math(name)
         except ValueError:

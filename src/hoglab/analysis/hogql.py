@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.expressions import read
 from hoglab.analysis.query.model import Math
 from hoglab.filters import FilterError
 from hoglab.hog import nodes
 
-_AGGREGATES = {"sum": Math.SUM, "avg": Math.AVG, "min": Math.MIN, "max": Math.MAX}
+_AGGREGATES = {
+    "sum": Math.SUM,
+    "avg": Math.AVG,
+    "min": Math.MIN,
+    "max": Math.MAX,
+    "uniq": Math.UNIQUE_VALUE,
+    "uniqexact": Math.UNIQUE_VALUE,
+    "quantile": Math.QUANTILE,
+    "median": Math.QUANTILE,
+}
+_ZERO, _ONE = nodes.Constant(0, 0, 0), nodes.Constant(0, 0, 1)
 
 
-def aggregated(text: object, path: str) -> tuple[Math, nodes.Expr | None]:
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """What becomes of an entity's events: ``math`` over ``expression``, or over the events without one.
+
+    ``level`` is that of a quantile.
+    """
+
+    math: Math
+    expression: nodes.Expr | None
+    level: float = 0.5
+
+
+def aggregated(text: object, path: str) -> Aggregate:
     """The outer aggregate and what it is taken of; without a known aggregate the sum of the whole.
 
-    None as expression counts events. Raises `DefinitionError`.
+    Raises `DefinitionError`.
     """
     if not isinstance(text, str) or not text.strip():
         raise DefinitionError(f"{path}.math_hogql is required for the math hogql.")
     path = f"{path}.math_hogql"
     tree = parsed(text, path)
     if not isinstance(tree, nodes.Call):
-        return Math.SUM, tree
+        return Aggregate(Math.SUM, tree)
     name = tree.name.lower()
-    if name in ("quantile", "median"):
-        raise DefinitionError(
-            f"{path}: {tree.name}(), at character {tree.start + 1}, of one entity's events is not supported; "
-            "see metric_type quantile."
-        )
+    if tree.filter_expr is not None or tree.order_by is not None or tree.within_group is not None:
+        raise _refused(tree, path, "cannot have a FILTER or an order")
+    if tree.params is not None and name != "quantile":
+        raise _refused(tree, path, "takes no parameters")
     if name == "count":
         return _count(tree, path)
+    if name in ("countif", "sumif"):
+        return Aggregate(Math.SUM, _where(tree, path))
     kind = _AGGREGATES.get(name)
     if kind is None:
-        return Math.SUM, tree
+        return Aggregate(Math.SUM, tree)
     if len(tree.args) != 1 or tree.distinct:
-        raise DefinitionError(f"{path}: {tree.name}(), at character {tree.start + 1}, takes one argument.")
-    return kind, tree.args[0]
+        raise _refused(tree, path, "takes one argument")
+    if kind is not Math.QUANTILE:
+        return Aggregate(kind, tree.args[0])
+    return Aggregate(kind, tree.args[0], _level(tree, path))
 
 
 def parsed(text: str, path: str) -> nodes.Expr:
@@ -46,20 +73,42 @@ def parsed(text: str, path: str) -> nodes.Expr:
         raise DefinitionError(f"{path} {error.message}") from error
 
 
-def _count(tree: nodes.Call, path: str) -> tuple[Math, nodes.Expr | None]:
+def _count(tree: nodes.Call, path: str) -> Aggregate:
     if not tree.args or (isinstance(tree.args[0], nodes.Field) and tree.args[0].chain == ("*",)):
-        return Math.TOTAL, None
+        return Aggregate(Math.TOTAL, None)
     if len(tree.args) == 1 and tree.distinct:
-        return Math.UNIQUE_VALUE, tree.args[0]
+        return Aggregate(Math.UNIQUE_VALUE, tree.args[0])
     if len(tree.args) == 1:
-        return Math.SUM, nodes.Call(
-            tree.start,
-            tree.end,
-            "if",
-            (
-                nodes.CompareOperation(tree.start, tree.end, "!=", tree.args[0], nodes.Constant(0, 0, None)),
-                nodes.Constant(0, 0, 1),
-                nodes.Constant(0, 0, 0),
-            ),
-        )
-    raise DefinitionError(f"{path}: {tree.name}(), at character {tree.start + 1}, takes one argument.")
+        there = nodes.CompareOperation(tree.start, tree.end, "!=", tree.args[0], nodes.Constant(0, 0, None))
+        return Aggregate(Math.SUM, _either(tree, there, _ONE))
+    raise _refused(tree, path, "takes one argument")
+
+
+def _where(tree: nodes.Call, path: str) -> nodes.Expr:
+    """``countIf(condition)`` and ``sumIf(x, condition)``: where it does not hold an event adds nothing."""
+    *summed, condition = tree.args or (None,)
+    if condition is None or tree.distinct or len(summed) != (tree.name.lower() == "sumif"):
+        several = "a number and a condition" if tree.name.lower() == "sumif" else "one condition"
+        raise _refused(tree, path, f"takes {several}")
+    return _either(tree, condition, *summed or [_ONE])
+
+
+def _either(tree: nodes.Call, condition: nodes.Expr, number: nodes.Expr) -> nodes.Expr:
+    """The number where the condition holds, else 0."""
+    return nodes.Call(tree.start, tree.end, "if", (condition, number, _ZERO))
+
+
+def _level(tree: nodes.Call, path: str) -> float:
+    """``quantile(0.9)(x)``; without a level the median."""
+    if not tree.params:
+        return 0.5
+    match tree.params:
+        case (nodes.Constant(value=int() | float() as level),) if (
+            not isinstance(level, bool) and 0 <= level <= 1
+        ):
+            return float(level)
+    raise _refused(tree, path, "takes one level from 0 to 1")
+
+
+def _refused(tree: nodes.Call, path: str, reason: str) -> DefinitionError:
+    return DefinitionError(f"{path}: {tree.name}(), at character {tree.start + 1}, {reason}.")

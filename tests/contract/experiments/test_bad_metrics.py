@@ -179,7 +179,15 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
         MEAN | {"source": SESSION_END},
         "source: $end_timestamp: the session property $end_timestamp is not known",
     ),
-    (RETENTION | {"start_event": filtered(type="element", key="text")}, "start_event: text: filters of type element "),
+    (
+        RETENTION | {"start_event": filtered(type="element", key="order")},
+        "start_event: order: elements have no such property",
+    ),
+    (
+        FUNNEL | {"series": [filtered(type="element", key="selector", value="a:hover")]},
+        "series[0]: selector: Invalid selector: a:hover",
+    ),
+    (MEAN | {"source": hogql("quantile(2)(1)")}, "source.math_hogql: quantile(), at character 1, takes one level "),
     (broken_down("a"), "A breakdown needs a property."),
     (
         broken_down({"property": "properties.", "type": "hogql"}),

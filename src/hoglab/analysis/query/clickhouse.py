@@ -150,6 +150,9 @@ class ClickHouse:
     def sum_numbers(self, value: str) -> str:
         return f"sumKahan(CAST({value} AS DOUBLE))"
 
+    def quantile(self, value: str, level: float) -> str:
+        return f"quantileExactInclusive({level!r})(CAST({value} AS Nullable(Float64)))"
+
     def text_of_number(self, number: str) -> str:
         return f"CAST({number} AS Nullable(String))"
 

@@ -81,6 +81,10 @@ class Dialect(PropertyDialect, Protocol):
         """Aggregate: a sum of float64 values that loses as little as the engine allows."""
         ...
 
+    def quantile(self, value: str, level: float) -> str:
+        """Aggregate: the quantile of float64 values, interpolated between the two nearest ones; NULL without any."""
+        ...
+
     def text_of_number(self, number: str) -> str:
         """The shortest text of a float64, of a whole one without a point."""
         ...

@@ -132,6 +132,9 @@ class DuckDb:
     def sum_numbers(self, value: str) -> str:
         return f"fsum({value})"
 
+    def quantile(self, value: str, level: float) -> str:
+        return f"quantile_cont(CAST({value} AS DOUBLE), {level!r})"
+
     def text_of_number(self, number: str) -> str:
         return f"regexp_replace(CAST({number} AS VARCHAR), '\\.0$', '')"
 

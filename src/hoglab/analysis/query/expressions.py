@@ -241,6 +241,10 @@ class _Translation:
 
     def _call(self, node: nodes.Call) -> Sql:
         name, arguments = node.name.lower(), node.args
+        if node.distinct or any(
+            part is not None for part in (node.params, node.filter_expr, node.order_by, node.within_group)
+        ):
+            raise self._refused(node, f"{node.name}() with more than its arguments cannot be used")
         if name in _TO_NUMBER and len(arguments) == 1:
             number = self.number(arguments[0])
             return Sql(f"coalesce({number}, 0)" if name.endswith("orzero") else number, Kind.NUMBER)

@@ -149,6 +149,8 @@ class Math(StrEnum):
     UNIQUE_GROUP = "unique_group"
     UNIQUE_VALUE = "unique_value"
     """Of an expression: ``count(distinct …)``."""
+    QUANTILE = "quantile"
+    """Of an expression, over the events of one entity: interpolated between the two nearest values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,8 @@ class Value:
     """Read once for each session of an entity instead of from its events (spec experiment-results 3.5)."""
     expression: Expr | None = None
     """Computed from each event instead of reading one property (``math_hogql``)."""
+    level: float = 0.5
+    """Which quantile, from 0 to 1, where the math is one."""
 
 
 @dataclass(frozen=True, slots=True)

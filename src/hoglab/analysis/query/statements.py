@@ -15,6 +15,7 @@ from hoglab.analysis.query.exposures import define_units
 from hoglab.analysis.query.funnels import define_funnel_covariate, funnel_statement
 from hoglab.analysis.query.model import (
     FunnelMetric,
+    Math,
     MeanMetric,
     Metric,
     QuantileMetric,
@@ -183,8 +184,8 @@ def _define_units(scope: Scope, metric: Metric, maturity_us: int) -> None:
 def can_telescope(metric: Metric) -> bool:
     """Whether all days of a series can be told in one pass (spec experiment-results 11.3).
 
-    Percentile bounds move from day to day, and so do quantiles, the last start of an entity and the length of a
-    session.
+    Percentile bounds move from day to day, and so do quantiles, also those of an entity's own events, the last
+    start of an entity and the length of a session.
     """
     match metric:
         case MeanMetric():
@@ -200,7 +201,7 @@ def can_telescope(metric: Metric) -> bool:
 
 
 def _adds_up(value: Value) -> bool:
-    return value.bounds is None and value.session_property is None
+    return value.bounds is None and value.session_property is None and value.math is not Math.QUANTILE
 
 
 def at_end_of_day(question: Question, number: int) -> Question:

@@ -135,5 +135,5 @@ def _partials(scope: Scope, prefix: str) -> Iterator[str]:
         assert isinstance(value.source, EventSource)  # noqa: S101 - see can_be_together
         counts = combined("AND", [within, scope.matches(value.source), *([window] if window else [])])
         x = counted(value, value_of_event(scope, value))
-        for name, text in aggregates(value, side, x).items():
+        for name, text in aggregates(scope, value, side, x).items():
             yield f"{text} FILTER (WHERE {counts}) AS {prefix}{name}"

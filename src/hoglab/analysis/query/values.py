@@ -184,18 +184,20 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
         )
         columns, day = f"count(*) AS {name}_v", "day"
     else:
-        columns = ", ".join(f"{text} AS {each}" for each, text in aggregates(value, name, x).items())
+        columns = ", ".join(f"{text} AS {each}" for each, text in aggregates(scope, value, name, x).items())
     key, shown = ("entity, day", f"entity, {day} AS day") if by_day else ("entity", "entity")
     return scope.define(f"{name}_partial", f"SELECT {shown}, {columns} FROM {rows} GROUP BY {key}")
 
 
-def aggregates(value: Value, name: str, x: str) -> dict[str, str]:
+def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
     """What makes each partial of a value out of what its rows count as; not for values that are different ones."""
     match value.math:
         case Math.AVG:
             return {f"{name}_v": f"sum({x})", f"{name}_c": "count(*)"}
         case Math.MIN | Math.MAX:
             return {f"{name}_v": f"{value.math.value}({x})"}
+        case Math.QUANTILE:
+            return {f"{name}_v": scope.dialect.quantile(x, value.level)}
         case _:
             return {f"{name}_v": f"sum({x})"}
 
