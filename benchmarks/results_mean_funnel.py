@@ -127,7 +127,7 @@ def generated(path: Path, events: int) -> DuckDbEventStore:
         span_us = DAYS * 86_400_000_000
         values = {"events": events, "users": max(1, events // EVENTS_PER_USER), "span_us": span_us}
         connection.execute(GENERATE, values)
-        connection.execute("UPDATE store_state SET next_seq = $1", [events + 1])
+        connection.execute("UPDATE store_state SET next_seq = $1, position = $2", [events + 1, events])
     return DuckDbEventStore(path)
 
 

@@ -275,7 +275,7 @@ def test_a_result_outlives_a_failure_which_is_not_repeated_at_once(
     with monkeypatch.context() as patch:
         patch.setattr(DuckDbReader, "execute", fail)
         assert lab.series(experiment)["timeseries"] == before["timeseries"]
-        assert lab.series(experiment)["status"] == "completed"
+        assert lab.series(experiment)["status"] == "partial"
         assert len(calls) == 1
         lab.now = NOW + timedelta(minutes=4)
         lab.series(experiment)
