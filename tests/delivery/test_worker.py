@@ -354,3 +354,10 @@ def test_hanging_destinations_leave_room_for_the_others(house: House, receiver: 
     receiver.call(release.set)
     house.wait_idle()
     assert Counter(finals(house).values()) == {"succeeded": 230}
+
+
+def test_stopping_does_not_wait_for_work(house: House) -> None:
+    house.options["worker_limits"] = WorkerLimits(idle_s=600)
+    house.restart()
+    house.delivery.start()
+    assert house.delivery.stop(60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -391,3 +392,11 @@ def test_accepting_goes_first_while_requests_outpace_ingestion(house: Any, dispa
     house.restart()
     house.run()  # too much waits for any pause
     assert len(house.rows()) == 20
+
+
+def test_stopping_does_not_wait_for_an_event(house: Any) -> None:
+    house.limits = replace(house.limits, idle_s=600)
+    house.restart()
+    house.send(event("e"))
+    house.run()
+    assert house.ingestion.stop(60)

@@ -166,6 +166,14 @@ class TestAppendAndRead:
             assert waiting.result(timeout=30)
             assert not log.wait(1, 0.001)
 
+    def test_waiting_ends_when_it_is_asked_to_even_if_that_was_before(self, log: SqliteEventLog) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(log.wait, 0, 600)
+            log.wake()
+            assert not waiting.result(timeout=30)
+        log.wake()
+        assert not log.wait(0, 600)
+
     def test_offsets_that_were_skipped_or_deleted_are_not_waited_for_in_vain(
         self, log: SqliteEventLog
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,6 +58,8 @@ def serve(
     data: DataOption = None,
 ) -> None:
     """Serve everything from one directory, until SIGTERM or Ctrl-C."""
+    gc.disable()  # there is no garbage until the server is built, which enables it then
+
     import uvloop
 
     from hoglab.http.logs import configure_logging

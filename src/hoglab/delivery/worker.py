@@ -255,6 +255,7 @@ class _Shift:
         try:
             await self._stopping.wait()
             self._room.set()
+            self._queue.wake()  # the claimer may sleep until there is work
             await asyncio.wait({claimer}, timeout=self._limits.idle_s * 2)
         finally:
             for helper in (claimer, *helpers):

@@ -165,6 +165,7 @@ class Ingestion:
     def stop(self, timeout_s: float) -> bool:
         """Finish the batch at hand and end the thread; whether it ended in time."""
         self._stopping.set()
+        self._log.wake()
         thread = self._thread
         if thread is None:
             return True

@@ -110,6 +110,10 @@ class ExportService:
         listener, thread = self._listener, self._thread
         if listener is None or thread is None:
             return True
+        with contextlib.suppress(
+            OSError
+        ):  # wakes the thread, which looks only now and then whether it is to end
+            listener.socket.shutdown(socket.SHUT_RDWR)
         listener.shutdown()
         listener.server_close()
         with contextlib.suppress(FileNotFoundError):

@@ -62,6 +62,10 @@ class EventLog(Protocol):
         """Block until a record above ``after`` exists or the time is over; whether one exists."""
         ...
 
+    def wake(self) -> None:
+        """End the wait of whoever waits, or else the next one: for a consumer that is to stop."""
+        ...
+
     def position(self, consumer: str) -> int:
         """The last offset that this consumer has finished, 0 when it never committed."""
         ...

@@ -143,6 +143,7 @@ class SqliteEventLog:
         lock = threading.Lock()  # guards everything below
         self._work = threading.Condition(lock)  # the writer has something to do
         self._arrived = threading.Condition(lock)  # consumers have something to read
+        self._woken = False  # whether one of them is to look around without it
         self._waiting: deque[_Waiter] = deque()
         self._waiting_bytes = 0
         self._backlog = Backlog(min(MIB, max_backlog_bytes // 64))
@@ -295,8 +296,17 @@ class SqliteEventLog:
         Returns at once when the log is closed.
         """
         with self._arrived:
-            self._arrived.wait_for(lambda: self._newest_record > after or self._closed.is_set(), timeout_s)
+            self._arrived.wait_for(
+                lambda: self._newest_record > after or self._woken or self._closed.is_set(), timeout_s
+            )
+            self._woken = False
             return self._newest_record > after
+
+    def wake(self) -> None:
+        """End the wait of whoever waits, or else the next one: a consumer may be about to wait."""
+        with self._arrived:
+            self._woken = True
+            self._arrived.notify_all()
 
     # -- consumers ----------------------------------------------------------------------------------
 
