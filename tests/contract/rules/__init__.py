@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -28,7 +30,8 @@ def rule(*numbers: str) -> pytest.MarkDecorator:
     return pytest.mark.rule(*numbers)
 
 
-def rules() -> dict[str, str]:
+@cache
+def rules() -> Mapping[str, str]:
     """Every rule by its number."""
     found: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.toml")):
@@ -37,7 +40,7 @@ def rules() -> dict[str, str]:
                 if number in found:
                     raise ValueError(f"{path.name}: rule {number} is there twice")
                 found[number] = sentence
-    return found
+    return MappingProxyType(found)
 
 
 def proven() -> set[str]:

@@ -102,11 +102,10 @@ class Case:
 def cases_of(template: Template) -> list[Case]:
     """The cases of a template's folder."""
     text = (files(templates) / template.folder / "test.yaml").read_text("utf-8")
-    return [Case(template, one) for one in yaml.safe_load(text)]
+    return [Case(template, one) for one in yaml.load(text, yaml.CSafeLoader)]
 
 
 PROGRAMS = [template for template in catalogue().values() if template.code_language == "hog"]
-CASES = [case for template in PROGRAMS for case in cases_of(template) if template.type != "source_webhook"]
-WEBHOOK_CASES = [
-    case for template in PROGRAMS for case in cases_of(template) if template.type == "source_webhook"
-]
+_ALL = [case for template in PROGRAMS for case in cases_of(template)]
+CASES = [case for case in _ALL if case.template.type != "source_webhook"]
+WEBHOOK_CASES = [case for case in _ALL if case.template.type == "source_webhook"]
