@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PORT   ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
+.PHONY: help setup run test suite test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -31,7 +31,9 @@ setup: $(VENV)/.dev-ready tests/node/node_modules/.package-lock.json ## Install 
 run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated users, results; then keep serving
 	$(BIN)/hoglab demo --port $(PORT)
 
-test: lint ## Run everything that CI runs: lint, types, layers, tests
+test: lint suite ## Run everything that CI runs: lint, types, layers, tests
+
+suite: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: setup ## Style, types and the layering of the rooms

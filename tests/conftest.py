@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import os
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,16 @@ from hoglab.demo.server import ChildServer
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """How many processes ``-n auto`` starts: three for two processors.
+
+    A third of their time tests wait: for servers to start, for retries, for browsers.
+    """
+    processors = yield
+    return processors if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else math.ceil(1.5 * processors)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
