@@ -165,3 +165,31 @@ def test_cuped_covariates_are_shown(lab: Lab) -> None:
     row = lab.series(experiment)["timeseries"]["2026-03-10"]["variant_results"][0]
     assert (row["sum"], row["covariate_sum"], row["covariate_sum_squares"]) == (5, 3, 9)
     assert row["covariate_sum_product"] == 15
+
+
+def test_fixed_properties_are_further_filters(lab: Lab) -> None:
+    lab.send([exposed("ann", "test", START), exposed("bob", "control", START)])
+    lab.send([Event("ann", START, "purchase", {"amount": 5, "a": a, "b": b}) for a in (1, 2) for b in (1, 2)])
+
+    def only(key: str) -> list[dict[str, Any]]:
+        return [{"key": key, "value": 1, "operator": "exact", "type": "event"}]
+
+    source = {**REVENUE["source"], "properties": only("a")}
+    assert samples(lab, {**REVENUE, "source": source})["test"] == (1, 10)
+    assert samples(lab, {**REVENUE, "source": {**source, "fixedProperties": only("b")}})["test"] == (1, 5)
+    fixed = {**REVENUE["source"], "fixedProperties": only("b")}
+    assert samples(lab, {**REVENUE, "source": fixed})["test"] == (1, 10)
+
+
+@pytest.mark.parametrize("custom", [True, False])
+def test_an_activation_counts_beside_the_default_exposure_only(lab: Lab, custom: bool) -> None:
+    seen = {"$feature/checkout": "test", "$feature_flag": "checkout", "$feature_flag_response": "test"}
+    name = "saw" if custom else "$feature_flag_called"
+    lab.send([Event(person, START, name, seen) for person in ("ann", "bob")])
+    lab.send([Event("ann", START, "opened"), bought("ann", START, 5), bought("bob", START, 7)])
+    criteria = {
+        "filterTestAccounts": False,
+        "exposure_config": {"kind": "ExperimentEventExposureConfig", "event": name, "properties": []},
+        "activation_config": {"kind": "ExperimentEventExposureConfig", "event": "opened", "properties": []},
+    }
+    assert samples(lab, REVENUE, exposure_criteria=criteria)["test"] == ((2, 12) if custom else (1, 5))

@@ -466,3 +466,9 @@ def test_the_example_of_the_package_runs() -> None:
     assert chance == pytest.approx(0.0154, abs=5e-5)
     assert interval == pytest.approx((-0.4947, -0.0239), abs=5e-5)
     assert significant is True
+
+
+def test_a_chance_at_the_level_itself_is_not_significant() -> None:
+    same = Moments(3.0, 1.0, 100)
+    found = bayesian_test(BayesianConfig(ci_level=0.5), effect_of(RELATIVE, same, same))
+    assert (found.chance_to_win, found.significant) == (0.5, False)
