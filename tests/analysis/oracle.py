@@ -53,12 +53,26 @@ class Setting:
     lookback: timedelta | None = None  # of the CUPED covariate
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # rows beside the events
     groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # properties of those of type 0 now
+    log: Sequence[Event] = ()  # all events, where properties of sessions are asked for
 
     def property(self, event: Event, name: str) -> Any:
-        """A property of an event, or with ``group_0.`` before its name of the group that it belongs to."""
+        """A property of an event; with ``group_0.`` or ``session.`` before its name of what it belongs to."""
+        if name.startswith("session."):
+            return self.of_session(event.properties.get("$session_id"), name.removeprefix("session."))
         if name.startswith("group_0."):
             return self.groups.get(event.groups.get(0) or "", {}).get(name.removeprefix("group_0."))
         return event.properties.get(name)
+
+    def of_session(self, session: str | None, name: str) -> Any:
+        since = self.start - (self.lookback or timedelta()) - UNIT["day"]
+        found = [
+            event
+            for event in self.log
+            if event.properties.get("$session_id") == session
+            and since <= event.timestamp
+            and not (self.capped and event.timestamp > self.end)
+        ]
+        return session_property(name, found) if session and found else None
 
     def entity(self, event: Event) -> str | None:
         if self.group is not None:
@@ -165,7 +179,9 @@ def is_from(setting: Setting, node: Mapping[str, Any], event: Event) -> bool:
     return all(
         CONDITIONS[f["key"]](event)
         if f["type"] == "hogql"
-        else setting.property(event, f"group_0.{f['key']}" if f["type"] == "group" else f["key"])
+        else setting.property(
+            event, {"group": "group_0.", "session": "session."}.get(f["type"], "") + f["key"]
+        )
         == f["value"]
         for f in node.get("properties", ())
     )
@@ -345,12 +361,28 @@ def session_values(
     return result
 
 
-def session_property(name: str, found: Sequence[Event]) -> float:
+def session_property(name: str, found: Sequence[Event]) -> Any:
     moments = [event.timestamp for event in found]
-    if name == "$session_duration":
-        return (max(moments) - min(moments)) / timedelta(seconds=1)
-    assert name == "$pageview_count"
-    return sum(event.event == "$pageview" for event in found)
+    views, clicks = (sum(event.event == each for event in found) for each in ("$pageview", "$autocapture"))
+    match name:
+        case "$session_duration":
+            return (max(moments) - min(moments)) / timedelta(seconds=1)
+        case "$pageview_count":
+            return views
+        case "$is_bounce":
+            return views == 1 and not clicks and max(moments) - min(moments) < timedelta(seconds=10)
+        case "$entry_utm_source":
+            having, key = found, "utm_source"
+        case "$end_pathname":
+            begin = min(moments)  # mirrored there, the last one is the first one
+            having = [replace(event, timestamp=begin - (event.timestamp - begin)) for event in found]
+            key = "$pathname"
+        case _:
+            raise AssertionError(name)
+    having = [event for event in having if as_text(event.properties.get(key)) not in (None, "")]
+    if not having:
+        return None
+    return as_text(min(having, key=lambda event: (event.timestamp, uuid_of(event))).properties[key])
 
 
 def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> float:

@@ -420,13 +420,7 @@ def check_every_day(
     tables: Tables = no_tables,
 ) -> None:
     """The whole span, one earlier day asked alone, and every day of the series."""
-    names: list[dict[str, Any]] = [
-        {"property": name.removeprefix("group_0."), "type": "group", "group_type_index": 0}
-        if name.startswith("group_0.")
-        else {"property": name}
-        for name in setting.breakdowns
-    ]
-    metric = {**metric, "breakdownFilter": {"breakdowns": names}}
+    metric = {**metric, "breakdownFilter": {"breakdowns": list(map(breakdown, setting.breakdowns))}}
     question = bench.ask(setting, events, metric, tables)
     compare_answers(bench.computer.result(question), setting, events, metric, "whole span")
     grid = question.span.days
@@ -437,6 +431,14 @@ def check_every_day(
     for number, point in bench.computer.points(question).items():
         then = earlier(setting, question, number)
         compare_answers(point, then, events, metric, f"day {number} of the series")
+
+
+def breakdown(name: str) -> dict[str, Any]:
+    if name.startswith("group_0."):
+        return {"property": name.removeprefix("group_0."), "type": "group", "group_type_index": 0}
+    if name.startswith("session."):
+        return {"property": name.removeprefix("session."), "type": "session"}
+    return {"property": name}
 
 
 def compare_answers(

@@ -330,7 +330,16 @@ def test_breakdowns_by_everything_are_refused(lab: Lab) -> None:
         ({"property": "properties.", "type": "hogql"}, "cannot be read"),
         ({"property": "sleep(10)", "type": "hogql"}, "cannot be used"),
         ({"property": "name", "type": "group"}, "needs a group_type_index"),
-        ({"property": "name", "type": "session"}, "breakdowns by session"),
+        (
+            {"property": "$channel_type", "type": "session"},
+            "sessions are known by their events alone, which tell ",
+        ),
+        (
+            {"property": "text", "type": "element"},
+            "by element are not supported: a click has several of them",
+        ),
+        ({"property": "3", "type": "cohort"}, "by cohort are not supported: a person may belong to several"),
+        ({"property": "p", "type": "mystery"}, "breakdowns by mystery are not supported"),
     ],
 )
 def test_breakdowns_that_cannot_be_told_are_refused(lab: Lab, breakdown: dict[str, Any], part: str) -> None:

@@ -24,8 +24,8 @@ from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_
 from hoglab.analysis.query.statements import (
     Answer,
     Compiled,
+    all_days_at_once,
     at_end_of_day,
-    can_telescope,
     compiled,
     value_statement,
 )
@@ -198,7 +198,7 @@ class Computer:
             raise ValueError("a series needs days")
         question = self._settled(question)
         known = self._from_state(question)
-        if can_telescope(question.metric):
+        if all_days_at_once(question):
             if known is not None:
                 return dict(enumerate(known))
             query = self._compiled(question)

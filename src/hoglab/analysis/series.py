@@ -17,7 +17,7 @@ from hoglab.analysis.flights import Flights
 from hoglab.analysis.plan import SETTLING, query_to, settled_at
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
-from hoglab.analysis.query.statements import can_telescope
+from hoglab.analysis.query.statements import all_days_at_once
 from hoglab.analysis.store import COMPLETED, NewPoint, SeriesKey
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Series:
         span = question.span
         assert span.days is not None  # noqa: S101 - made by Plan.span
         last = span.days.count - 1
-        is_whole = can_telescope(question.metric)
+        is_whole = all_days_at_once(question)
         kept: dict[int, Point] = {}
         if not is_whole:
             kept = self._still_right(question, self._past_points(key, span, table_state), offset)

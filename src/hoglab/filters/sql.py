@@ -140,6 +140,8 @@ class FilterScope:
     """JSON column of the properties of the event's group, by the index of its type."""
     cohort: Callable[[PropertyFilter], str] | None = None
     """The condition of a cohort filter, where cohorts can be looked up."""
+    session: Callable[[str], FilterField] | None = None
+    """A property of the event's session, where sessions can be looked up. Raises `FilterError`."""
     expression: Callable[[PropertyFilter], str] | None = None
     """The condition of a filter of type ``hogql``, which may be NULL, where expressions can be translated."""
     field_of: Callable[[PropertyFilter], FilterField] | None = None
@@ -236,6 +238,8 @@ def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
         return _text_field(column, scope)
     if kind in ("event", "feature") and key == "$elements_chain":  # which events keep in a column of its own
         return _text_field(CHAIN, scope)
+    if kind == "session" and scope.session is not None:
+        return scope.session(key)
     index = condition.group_type_index
     column = (
         scope.group_columns.get(-1 if index is None else index)

@@ -197,7 +197,15 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
         broken_down({"property": "lower(nope)", "type": "hogql"}),
         "the HogQL of a breakdown: nope cannot be used in metrics (at character 7)",
     ),
-    (broken_down({"property": "p", "type": "element"}), "p: breakdowns by element are not supported"),
+    (broken_down({"property": "p", "type": "element"}), "p: breakdowns by element are not supported: a click has "),
+    (
+        broken_down({"property": "$channel_type", "type": "session"}),
+        "$channel_type: sessions are known by their events alone, which tell of a session: $autocapture_count, ",
+    ),
+    (
+        MEAN | {"source": filtered(type="session", key="plan")},
+        "source: plan: sessions are known by their events alone",
+    ),
     (
         broken_down(*({"property": name} for name in "abcd")),
         "Maximum of 3 breakdowns are supported for experiment metrics",

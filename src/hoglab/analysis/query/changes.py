@@ -15,7 +15,7 @@ from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Math, Question, values_of
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
-from hoglab.analysis.query.sessions import SESSION_REACH
+from hoglab.analysis.query.session_facts import SESSION_REACH
 from hoglab.analysis.query.shared import exposure_sources, lookback_us, metric_sources, named, of_sessions
 from hoglab.filters.sql import combined
 
@@ -33,15 +33,14 @@ def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
     question, metric = scope.question, scope.question.metric
     some = _that_count(scope)
     back = timedelta(microseconds=lookback_us(question))
-    if of_sessions(metric):  # to which every event of them belongs
+    if of_sessions(metric) or question.session_properties:  # to which every event of them belongs
         some.append(f"{scope.dialect.property_text('properties', '$session_id', scope.parameters)} <> ''")
         back = max(back, SESSION_REACH)
-    sql = scope.dialect.finished(
+    return scope.statement(
         f"SELECT {scope.day(scope.ts())} AS day, max(log_offset) AS newest FROM {scope.events} "
         f"WHERE {scope.within(question.span.start - back, exclusive(until))} "
         f"AND log_offset > {scope.bind(after)} AND {combined('OR', some)} GROUP BY {scope.day(scope.ts())}"
     )
-    return Statement(sql, scope.parameters.used_in(sql))
 
 
 def any_merge(scope: Scope, after: int) -> Statement:
@@ -63,7 +62,8 @@ def merges(question: Question, after: int, until: datetime) -> Statement | None:
     """
     scope = Scope(question, _Moved())
     conditions = _that_count(scope)
-    by_name = _names_persons(question, conditions)
+    # What is known of a session is what all its events tell, also those of others than the merged.
+    by_name = _names_persons(question, conditions) or bool(question.session_properties)
     is_grouped = question.exposures.group_type_index is not None
     if is_grouped and not by_name and not _counts_persons(question):
         return None

@@ -35,7 +35,7 @@ def any_event(scope: Scope) -> Statement:
     exposures = scope.question.exposures
     names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)
     sql = scope.dialect.finished(
-        f"SELECT 1 AS found FROM {scope.events} "
+        f"SELECT 1 AS found FROM {scope.dialect.events} "
         f"WHERE project_id = {scope.bind(exposures.project_id)} AND event IN ({names}) LIMIT 1"
     )
     return Statement(sql, scope.parameters.used_in(sql))

@@ -13,6 +13,9 @@ from hoglab.filters.sql import FALSE, combined
 
 _BREAKDOWN_COLUMNS = {"event": "properties", "person": "person_properties"}
 
+_SEVERAL = {"element": ": a click has several of them", "cohort": ": a person may belong to several"}
+"""Why one row has no single value of a type of breakdown."""
+
 NO_VALUE = "$$_posthog_breakdown_null_$$"
 """What a breakdown shows for a property that is missing (spec experiment-results 3.9)."""
 
@@ -175,12 +178,15 @@ def _carried_values(scope: Scope) -> str:
         index, column = breakdown.group_type_index, _BREAKDOWN_COLUMNS.get(breakdown.type)
         if index is not None and index in scope.question.groups:
             column = group_column(index)
-        if breakdown.expression is not None:
+        if breakdown.type == "session":
+            text = scope.of_session(breakdown.property).text
+        elif breakdown.expression is not None:
             text = text_of(breakdown.expression, scope, "the HogQL of a breakdown")
         elif column is not None:
             text = scope.dialect.property_text(column, breakdown.property, scope.parameters)
         else:
-            raise FilterError(f"breakdowns by {breakdown.type} are not supported", breakdown.property)
+            reason = _SEVERAL.get(breakdown.type, "")
+            raise FilterError(f"breakdowns by {breakdown.type} are not supported{reason}", breakdown.property)
         found.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
     for name, key in zip(scope.carried[len(found) :], scope.question.join_keys, strict=True):
         found.append(f", coalesce({text_of(key.expression, scope, 'events_join_key')}, '') AS {name}")

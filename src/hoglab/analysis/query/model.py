@@ -347,6 +347,19 @@ class Question:
         return any(chain == ("person_id",) for each in _expressions_of(self) for chain in _chains_of(each))
 
     @property
+    def session_properties(self) -> tuple[str, ...]:
+        """The properties of sessions that filters and breakdowns ask for."""
+        found = {leaf.key for leaf in _filters_of(self) if leaf.type == "session"}
+        found |= {each.property for each in self.exposures.breakdowns if each.type == "session"}
+        return tuple(sorted(found))
+
+    @property
+    def lookback_us(self) -> int:
+        """How long before the start of the span events may be read."""
+        metric = self.metric
+        return metric.covariate_us if isinstance(metric, MeanMetric | FunnelMetric) else 0
+
+    @property
     def join_keys(self) -> tuple[JoinKey, ...]:
         """What rows of tables are joined by, over the first exposure."""
         return tuple(dict.fromkeys(table.events_join_key for table in tables_of(self.metric)))

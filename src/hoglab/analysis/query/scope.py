@@ -11,7 +11,16 @@ from itertools import pairwise
 from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.expressions import read, truth_of
-from hoglab.analysis.query.model import EventMatch, EventSource, Question, TableSource, group_column, later
+from hoglab.analysis.query.model import (
+    LAST_MOMENT,
+    EventMatch,
+    EventSource,
+    Question,
+    TableSource,
+    group_column,
+    later,
+)
+from hoglab.analysis.query.session_facts import SESSION_REACH, fact_of_session, field_of_session
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, FilterField, FilterScope, Parameters, combined, group_condition
 
@@ -55,16 +64,16 @@ class Scope:
         """The statement: every subquery so far, then ``sql``."""
         subqueries = self.dialect.ready(self.subqueries, self.parameters)
         named = ",\n".join(self.dialect.named(name, text) for name, text in subqueries)
-        whole = self.dialect.finished(f"WITH {named}\n{sql}")
+        whole = self.dialect.finished(f"WITH {named}\n{sql}" if named else sql)
         return Statement(whole, self.parameters.used_in(whole))
 
     # -- events ----------------------------------------------------------------------------------------
 
     @cached_property
     def events(self) -> str:
-        """The relation of all events; with the properties of their groups where the question asks for some."""
+        """The relation of all events; with what the question asks for of their groups and their sessions."""
         relation = self.dialect.events
-        if not self.question.groups:
+        if not self.question.groups and not self.question.session_properties:
             return relation
         columns, joins = "", ""
         for index, known in self.question.groups.items():
@@ -74,7 +83,35 @@ class Scope:
                 "group_key", known.keys, "properties", known.properties, self.parameters
             )
             joins += f" LEFT JOIN {pairs} AS {name} ON {name}.group_key = all_events.group_{index}"
-        return f"(SELECT all_events.*{columns} FROM {relation} AS all_events{joins}) AS events_of_groups"  # noqa: S608 - all of it is ours
+        if self.question.session_properties:
+            facts = self._define_sessions()
+            columns += "".join(f", {facts}.{name}" for name in self._session_columns.values())
+            joins += f" LEFT JOIN {facts} ON {facts}.session = all_events.session_id"
+        return f"(SELECT all_events.*{columns} FROM {relation} AS all_events{joins}) AS joined_events"  # noqa: S608 - all of it is ours
+
+    @cached_property
+    def _session_columns(self) -> dict[str, str]:
+        """Columns of `events` that hold properties of an event's session, by property."""
+        return {name: f"session_{place}" for place, name in enumerate(self.question.session_properties)}
+
+    def _define_sessions(self) -> str:
+        """``session_fact(session, …)``: sessions of which events may be read, as far as the span knows them."""
+        span, question = self.question.span, self.question
+        since = span.start - timedelta(microseconds=question.lookback_us) - SESSION_REACH
+        until = exclusive(span.end) if span.capped else LAST_MOMENT
+        facts = "".join(
+            f", {fact_of_session(name, self.dialect, self.parameters)} AS {column}"
+            for name, column in self._session_columns.items()
+        )
+        return self.define(
+            "session_fact",
+            f"SELECT session_id AS session{facts} FROM {self.dialect.events} "  # noqa: S608 - all of it is ours
+            f"WHERE {self.within(since, until)} AND session_id <> '' GROUP BY session_id",
+        )
+
+    def of_session(self, name: str) -> FilterField:
+        """A property of an event's session; NULL where it has none. Raises `FilterError`."""
+        return field_of_session(name, self._session_columns[name], self.dialect)
 
     def entity(self) -> str:
         """The column that identifies an entity; NULL or empty for events that belong to none."""
@@ -117,7 +154,8 @@ class Scope:
         if field_of is None:
             return group_condition(group, self._filter_scope(()))
         return group_condition(
-            group, replace(self._filter_scope(()), cohort=None, expression=None, field_of=field_of)
+            group,
+            replace(self._filter_scope(()), cohort=None, session=None, expression=None, field_of=field_of),
         )
 
     def _filter_scope(self, inside: tuple[int, ...]) -> FilterScope:
@@ -129,6 +167,7 @@ class Scope:
             zone_of(question.zone),
             group_columns={index: group_column(index) for index in question.groups},
             cohort=lambda leaf: self._cohort(leaf, inside),
+            session=self.of_session,
             expression=lambda leaf: truth_of(read(leaf.key, leaf.type), self, leaf.type),
         )
 

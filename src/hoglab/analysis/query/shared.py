@@ -19,7 +19,6 @@ from hoglab.analysis.query.exposures import define_units
 from hoglab.analysis.query.model import (
     EventSource,
     FunnelMetric,
-    MeanMetric,
     Metric,
     QuantileMetric,
     Question,
@@ -175,12 +174,13 @@ class SharedEvents(DuckDb):
 
 
 def can_share(question: Question) -> bool:
-    """Sessions are made of events that no metric asks for, tables and groups are joined by those who ask, and
+    """Sessions are made of events that no metric asks for, they, tables and groups are joined by those who ask, and
     quantiles of cells need another question for everybody."""
     metric = question.metric
     return (
         not tables_of(metric)
         and not question.group_properties
+        and not question.session_properties
         and not (isinstance(metric, QuantileMetric) and question.exposures.breakdowns)
         and not of_sessions(metric)
     )
@@ -226,8 +226,7 @@ def of_sessions(metric: Metric) -> bool:
 
 def lookback_us(question: Question) -> int:
     """How long before the start of the span a question may read."""
-    metric = question.metric
-    return metric.covariate_us if isinstance(metric, MeanMetric | FunnelMetric) else 0
+    return question.lookback_us
 
 
 def _reach_us(question: Question) -> int:

@@ -200,6 +200,11 @@ def can_telescope(metric: Metric) -> bool:
             return True
 
 
+def all_days_at_once(question: Question) -> bool:
+    """Whether that is so for a question; what is known of a session that filters ask for changes from day to day."""
+    return can_telescope(question.metric) and not question.session_properties
+
+
 def _adds_up(value: Value) -> bool:
     return value.bounds is None and value.session_property is None and value.math is not Math.QUANTILE
 

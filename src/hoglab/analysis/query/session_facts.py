@@ -1,0 +1,110 @@
+"""What is known of a session: aggregates over the events with the same ``$session_id``; nothing else is stored.
+
+Metrics take values of sessions (spec experiment-results 3.5), filters and breakdowns ask for them (1.6, 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from hoglab.analysis.query.dialect import Dialect
+from hoglab.filters.model import FilterError
+from hoglab.filters.sql import FilterField, Parameters
+
+SESSION_REACH = timedelta(days=1)
+"""How far before and after the time that is looked at events of the same session are searched; SDKs end a
+session after a day."""
+BOUNCE_US = 10_000_000
+"""A session shorter than this, with one page view and no click, is a bounce."""
+
+_Aggregate = Callable[[Dialect, Parameters], str]
+
+
+def measure_of_session(name: str, dialect: Dialect, parameters: Parameters) -> str:
+    """A property of sessions that is a number, as an aggregate over their events. Raises `FilterError`."""
+    measure = _MEASURES.get(name)
+    if measure is None:
+        raise FilterError(f"the session property {name} is not known, or is no number", name)
+    return measure(dialect, parameters)
+
+
+def fact_of_session(name: str, dialect: Dialect, parameters: Parameters) -> str:
+    """Any property of sessions, as an aggregate over their events. Raises `FilterError`."""
+    aggregate = _MEASURES.get(name) or _TEXTS.get(name)
+    if aggregate is None:
+        known = ", ".join(sorted({*_MEASURES, *_TEXTS}))
+        raise FilterError(f"sessions are known by their events alone, which tell of a session: {known}", name)
+    return aggregate(dialect, parameters)
+
+
+def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
+    """What a filter compares, where a column has the `fact_of_session`; text is what breakdowns show."""
+    if name == "$is_bounce":
+        return FilterField(
+            f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column, "NULL"
+        )
+    if name in _MEASURES:
+        return FilterField(dialect.text_of_number(column), column, column)
+    return FilterField(column, dialect.number(column), "NULL")
+
+
+def _ts(dialect: Dialect) -> str:
+    return dialect.micros("timestamp")
+
+
+def _duration_us(dialect: Dialect) -> str:
+    return f"(max({_ts(dialect)}) - min({_ts(dialect)}))"
+
+
+def _duration(dialect: Dialect, parameters: Parameters) -> str:
+    del parameters
+    return f"{_duration_us(dialect)} / 1000000"
+
+
+def _count(event: str) -> _Aggregate:
+    return lambda _dialect, parameters: f"sum(CASE WHEN event = {parameters.bind(event)} THEN 1 ELSE 0 END)"
+
+
+def _urls(dialect: Dialect, parameters: Parameters) -> str:
+    return f"count(DISTINCT {dialect.property_text('properties', '$current_url', parameters)})"
+
+
+def _bounce(dialect: Dialect, parameters: Parameters) -> str:
+    views, clicks = (_count(event)(dialect, parameters) for event in ("$pageview", "$autocapture"))
+    return (
+        f"CASE WHEN {views} = 1 AND {clicks} = 0 AND {_duration_us(dialect)} < {BOUNCE_US} THEN 1 ELSE 0 END"
+    )
+
+
+def _of_first(key: str, order: str = "") -> _Aggregate:
+    """A property of the first event that has it; with a minus sign as ``order`` of the last one."""
+
+    def aggregate(dialect: Dialect, parameters: Parameters) -> str:
+        text = f"coalesce({dialect.property_text('properties', key, parameters)}, '')"
+        lacks = f"CASE WHEN {text} = '' THEN 1 ELSE 0 END"
+        return f"nullif({dialect.first_by(text, [lacks, f'{order}{_ts(dialect)}', 'uuid'])}, '')"
+
+    return aggregate
+
+
+_MEASURES: Mapping[str, _Aggregate] = {
+    "$session_duration": _duration,
+    "$pageview_count": _count("$pageview"),
+    "$autocapture_count": _count("$autocapture"),
+    "$screen_count": _count("$screen"),
+    "$num_uniq_urls": _urls,
+    "$is_bounce": _bounce,
+}
+_PLACES = {"current_url": "$current_url", "pathname": "$pathname", "hostname": "$host"}
+_CAMPAIGN = (
+    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"),
+    *("gclid", "gad_source", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "twclid"),
+    *("li_fat_id", "mc_cid", "igshid", "ttclid"),
+)
+_TEXTS: Mapping[str, _Aggregate] = {
+    **{f"$entry_{name}": _of_first(key) for name, key in _PLACES.items()},
+    **{f"$end_{name}": _of_first(key, "-") for name, key in _PLACES.items()},
+    "$entry_referring_domain": _of_first("$referring_domain"),
+    **{f"$entry_{name}": _of_first(name) for name in _CAMPAIGN},
+}
