@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from hoglab.accounts import activity
-from hoglab.actions import store as actions
-from hoglab.experiments import criteria, flag_config, metrics, milestones, ordering, store
-from hoglab.experiments.fingerprint import hashed_part
+from hoglab.experiments import criteria, flag_config, metrics, milestones, store
 from hoglab.experiments.linkage import FlagLinkage
+from hoglab.experiments.metric_lists import MetricLists
 from hoglab.experiments.presentation import experiment_object, load_related
 from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
@@ -50,11 +49,6 @@ _PLAIN = (
 _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
 _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
-# Kind of metrics, the column of the inline ones, the column of their order.
-_ORDERS = (
-    ("primary", "metrics", "primary_metrics_ordered_uuids"),
-    ("secondary", "metrics_secondary", "secondary_metrics_ordered_uuids"),
-)
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
 
 
@@ -94,6 +88,7 @@ class ExperimentService:
         self.cohorts = cohorts
         self.metric_problem = metric_problem
         self._exposure_problem = exposure_problem
+        self._metrics = MetricLists(metric_problem)
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
 
@@ -158,13 +153,7 @@ class ExperimentService:
         stored_config = criteria.created_stats_config(stats_config, project.experiment_defaults)
         criteria.validate_baseline(stored_config, keys)
         running_time, parameters = _running_time(body, parameters, sent)
-        primary, secondary = metrics.assign_uuids(
-            [body.metrics or [], body.metrics_secondary or []],
-            taken=self._uuids_to_be_linked(tx.connection, project, body.saved_metrics_ids),
-        )
-        self._check_actions(tx.connection, project, [*primary, *secondary])
-        for attr, found in (("metrics", primary), ("metrics_secondary", secondary)):
-            self._check_computable(tx.connection, project, found, attr)
+        inline = self._metrics.created(tx.connection, project, body)
         self._check_exposures(tx.connection, project, body.exposure_criteria)
         values = {
             **{name: getattr(body, name) for name in _PLAIN},
@@ -176,8 +165,7 @@ class ExperimentService:
             "running_time_calculation": running_time,
             "excluded_variants": _excluded(body, parameters, keys, stored_config),
             "secondary_metrics": [] if body.secondary_metrics is None else body.secondary_metrics,
-            "metrics": [_unstamped(metric) for metric in primary],
-            "metrics_secondary": [_unstamped(metric) for metric in secondary],
+            **inline,
             "exposure_criteria": criteria.created_exposure_criteria(body.exposure_criteria),
             "stats_config": stored_config,
             "type": body.type,
@@ -190,9 +178,8 @@ class ExperimentService:
             "updated_at": actor.now,
         }
         row = store.insert(tx.connection, values)
-        links = self._set_links(tx, actor, row, body.saved_metrics_ids or [])
-        inline = {"metrics": primary, "metrics_secondary": secondary}
-        row = store.update(tx.connection, row.id, _created_orders(body, sent, inline, links))
+        orders = self._metrics.link_created(tx, actor, row, body, sent)
+        row = store.update(tx.connection, row.id, orders)
         activity.record(
             tx,
             project.id,
@@ -246,8 +233,7 @@ class ExperimentService:
         flag = self._patch_flag(tx, actor, row, flag, body, sent, values)
         keys = flag_config.variant_keys(flag.filters)
         self._patch_settings(row, body, sent, values, keys)
-        links_after = self._patch_metrics(tx, actor, row, body, sent, values, links)
-        self._patch_orders(row, sent, values, links, links_after)
+        values |= self._metrics.changed(tx, actor, row, body, sent, links)
 
         if not row.is_draft and "start_date" in values and values["start_date"] is None:
             flag = self.linkage.thaw(tx, actor, flag)
@@ -331,60 +317,6 @@ class ExperimentService:
             own = values.get("parameters", row.parameters)
             values["running_time_calculation"], values["parameters"] = _running_time(body, own, sent)
 
-    def _patch_metrics(
-        self,
-        tx: Transaction,
-        actor: Actor,
-        row: ExperimentRow,
-        body: ExperimentPatch,
-        sent: Mapping[str, Any],
-        values: dict[str, Any],
-        links: list[SavedMetricLink],
-    ) -> list[SavedMetricLink]:
-        """Metrics with their uuids, and saved-metric links; returns the links as they are afterwards."""
-        if body.saved_metrics_ids is not None:
-            links = self._set_links(tx, actor, row, body.saved_metrics_ids)
-        lists = {
-            "metrics": sent.get("metrics", row.metrics),
-            "metrics_secondary": sent.get("metrics_secondary", row.metrics_secondary),
-        }
-        changed = [name for name in lists if name in sent and lists[name] is not None]
-        if changed:
-            untouched = metrics.uuids(m for name in lists if name not in changed for m in lists[name] or ())
-            taken = [*untouched, *(link.query.get("uuid", "") for link in links)]
-            assigned = metrics.assign_uuids([lists[name] or [] for name in changed], taken)
-            for name, fresh in zip(changed, assigned, strict=True):
-                self._check_actions(tx.connection, actor.project, fresh)
-                known = [*(row.metrics or ()), *(row.metrics_secondary or ())]
-                self._check_computable(tx.connection, actor.project, fresh, name, known=known)
-                values[name] = [_unstamped(metric) for metric in fresh]
-        for name in lists:
-            if name in sent and sent[name] is None:
-                values[name] = None
-        return links
-
-    def _patch_orders(
-        self,
-        row: ExperimentRow,
-        sent: Mapping[str, Any],
-        values: dict[str, Any],
-        before: Sequence[SavedMetricLink],
-        after: Sequence[SavedMetricLink],
-    ) -> None:
-        """Keep the orders complete after a change of metrics or links (spec experiments-api 3.10)."""
-        links_sent = sent.get("saved_metrics_ids") is not None
-        for kind, inline, column in _ORDERS:
-            if not (inline in values or column in sent or links_sent):
-                continue
-            stored = getattr(row, inline)
-            was = [*metrics.uuids(stored), *_saved_uuids(before, kind)]
-            is_now = [*metrics.uuids(values.get(inline, stored)), *_saved_uuids(after, kind)]
-            order = sent.get(column, getattr(row, column))
-            if inline in values or links_sent:
-                order = ordering.changed(order, was, is_now)
-            ordering.check(order, is_now, kind)
-            values[column] = order
-
     # -- shared parts ----------------------------------------------------------------------------------------------
 
     def _holdout(
@@ -396,42 +328,6 @@ class ExperimentService:
         if row is None:
             raise does_not_exist(holdout_id, "holdout_id")
         return row
-
-    def _uuids_to_be_linked(
-        self, connection: Connection, project: Project, wanted: Sequence[Mapping[str, Any]] | None
-    ) -> list[str]:
-        rows = store.saved_metrics(connection, project.id, (item["id"] for item in wanted or ()))
-        return [row.query["uuid"] for row in rows.values() if "uuid" in row.query]
-
-    def _check_actions(
-        self, connection: Connection, project: Project, found: Sequence[Mapping[str, Any]]
-    ) -> None:
-        wanted = metrics.action_ids(found)
-        missing = sorted(wanted - actions.names(connection, project.id, wanted).keys())
-        if missing:
-            ids = ", ".join(str(action_id) for action_id in missing)
-            raise validation_error(
-                f"Action(s) with ID {ids} not found or deleted. "
-                "Each ActionsNode must reference an existing action belonging to this project."
-            )
-
-    def _check_computable(
-        self,
-        connection: Connection,
-        project: Project,
-        found: Sequence[Mapping[str, Any]],
-        attr: str,
-        *,
-        known: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        """Raises 400 for a metric without results; ``known`` ones may have lost what they name."""
-        kept = [hashed_part(metric) for metric in known]
-        for index, metric in enumerate(found):
-            if metrics.is_legacy(metric) or hashed_part(metric) in kept:
-                continue
-            problem = self.metric_problem(connection, project.id, metric)
-            if problem is not None:
-                raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
 
     def _check_exposures(
         self,
@@ -446,29 +342,6 @@ class ExperimentService:
             problem = self._exposure_problem(connection, project.id, criteria)
             if problem is not None:
                 raise validation_error(f"Invalid exposure_criteria: {problem}", "exposure_criteria")
-
-    def _set_links(
-        self, tx: Transaction, actor: Actor, row: ExperimentRow, wanted: Sequence[Mapping[str, Any]]
-    ) -> list[SavedMetricLink]:
-        """Make the saved metrics of an experiment exactly ``wanted`` (spec experiments-api 3.9). Raises 400."""
-        ids = [item["id"] for item in wanted]
-        known = store.saved_metrics(tx.connection, actor.project.id, ids)
-        if len(known) != len(ids):
-            raise validation_error(
-                "Saved metric does not exist or does not belong to this project", "saved_metrics_ids"
-            )
-        present = {
-            link.saved_metric_id: link for link in store.links(tx.connection, [row.id]).get(row.id, [])
-        }
-        store.delete_links(tx.connection, (link.id for key, link in present.items() if key not in ids))
-        for item in wanted:
-            metadata = item.get("metadata") or {}
-            link = present.get(item["id"])
-            if link is None:
-                store.insert_link(tx.connection, row.id, item["id"], metadata, actor.now)
-            elif link.metadata != metadata:
-                store.update_link(tx.connection, link.id, metadata)
-        return store.links(tx.connection, [row.id]).get(row.id, [])
 
 
 def _restores(body: ExperimentPatch) -> bool:
@@ -550,38 +423,6 @@ def _excluded(
         return flag_config.check_excluded(body.excluded_variants, keys, baseline)
     given = (parameters or {}).get("excluded_variants")
     return flag_config.check_excluded(given, keys, baseline, attr="parameters")
-
-
-def _created_orders(
-    body: ExperimentCreate,
-    sent: Mapping[str, Any],
-    found: Mapping[str, Sequence[Mapping[str, Any]]],
-    links: Sequence[SavedMetricLink],
-) -> dict[str, Any]:
-    return {
-        column: ordering.created(
-            getattr(body, column),
-            metrics.uuids(found[inline]) if inline in sent else None,
-            _saved_uuids(links, kind),
-        )
-        for kind, inline, column in _ORDERS
-    }
-
-
-def _saved_uuids(links: Sequence[SavedMetricLink], kind: str) -> list[str]:
-    """The uuids of the linked saved metrics of a kind, primary or secondary."""
-    return [
-        link.query["uuid"]
-        for link in links
-        if link.is_primary == (kind == "primary") and "uuid" in link.query
-    ]
-
-
-def _unstamped(metric: Mapping[str, Any]) -> dict[str, Any]:
-    """A metric as it is stored: its fingerprint follows from the rest, so it is made when it is read."""
-    if metrics.is_legacy(metric):
-        return dict(metric)
-    return {key: value for key, value in metric.items() if key != "fingerprint"}
 
 
 def _plain(value: Any) -> Any:

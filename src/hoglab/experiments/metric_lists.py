@@ -1,0 +1,208 @@
+"""What an experiment measures: own metrics, links to saved ones, and their order (spec experiments-api 3.8 to 3.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hoglab.actions import store as actions
+from hoglab.experiments import metrics, ordering, store
+from hoglab.experiments.fingerprint import hashed_part
+from hoglab.http.errors import validation_error
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
+    from hoglab.experiments.service import Actor, Problem
+    from hoglab.experiments.store import ExperimentRow, SavedMetricLink
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Transaction
+
+_INLINE = ("metrics", "metrics_secondary")
+# Kind of metrics, the column of the inline ones, the column of their order.
+_ORDERS = (
+    ("primary", "metrics", "primary_metrics_ordered_uuids"),
+    ("secondary", "metrics_secondary", "secondary_metrics_ordered_uuids"),
+)
+
+
+class MetricLists:
+    """The metrics of experiments as requests write them. Everything happens in the transaction of the caller."""
+
+    def __init__(self, problem: Problem) -> None:
+        """``problem`` says why a metric cannot be computed."""
+        self._problem = problem
+
+    def created(
+        self, connection: Connection, project: Project, body: ExperimentCreate
+    ) -> dict[str, list[dict[str, Any]]]:
+        """The inline metrics of a new experiment by column, each with its uuid. Raises 400."""
+        assigned = metrics.assign_uuids(
+            [body.metrics or [], body.metrics_secondary or []],
+            taken=_uuids_to_be_linked(connection, project, body.saved_metrics_ids),
+        )
+        _check_actions(connection, project, [metric for each in assigned for metric in each])
+        inline = dict(zip(_INLINE, assigned, strict=True))
+        for name, found in inline.items():
+            self._check_computable(connection, project, found, name)
+        return {name: _unstamped(found) for name, found in inline.items()}
+
+    def link_created(
+        self,
+        tx: Transaction,
+        actor: Actor,
+        row: ExperimentRow,
+        body: ExperimentCreate,
+        sent: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Link the saved metrics of a new experiment; the columns of the orders. Raises 400."""
+        links = _set_links(tx, actor, row, body.saved_metrics_ids or [])
+        return {
+            column: ordering.created(
+                getattr(body, column),
+                metrics.uuids(getattr(row, inline)) if inline in sent else None,
+                _saved_uuids(links, kind),
+            )
+            for kind, inline, column in _ORDERS
+        }
+
+    def changed(
+        self,
+        tx: Transaction,
+        actor: Actor,
+        row: ExperimentRow,
+        body: ExperimentPatch,
+        sent: Mapping[str, Any],
+        links: list[SavedMetricLink],
+    ) -> dict[str, Any]:
+        """Link what is to be linked beside ``links``, as they are; the columns that change. Raises 400."""
+        after = links
+        if body.saved_metrics_ids is not None:
+            after = _set_links(tx, actor, row, body.saved_metrics_ids)
+        values = self._changed_inline(tx.connection, actor.project, row, sent, after)
+        return values | _changed_orders(row, sent, values, links, after)
+
+    def _changed_inline(
+        self,
+        connection: Connection,
+        project: Project,
+        row: ExperimentRow,
+        sent: Mapping[str, Any],
+        links: Sequence[SavedMetricLink],
+    ) -> dict[str, Any]:
+        lists = {name: sent.get(name, getattr(row, name)) for name in _INLINE}
+        values: dict[str, Any] = {name: None for name in lists if name in sent}
+        changed = [name for name in values if lists[name] is not None]
+        if not changed:
+            return values
+        untouched = metrics.uuids(m for name in lists if name not in changed for m in lists[name] or ())
+        taken = [*untouched, *(link.query.get("uuid", "") for link in links)]
+        assigned = metrics.assign_uuids([lists[name] or [] for name in changed], taken)
+        known = [*(row.metrics or ()), *(row.metrics_secondary or ())]
+        for name, fresh in zip(changed, assigned, strict=True):
+            _check_actions(connection, project, fresh)
+            self._check_computable(connection, project, fresh, name, known=known)
+            values[name] = _unstamped(fresh)
+        return values
+
+    def _check_computable(
+        self,
+        connection: Connection,
+        project: Project,
+        found: Sequence[Mapping[str, Any]],
+        attr: str,
+        *,
+        known: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Raises 400 for a metric without results; ``known`` ones may have lost what they name."""
+        kept = [hashed_part(metric) for metric in known]
+        for index, metric in enumerate(found):
+            if metrics.is_legacy(metric) or hashed_part(metric) in kept:
+                continue
+            problem = self._problem(connection, project.id, metric)
+            if problem is not None:
+                raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
+
+
+def _changed_orders(
+    row: ExperimentRow,
+    sent: Mapping[str, Any],
+    values: Mapping[str, Any],
+    before: Sequence[SavedMetricLink],
+    after: Sequence[SavedMetricLink],
+) -> dict[str, Any]:
+    """The orders, complete after a change of metrics or links (spec experiments-api 3.10)."""
+    links_sent = sent.get("saved_metrics_ids") is not None
+    orders: dict[str, Any] = {}
+    for kind, inline, column in _ORDERS:
+        if not (inline in values or column in sent or links_sent):
+            continue
+        stored = getattr(row, inline)
+        was = [*metrics.uuids(stored), *_saved_uuids(before, kind)]
+        is_now = [*metrics.uuids(values.get(inline, stored)), *_saved_uuids(after, kind)]
+        order = sent.get(column, getattr(row, column))
+        if inline in values or links_sent:
+            order = ordering.changed(order, was, is_now)
+        ordering.check(order, is_now, kind)
+        orders[column] = order
+    return orders
+
+
+def _uuids_to_be_linked(
+    connection: Connection, project: Project, wanted: Sequence[Mapping[str, Any]] | None
+) -> list[str]:
+    rows = store.saved_metrics(connection, project.id, (item["id"] for item in wanted or ()))
+    return [row.query["uuid"] for row in rows.values() if "uuid" in row.query]
+
+
+def _check_actions(connection: Connection, project: Project, found: Sequence[Mapping[str, Any]]) -> None:
+    wanted = metrics.action_ids(found)
+    missing = sorted(wanted - actions.names(connection, project.id, wanted).keys())
+    if missing:
+        ids = ", ".join(str(action_id) for action_id in missing)
+        raise validation_error(
+            f"Action(s) with ID {ids} not found or deleted. "
+            "Each ActionsNode must reference an existing action belonging to this project."
+        )
+
+
+def _set_links(
+    tx: Transaction, actor: Actor, row: ExperimentRow, wanted: Sequence[Mapping[str, Any]]
+) -> list[SavedMetricLink]:
+    """Make the saved metrics of an experiment exactly ``wanted`` (spec experiments-api 3.9). Raises 400."""
+    ids = [item["id"] for item in wanted]
+    known = store.saved_metrics(tx.connection, actor.project.id, ids)
+    if len(known) != len(ids):
+        raise validation_error(
+            "Saved metric does not exist or does not belong to this project", "saved_metrics_ids"
+        )
+    present = {link.saved_metric_id: link for link in store.links(tx.connection, [row.id]).get(row.id, [])}
+    store.delete_links(tx.connection, (link.id for key, link in present.items() if key not in ids))
+    for item in wanted:
+        metadata = item.get("metadata") or {}
+        link = present.get(item["id"])
+        if link is None:
+            store.insert_link(tx.connection, row.id, item["id"], metadata, actor.now)
+        elif link.metadata != metadata:
+            store.update_link(tx.connection, link.id, metadata)
+    return store.links(tx.connection, [row.id]).get(row.id, [])
+
+
+def _saved_uuids(links: Iterable[SavedMetricLink], kind: str) -> list[str]:
+    """The uuids of the linked saved metrics of a kind, primary or secondary."""
+    return [
+        link.query["uuid"]
+        for link in links
+        if link.is_primary == (kind == "primary") and "uuid" in link.query
+    ]
+
+
+def _unstamped(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Metrics as they are stored: a fingerprint follows from the rest, so it is made when a metric is read."""
+    return [
+        dict(metric)
+        if metrics.is_legacy(metric)
+        else {key: value for key, value in metric.items() if key != "fingerprint"}
+        for metric in found
+    ]
