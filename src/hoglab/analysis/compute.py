@@ -261,12 +261,6 @@ class Computer:
             counts.setdefault(key, [0] * grid.count)[day] = entities
         return counts
 
-    def log_offset(self) -> int:
-        """Up to where in the event log events and merges of persons are stored; 0 without any."""
-        with explained_failures(self._timeout_s), self._store.reader() as reader:
-            [(offset,)] = reader.execute("SELECT position FROM store_state", timeout_s=self._timeout_s)
-        return int(offset)
-
     def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
         """The days of the span's grid whose points may be others for what was stored behind the log offset ``after``,
         each with the last offset of that: events of the time up to ``until``, and merges of persons with such."""

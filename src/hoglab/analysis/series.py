@@ -49,13 +49,18 @@ class Series:
         database: Database,
         computer: Computer,
         *,
+        position: Callable[[], int],
         refresh_s: float,
         wait_s: float,
         now: Callable[[], datetime],
     ) -> None:
-        """``wait_s`` is how long somebody waits for who computes the same series, or for a turn."""
+        """``position`` is up to where in the event log everything is stored.
+
+        ``wait_s`` is how long somebody waits for who computes the same series, or for a turn.
+        """
         self._database = database
         self._computer = computer
+        self._position = position
         self._refresh = timedelta(seconds=refresh_s)
         self._wait_s = wait_s
         self._now = now
@@ -103,7 +108,7 @@ class Series:
         """Whether what came behind the log offset ``since`` changes a point of a series."""
         known, after = self._examined.get(key, (since, since))
         after = after if known == since else since
-        offset = self._computer.log_offset()
+        offset = self._position()
         if offset == after:
             return False
         if offset < after or self._computer.changes(question, after, until):
@@ -170,7 +175,7 @@ class Series:
         try:
             question = found.question(metric, span)
             # Both are taken before anything is read: what changes meanwhile is looked at again.
-            offset = self._computer.log_offset()
+            offset = self._position()
             state = self._computer.state_of_tables(found.tables_of(metric))
             points = self._points(found, question, key, state, offset, budget_s)
         except (DefinitionError, ComputationError) as error:

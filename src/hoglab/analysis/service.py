@@ -63,7 +63,14 @@ class ResultsService:
         )
         self.now = now
         self.queries = Queries(now=now, position=event_store.position)
-        self.series = Series(database, self.computer, refresh_s=refresh_s, wait_s=query_timeout_s, now=now)
+        self.series = Series(
+            database,
+            self.computer,
+            position=event_store.position,
+            refresh_s=refresh_s,
+            wait_s=query_timeout_s,
+            now=now,
+        )
         self._experiments = experiments
         self._projects = projects
 
