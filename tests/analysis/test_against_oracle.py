@@ -369,7 +369,7 @@ def test_every_metric_on_every_day(bench: Bench, metric_type: str) -> None:
 
 
 def test_groups_whose_counts_are_not_zero(bench: Bench) -> None:
-    """DuckDB 2.0.0 found none, as long as its optimizer pulled up projections."""
+    """DuckDB 2.0.0 found none, as long as its optimizer took sums for 0."""
     metric = {**quantile(0.25, source=PURCHASE, ignore_zeros=True), **in_window((1, "day"))}
     check_every_day(bench, metric, a_log(0, 120), Setting(START, END, now=END, group=0), 2)
 

@@ -173,3 +173,46 @@ def test_exposures_may_ask_for_sessions_and_past_days_know_no_more_than_then(lab
     lab.send([visit(5, "$pageview")])
     lab.now = NOW + timedelta(minutes=5)
     assert {row for point in sums() for row in point} == {(0, 0)}, "a third view changes the days it touches"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gap", "bounced"),
+    [
+        ("$pageview", "scroll", timedelta(seconds=10) - timedelta(microseconds=1), "true"),
+        ("$pageview", "scroll", timedelta(seconds=10), "false"),
+        ("$pageview", "$autocapture", timedelta(seconds=1), "false"),
+        ("$pageview", "$pageview", timedelta(seconds=1), "false"),
+        ("ping", "scroll", timedelta(seconds=1), "false"),
+    ],
+)
+def test_a_bounce_is_one_view_soon_over(
+    lab: Lab, first: str, second: str, gap: timedelta, bounced: str
+) -> None:
+    experiment = lab.experiment(start_date=START.isoformat())
+    moments = [("$feature_flag_called", 1), (first, 0), (second, 1)]
+    shown = {"$feature_flag": "checkout", "$feature_flag_response": "test", "$session_id": "s"}
+    lab.send([Event("ann", START + number * gap, name, shown) for name, number in moments])
+    by_bounce = {"breakdownFilter": {"breakdowns": [{"property": "$is_bounce", "type": "session"}]}}
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE | by_bounce}
+    (cell,) = lab.query(query)["breakdown_results"]
+    assert cell["breakdown_value"] == [bounced]
+
+
+def test_bounces_are_counted_where_nobody_was_merged(lab: Lab) -> None:
+    """DuckDB 2.0.0 takes a sum over a join with an empty table for 0, as long as it reasons with statistics."""
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send([exposed("ann", "test", START), exposed("bob", "control", START)])
+    lab.send([Event("ann", START, "$pageview", {"$session_id": name}) for name in ("s1", "s2", "s3", "s3")])
+    source = {
+        "kind": "EventsNode",
+        "event": "$pageview",
+        "math": "sum",
+        "math_property": "$is_bounce",
+        "math_property_type": "session_properties",
+    }
+    query = {
+        "kind": "ExperimentQuery",
+        "experiment_id": experiment["id"],
+        "metric": REVENUE | {"source": source},
+    }
+    assert lab.query(query)["variant_results"][0]["sum"] == 2
