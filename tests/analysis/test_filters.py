@@ -193,3 +193,18 @@ def test_an_activation_counts_beside_the_default_exposure_only(lab: Lab, custom:
         "activation_config": {"kind": "ExperimentEventExposureConfig", "event": "opened", "properties": []},
     }
     assert samples(lab, REVENUE, exposure_criteria=criteria)["test"] == ((2, 12) if custom else (1, 5))
+
+
+def test_a_threshold_that_percentile_bounds_put_aside_leaves_the_covariate(lab: Lab) -> None:
+    lab.send([bought("ann", START - timedelta(days=2), 3), exposed("ann", "test", START)])
+    lab.send([bought("ann", START, 5), exposed("bob", "control", START)])
+    cuped = {"method": "bayesian", "cuped": {"enabled": True, "lookback_days": 7}}
+    experiment = lab.experiment(start_date=START.isoformat(), stats_config=cuped)
+
+    def row(**fields: Any) -> tuple[float, float | None]:
+        query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE | fields}
+        found = lab.query(query)["variant_results"][0]
+        return found["sum"], found["covariate_sum"]
+
+    assert row(threshold=2) == (1, None)
+    assert row(threshold=2, upper_bound_percentile=1) == (5, 3)

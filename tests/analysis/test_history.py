@@ -119,6 +119,19 @@ def test_only_people_whose_window_is_over_are_judged(lab: Lab) -> None:
     assert answer["history"]["people"] == DAYS * PER_DAY
 
 
+def test_people_whose_window_is_not_over_are_not_missing_values(lab: Lab) -> None:
+    """Everybody has one value; seven of ten days are judged."""
+    metric = {**REVENUE, "metric_type": "quantile", "quantile_level": 0.9}
+    window = {"conversion_window": 3, "conversion_window_unit": "day"}
+    answer = ask(lab, "ExperimentPlanQuery", metric | window, exposure=VISIT, effects=[0.3])
+    sums = answer["history"]["statistics"]
+    fields = ("number_of_samples", "quantile_level", "quantile", "quantile_lower", "quantile_upper")
+    history = QuantileSample(*(sums[name] for name in fields))
+    assert history.number_of_samples == pytest.approx((DAYS - 3) * PER_DAY, abs=PER_DAY)
+    needed = sample_size_for(CONFIG, history, 0.3)
+    assert answer["effects"][0]["people"] == pytest.approx(needed, rel=0.2)
+
+
 @pytest.mark.parametrize("metric", [REVENUE, PURCHASES], ids=["mean", "funnel"])
 def test_a_simulation_keeps_what_the_methods_promise(lab: Lab, metric: dict[str, Any]) -> None:
     runs = 400
