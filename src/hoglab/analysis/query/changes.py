@@ -72,9 +72,9 @@ def merges(question: Question, after: int, until: datetime) -> Statement | None:
         sources = [*exposure_sources(question), *metric_sources(question.metric)]
         conditions = list(dict.fromkeys(named(scope, source) for source in sources))
     elif not is_grouped:
-        exposed = combined(
-            "AND", [exposure_condition(scope), f"{scope.ts()} >= {micros(question.span.start)}"]
-        )
+        span = question.span
+        within = f"{scope.ts()} BETWEEN {micros(span.start)} AND {micros(span.end)}"
+        exposed = combined("AND", [exposure_condition(scope), within])
     _define_moved(scope, after)
     back = timedelta(microseconds=lookback_us(question))
     scope.define(

@@ -67,7 +67,10 @@ class EventRow(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class PersonOverride:
-    """After a merge: events stored under ``old_person_id`` belong to ``person_id``."""
+    """After a merge: events stored under ``old_person_id`` belong to ``person_id``.
+
+    Somebody who became another person is not merged again: they change with that person.
+    """
 
     project_id: int
     old_person_id: UUID
