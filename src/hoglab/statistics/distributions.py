@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from math import exp, log1p, pi, sqrt
 
-from scipy import special
+import scipy
 
 _PEAK_OF_NORMAL = 1 / sqrt(2 * pi)
 
 
 def normal_cdf(z: float) -> float:
     """P(Z <= z) of the standard normal distribution."""
-    return float(special.ndtr(z))
+    return float(scipy.special.ndtr(z))
 
 
 def normal_pdf(z: float) -> float:
@@ -25,31 +25,31 @@ def normal_pdf(z: float) -> float:
 
 def normal_critical_value(tail: float) -> float:
     """The z with P(Z > z) = `tail`."""
-    return -float(special.ndtri(tail))
+    return -float(scipy.special.ndtri(tail))
 
 
 def student_t_two_sided_p(t: float, degrees_of_freedom: float) -> float:
     """P(|T| > |t|) of Student's t distribution; fractional degrees of freedom are fine."""
-    return 2 * float(special.stdtr(degrees_of_freedom, -abs(t)))
+    return 2 * float(scipy.special.stdtr(degrees_of_freedom, -abs(t)))
 
 
 def student_t_critical_value(tail: float, degrees_of_freedom: float) -> float:
     """The t with P(T > t) = `tail`."""
-    return -float(special.stdtrit(degrees_of_freedom, tail))
+    return -float(scipy.special.stdtrit(degrees_of_freedom, tail))
 
 
 def student_t_cdf(t: float, degrees_of_freedom: float) -> float:
     """P(T <= t) of Student's t distribution."""
-    return float(special.stdtr(degrees_of_freedom, t))
+    return float(scipy.special.stdtr(degrees_of_freedom, t))
 
 
 def student_t_pdf(t: float, degrees_of_freedom: float) -> float:
     """Density of Student's t distribution at `t`."""
     half = (degrees_of_freedom + 1) / 2
-    scale = exp(special.gammaln(half) - special.gammaln(degrees_of_freedom / 2))
+    scale = exp(scipy.special.gammaln(half) - scipy.special.gammaln(degrees_of_freedom / 2))
     return scale / sqrt(pi * degrees_of_freedom) * exp(-half * log1p(t * t / degrees_of_freedom))
 
 
 def chi_square_survival(chi2: float, degrees_of_freedom: float) -> float:
     """P(X > chi2) of the chi-square distribution."""
-    return float(special.chdtrc(degrees_of_freedom, chi2))
+    return float(scipy.special.chdtrc(degrees_of_freedom, chi2))

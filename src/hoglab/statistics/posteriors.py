@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 Array = npt.NDArray[np.float64]
 
@@ -49,16 +49,18 @@ class BetaPosterior:
 
     def density(self, x: Array) -> Array:
         """f(x) on 0..1."""
-        logarithm = special.xlogy(self.alpha - 1, x) + special.xlog1py(self.beta - 1, -x)
-        return np.asarray(np.exp(logarithm - special.betaln(self.alpha, self.beta)), dtype=np.float64)
+        logarithm = scipy.special.xlogy(self.alpha - 1, x) + scipy.special.xlog1py(self.beta - 1, -x)
+        return np.asarray(np.exp(logarithm - scipy.special.betaln(self.alpha, self.beta)), dtype=np.float64)
 
     def cdf(self, x: Array) -> Array:
         """F(x), constant outside 0..1."""
-        return np.asarray(special.betainc(self.alpha, self.beta, np.clip(x, 0, 1)), dtype=np.float64)
+        return np.asarray(scipy.special.betainc(self.alpha, self.beta, np.clip(x, 0, 1)), dtype=np.float64)
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
         """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
-        return float((special.betainccinv if upper else special.betaincinv)(self.alpha, self.beta, tail))
+        return float(
+            (scipy.special.betainccinv if upper else scipy.special.betaincinv)(self.alpha, self.beta, tail)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,19 @@ class GammaPosterior:
 
     def density(self, x: Array) -> Array:
         """f(x) for x >= 0."""
-        logarithm = self.shape * log(self.rate) + special.xlogy(self.shape - 1, x) - self.rate * x
-        return np.asarray(np.exp(logarithm - special.gammaln(self.shape)), dtype=np.float64)
+        logarithm = self.shape * log(self.rate) + scipy.special.xlogy(self.shape - 1, x) - self.rate * x
+        return np.asarray(np.exp(logarithm - scipy.special.gammaln(self.shape)), dtype=np.float64)
 
     def cdf(self, x: Array) -> Array:
         """F(x), 0 below 0."""
-        return np.asarray(special.gammainc(self.shape, np.maximum(x, 0) * self.rate), dtype=np.float64)
+        return np.asarray(scipy.special.gammainc(self.shape, np.maximum(x, 0) * self.rate), dtype=np.float64)
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
         """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
-        return float((special.gammainccinv if upper else special.gammaincinv)(self.shape, tail)) / self.rate
+        return (
+            float((scipy.special.gammainccinv if upper else scipy.special.gammaincinv)(self.shape, tail))
+            / self.rate
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +101,11 @@ class NormalPosterior:
 
     def cdf(self, x: Array) -> Array:
         """F(x)."""
-        return np.asarray(special.ndtr((x - self.mean) / self.sd), dtype=np.float64)
+        return np.asarray(scipy.special.ndtr((x - self.mean) / self.sd), dtype=np.float64)
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
         """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
-        z = float(special.ndtri(tail))
+        z = float(scipy.special.ndtri(tail))
         return self.mean - self.sd * z if upper else self.mean + self.sd * z
 
 
