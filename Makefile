@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PORT   ?= 8000
 
+# Without compiled files every server and every process of a test run compiles hoglab and all tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test suite test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
