@@ -139,6 +139,26 @@ def test_a_merge_after_the_end_counts(
     assert stored(lab, experiment) == settled
 
 
+def test_the_background_looks_at_ended_experiments_once_an_hour(lab: Lab, statements: list[str]) -> None:
+    experiment = lab.experiment(
+        metrics=[WINSORIZED, REVENUE], start_date=START.isoformat(), end_date=day(2).isoformat()
+    )
+    lab.send([exposed("ann", "test", START), bought("phone", day(1), 7)])
+    lab.now = NOW + timedelta(days=2)
+    lab.runner.run_once()
+    lab.now += timedelta(days=1)
+    looks = []
+    for number in range(3):
+        lab.send([bought("ann", lab.now, 1)], merges=[(f"a{number}", f"b{number}")])
+        lab.now += timedelta(minutes=40)
+        statements.clear()
+        assert lab.runner.run_once() == 0
+        looks.append(sum(MERGED in sql for sql in statements))
+    assert looks == [2, 0, 2]
+    lab.send([], merges=[("phone", "ann")])
+    assert look(lab, experiment) == [0, 7, 7], "who asks sees it at once"
+
+
 def test_who_was_exposed_after_the_end_does_not_count(lab: Lab) -> None:
     """Though events count until the windows of those who were exposed before are over."""
     end = day(2)

@@ -21,6 +21,8 @@ DEFAULT_TIMES = ("02:00:00",)
 """When the points of every running experiment are computed, in UTC."""
 CHECK_INTERVAL_S = 30.0
 """How often the runner looks for work that nobody told it of."""
+LOOK_AT_ENDED = timedelta(hours=1)
+"""How often the runner looks whether anything came that changes the results of an ended experiment."""
 
 _log = structlog.get_logger(__name__)
 
@@ -96,7 +98,8 @@ class ResultsRunner:
                 with self._service.database.read() as connection:
                     newest = store.newest(connection, found.key(metric), exclusive(span.end))
                 if newest is not None and (
-                    newest.tried >= scheduled or self._service.series.is_settled(found, metric, newest)
+                    newest.tried >= scheduled
+                    or self._service.series.is_settled(found, metric, newest, looked=LOOK_AT_ENDED)
                 ):
                     continue
                 yield found, metric

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,15 @@ MAX_EXAMINED = 10_000
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """Between which log offsets nothing changed a settled series, and when that was looked at."""
+
+    since: int
+    until: int
+    at: datetime
+
+
 class Series:
     """The series of all metrics. Thread-safe: of several who want the same one brought up to date one computes."""
 
@@ -65,7 +75,7 @@ class Series:
         self._wait_s = wait_s
         self._now = now
         self._flights = Flights(CONCURRENT_COMPUTATIONS)
-        self._examined: dict[SeriesKey, tuple[int, int]] = {}
+        self._examined: dict[SeriesKey, _Examined] = {}
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -80,11 +90,14 @@ class Series:
         with self._database.read() as connection:
             return store.newest_result(connection, key) is not None
 
-    def is_settled(self, found: Plan, metric: Mapping[str, Any], newest: Newest) -> bool:
+    def is_settled(
+        self, found: Plan, metric: Mapping[str, Any], newest: Newest, *, looked: timedelta | None = None
+    ) -> bool:
         """Whether the newest point is the last word on an ended experiment.
 
         It is when it was written `SETTLING` after the last moment that counts, and nothing was stored since that
-        changes it: history may be sent, and persons may be merged, long afterwards.
+        changes it: history may be sent, and persons may be merged, long afterwards. ``looked``: whoever looked for
+        such changes that long ago, or later, need not again.
         """
         now, end_date, span = self._now(), found.row.end_date, found.span(self._now())
         if end_date is None or now < end_date or span is None or newest.query_to < exclusive(span.end):
@@ -98,24 +111,29 @@ class Series:
                 return False
             if newest.written < settled + SETTLING:
                 return False
-            return not self._has_changed(found.key(metric), question, newest.log_offset, settled)
+            looked = self._refresh if looked is None else looked
+            return not self._has_changed(found.key(metric), question, newest.log_offset, settled, looked)
         except DefinitionError:
             return newest.tried >= end_date + SETTLING
         except ComputationError:
             return True  # what is stored can be shown without the event store
 
-    def _has_changed(self, key: SeriesKey, question: Question, since: int, until: datetime) -> bool:
+    def _has_changed(
+        self, key: SeriesKey, question: Question, since: int, until: datetime, looked: timedelta
+    ) -> bool:
         """Whether what came behind the log offset ``since`` changes a point of a series."""
-        known, after = self._examined.get(key, (since, since))
-        after = after if known == since else since
+        now, after = self._now(), since
+        known = self._examined.get(key)
+        if known is not None and known.since == since:
+            if now - known.at < looked:
+                return False
+            after = known.until
         offset = self._position()
-        if offset == after:
-            return False
-        if offset < after or self._computer.changes(question, after, until):
+        if offset < after or (offset > after and self._computer.changes(question, after, until)):
             return True
         if len(self._examined) >= MAX_EXAMINED:
             self._examined.clear()
-        self._examined[key] = (since, offset)
+        self._examined[key] = _Examined(since, offset, now)
         return False
 
     def _is_fresh(self, found: Plan, metric: Mapping[str, Any], key: SeriesKey) -> bool:
