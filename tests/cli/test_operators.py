@@ -21,6 +21,8 @@ from tests.delivery.mailbox import Mailbox
 
 from hoglab import __version__
 
+pytestmark = pytest.mark.slow
+
 HOGLAB = [sys.executable, "-m", "hoglab"]
 TIMEOUT_S = 180
 

@@ -23,6 +23,8 @@ from tests.conftest import StartServer, free_port
 from hoglab.demo.server import ChildServer
 from hoglab.storage.directory import DataDirectory
 
+pytestmark = pytest.mark.slow
+
 HOGLAB = [sys.executable, "-m", "hoglab"]
 START = datetime(2024, 3, 1, tzinfo=UTC)
 

@@ -18,6 +18,8 @@ from hoglab.analysis import store
 from hoglab.http.identity import Level
 from hoglab.warehouse import service
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 PATH = "/warehouse_tables/"
 REVENUE = {
