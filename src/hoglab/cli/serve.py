@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import sys
@@ -69,8 +70,9 @@ def serve(
     settings = load_settings(host=host, port=port, data=data)
     configure_logging(settings.log_level, settings.log_format)
     uvloop.run(_serve(settings))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            stream.flush()
     os._exit(0)  # all is closed; to take the interpreter apart takes up to half a second of computing
 
 
