@@ -185,3 +185,11 @@ def test_the_delta_form_keeps_its_coverage_and_the_other_does_not() -> None:
     error = np.sqrt(0.95 * 0.05 / runs)
     assert abs(covered[DELTA] / runs - 0.95) < 4 * error
     assert covered[POSTHOG] / runs < 0.88
+
+
+@pytest.mark.parametrize(("scale", "speaks"), [(1.01e-5, True), (0.99e-5, False)])
+def test_a_covariate_that_hardly_varies_says_nothing(scale: float, speaks: bool) -> None:
+    """Half of the values are 0 and half are twice the scale: their variance is nearly its square."""
+    pairs = [(float(number), scale * (2 * (number % 2))) for number in range(2000)]
+    half = WithCovariate.of(pairs[:1000])
+    assert (pooled_theta(half, WithCovariate.of(pairs[1000:])) != 0) is speaks

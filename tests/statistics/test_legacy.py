@@ -150,3 +150,14 @@ def test_variants_without_exposure_are_not_enough() -> None:
         assert result.significance_code is SignificanceCode.NOT_ENOUGH_EXPOSURE
         assert result.probability["test"] == pytest.approx(0.5)
         assert control.rate == 0
+
+
+@pytest.mark.parametrize(
+    ("successes", "code"),
+    [(117, SignificanceCode.LOW_WIN_PROBABILITY), (118, SignificanceCode.SIGNIFICANT)],
+)
+def test_nine_of_ten_chances_are_enough(successes: int, code: SignificanceCode) -> None:
+    test = FunnelVariant("test", successes, 1000 - successes)
+    result = legacy_result(FunnelVariant("control", 100, 900), [test])
+    assert max(result.probability.values()) == pytest.approx(0.9, abs=0.012)
+    assert result.significance_code is code
