@@ -326,6 +326,33 @@ def test_what_a_table_cannot_answer_is_refused(
     assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        *(
+            ("quantity", "1", True),
+            ("quantity", 1, True),
+            ("quantity", "1.0", True),
+            ("quantity", "01", True),
+        ),
+        *(
+            ("quantity", "2", False),
+            ("quantity", "one", False),
+            ("amount", "2e0", True),
+            ("amount", 2.5, False),
+        ),
+        *(("kind", "1.0", False), ("kind", "01", False), ("kind", "1", True)),
+    ],
+)
+def test_numbers_of_columns_equal_every_spelling_and_text_only_its_own(
+    bench: Bench, key: str, value: Any, found: bool
+) -> None:
+    rows = [{**ROWS[0], "quantity": 1, "amount": 2.0, "kind": "1"}]
+    name = f"spelt_{key}_{type(value).__name__}_{value}".replace(".", "_")
+    table = written(bench.engine.tables, name, rows, FileFormat.PARQUET)
+    assert asked(bench, mean(source=orders(**only(key, value))), table)["control"].sum == found
+
+
 def test_two_people_of_one_account_both_get_its_rows(bench: Bench, table: FileTable) -> None:
     found = asked(bench, mean(source=orders("sum", "amount")), table)
     assert (found["control"].sum, found["test"].sum) == (2, 2)
