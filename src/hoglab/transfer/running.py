@@ -110,9 +110,8 @@ class ExportService:
         listener, thread = self._listener, self._thread
         if listener is None or thread is None:
             return True
-        with contextlib.suppress(
-            OSError
-        ):  # wakes the thread, which looks only now and then whether it is to end
+        # This wakes the thread, which looks only now and then whether it is to end.
+        with contextlib.suppress(OSError):
             listener.socket.shutdown(socket.SHUT_RDWR)
         listener.shutdown()
         listener.server_close()
