@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
+from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
 from hoglab.analysis.live import MAX_EXPOSURE_ROWS
 from hoglab.experiments import store as experiments_store
@@ -53,6 +53,17 @@ def test_a_baseline_that_is_no_variant_any_more_is_an_error(lab: Lab) -> None:
         experiments_store.update(tx.connection, experiment["id"], kept)
         tx.changed("experiments", 1)
     assert lab.query(query, status=400)["detail"] == "No control variant found"
+
+
+def test_a_user_matures_at_the_moment_that_the_window_is_over(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat(), only_count_matured_users=True)
+    moments = {"just": NOW - DAY, "almost": NOW - DAY + timedelta(microseconds=1)}
+    lab.send([exposed(person, "control", moment) for person, moment in moments.items()])
+    lab.send([exposed("ann", "test", START)])
+    for metric in (REVENUE, PURCHASES):
+        asked = metric | {"conversion_window": 1, "conversion_window_unit": "day"}
+        query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": asked}
+        assert lab.query(query)["baseline"]["number_of_samples"] == 1
 
 
 @pytest.mark.parametrize("shares", [(50, 50), (40, 30, 30)])
