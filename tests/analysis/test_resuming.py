@@ -213,9 +213,18 @@ def test_to_who_is_taken_as_first_seen_another_variant_is_nothing_new(experiment
     assert work_of(experiment, REVENUE, sees(40, TEST), first_seen=True) == (1, 0)
 
 
-def test_who_saw_several_variants_is_computed_again(experiment: Experiment) -> None:
-    assert work_of(experiment, REVENUE, sees(40, TEST)) == (0, 1)
-    assert work_of(experiment, REVENUE, buys(70)) == (0, 1)
+@pytest.mark.parametrize("metric", [REVENUE, RATIO, STEPS], ids=["mean", "ratio", "funnel"])
+def test_who_saw_several_variants_goes_on(experiment: Experiment, metric: dict[str, Any]) -> None:
+    assert work_of(experiment, metric, buys(50)) == (1, 0)
+    assert work_of(experiment, metric, sees(40, TEST)) == (0, 1)
+    assert work_of(experiment, metric, buys(70), sees(71, TEST), sees(72, CONTROL)) == (1, 0)
+    assert work_of(experiment, metric, buys(75)) == (1, 0)
+    assert work_of(experiment, metric, buys(74)) == ((1, 0) if metric is not STEPS else (0, 1))
+    assert work_of(experiment, metric, sees(20, TEST)) == (
+        0,
+        1,
+    )  # since when it has been in both is earlier now
+    assert work_of(experiment, metric, buys(76)) == (1, 0)
 
 
 def test_what_lies_before_the_last_day_is_computed_again(experiment: Experiment) -> None:

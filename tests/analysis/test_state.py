@@ -447,7 +447,7 @@ def test_damage_that_a_statement_runs_into_is_mended(experiment: Experiment) -> 
     engine = experiment.engine
     question = experiment.ask(REVENUE)
     with engine.store.reader() as reader:
-        reader.execute(f"DROP TABLE {kept_of(question).table}")
+        reader.execute(f"DROP TABLE {kept_of(question).sums_table}")
     assert_same_points(engine, question, "damaged")
     other = experiment.ask(REVENUE | in_window((1, "day")))
     assert experiment.cost(other).events == 2 * experiment.stored

@@ -19,15 +19,12 @@ from typing import Any
 
 from hoglab.analysis.query.kept import SCHEMA, Kept
 from hoglab.analysis.query.resuming import (
-    CHANGED,
+    ANEW,
     EVER,
     FURTHER,
-    GONE,
     KNOWN,
-    NEW,
-    OLD,
-    RECENT,
-    STEPS,
+    NEW_DAYS,
+    OLD_DAYS,
     TOUCHED,
     TOUCHED_EVENTS,
     UNITS,
@@ -61,7 +58,7 @@ def covered(refresh: Refresh, kept: Kept) -> Covered | None:
 
 
 def rebuild(refresh: Refresh, kept: Kept, merges: int, *, merged: bool) -> None:
-    """Make contributions and states from the logs."""
+    """Make contributions, or histories and states, from the logs."""
     resuming = kept.resuming
     if resuming is None:
         statement = kept.contributions(merged=merged)
@@ -69,13 +66,12 @@ def rebuild(refresh: Refresh, kept: Kept, merges: int, *, merged: bool) -> None:
             _make(refresh, kept.table, statement)
             _note(refresh, kept, merges, increments=0)
     else:
-        events = kept.events(merged=merged)
-        with _temporary_tables(refresh, UNITS, STEPS):
-            _compute(refresh, resuming, events)
+        with _temporary_tables(refresh, UNITS, NEW_DAYS):
+            _compute(refresh, resuming, kept.events(merged=merged))
             with transaction(refresh.reader):
-                _make(refresh, kept.table, resuming.changes())
-                refresh.run(f"CREATE OR REPLACE TABLE {resuming.state} AS {resuming.states()}")
-                refresh.run(f"DROP TABLE IF EXISTS {kept.sums_table}")
+                _make(refresh, kept.table, Statement(resuming.recorded(0), {}))
+                _make(refresh, resuming.state, Statement(resuming.new_states(), {}))
+                _make(refresh, kept.sums_table, kept.summed(f"({resuming.changes(gone=False)})"))
                 _note(refresh, kept, merges, increments=0)
     refresh.work.rebuilt = True
 
@@ -99,74 +95,107 @@ def increment(refresh: Refresh, kept: Kept, known: Covered, merges: int, *, merg
 def _resume(
     refresh: Refresh, kept: Kept, resuming: Resuming, known: Covered, merges: int, *, merged: bool
 ) -> None:
-    """Let entities go on from their states where they can; compute the others again."""
-    _sum_up(refresh, kept)
+    """Let entities go on from their states where they can, or go back; compute the others anew."""
     recent = kept.events(merged=merged, where="seq > $watermark")
-    with _temporary_tables(
-        refresh, RECENT, KNOWN, TOUCHED, TOUCHED_EVENTS, UNITS, STEPS, FURTHER, GONE, CHANGED
-    ):
-        _make(refresh, RECENT, kept.stated(recent, {"watermark": known.watermark}), temporary=True)
-        _make(refresh, KNOWN, Statement(resuming.known(), {}), temporary=True)
-        _make(refresh, TOUCHED, _touched(kept, resuming, known, merged=merged), temporary=True)
-        refresh.run(f"DELETE FROM {KNOWN} WHERE entity IN (SELECT entity FROM {TOUCHED})")
-        [(touched, resumed, old, since)] = refresh.run(
-            f"SELECT (SELECT count(*) FROM {TOUCHED}), (SELECT count(*) FROM {KNOWN}), "
-            f"(SELECT count(*) FROM ({OLD})), (SELECT make_timestamp(min(nullif(since, {EVER}))) FROM {TOUCHED})"
-        )
-        if touched:
-            parts = [kept.events(merged=merged, where=f"{kept.entity} IN ({OLD})")] if old else []
-            if since is not None:
-                parts.append(
-                    kept.events(merged=merged, where=f"timestamp >= $since AND {kept.entity} IN ({NEW})")
-                )
-            values = {} if since is None else {"since": since}
-            _make(refresh, TOUCHED_EVENTS, kept.stated(" UNION ALL ".join(parts), values), temporary=True)
-            _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}")
-        if old:
-            _make(refresh, GONE, Statement(resuming.gone(kept.table), {}), temporary=True)
-        _make(refresh, CHANGED, Statement(f"SELECT * FROM {kept.table} LIMIT 0", {}), temporary=True)
-        if touched:
-            _insert(refresh, CHANGED, resuming.changes())
-        if resumed:
-            _make(refresh, FURTHER, resuming.further(), temporary=True)
-            _insert(refresh, CHANGED, resuming.further_changes())
+    values = {"watermark": known.watermark}
+    with _temporary_tables(refresh, KNOWN, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS):
+        _make(refresh, KNOWN, kept.stated(resuming.known(recent), values), temporary=True)
+        _make(refresh, TOUCHED, _touched(kept, resuming, recent, known, merged=merged), temporary=True)
+        some = _Touched(*refresh.run(_COUNTS)[0])
+        if some.entities:
+            _read_touched(refresh, kept, resuming, some, merged=merged)
+        if some.anew:
+            anew = f" WHERE {kept.entity} IN ({ANEW})" if some.back else ""
+            _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}{anew}")
+        [(going_on,)] = refresh.run(f"SELECT count(*) FROM {KNOWN}")
+        if going_on:
+            further = resuming.further(recent, back=some.back > 0)
+            _make(refresh, FURTHER, kept.stated(further.sql, values), temporary=True)
+            if some.anew:
+                _insert(refresh, NEW_DAYS, resuming.further_days())
+            else:
+                _make(refresh, NEW_DAYS, resuming.further_days(), temporary=True)
+        increments = known.increments + (1 if some.entities or going_on else 0)
         with transaction(refresh.reader):
-            if old:
-                refresh.run(f"DELETE FROM {kept.table} WHERE rowid IN (SELECT place FROM {GONE})")
-                refresh.run(f"DELETE FROM {resuming.state} WHERE entity IN ({OLD})")
-            if touched or resumed:
-                _insert(refresh, kept.table, Statement(f"SELECT * FROM {CHANGED}", {}))
-                gone = f"SELECT * EXCLUDE (place) FROM {GONE}"
-                both = f"({gone} UNION ALL SELECT * FROM {CHANGED})" if old else CHANGED
-                _insert(refresh, kept.sums_table, kept.summed(both))
-            if resumed:
+            if some.recorded:
+                refresh.run(
+                    f"DELETE FROM {kept.table} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
+                )
+                refresh.run(f"DELETE FROM {resuming.state} WHERE entity IN ({ANEW} AND recorded)")
+            if some.entities or going_on:
+                _insert(refresh, kept.table, Statement(resuming.recorded(increments), {}))
+                changes = resuming.changes(gone=some.recorded > 0)
+                _insert(refresh, kept.sums_table, kept.summed(f"({changes})"))
+            if going_on:
                 refresh.run(resuming.update())
-            if touched:
-                _insert(refresh, resuming.state, Statement(resuming.states(), {}))
-            some = 1 if touched or resumed else 0
-            _note(refresh, kept, merges, increments=known.increments + some)
-    refresh.work.entities = touched + resumed
-    refresh.work.resumed = resumed
+            if some.anew:
+                _insert(refresh, resuming.state, Statement(resuming.new_states(), {}))
+            _note(refresh, kept, merges, increments=increments)
+    refresh.work.entities = some.anew + going_on
+    refresh.work.resumed = going_on - some.back
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """How many entities do not go on from their states: computed anew, going back, of them those that may have a
+    history, and those of whom all events matter; and from when on events of the others matter."""
+
+    anew: int
+    back: int
+    recorded: int
+    ever: int
+    since: datetime | None
+
+    @property
+    def entities(self) -> int:
+        return self.anew + self.back
+
+
+_COUNTS = (
+    "SELECT count(*) FILTER (day IS NULL), count(*) FILTER (day IS NOT NULL), count(*) FILTER (recorded), "
+    f"count(*) FILTER (since = {EVER}), make_timestamp(min(nullif(since, {EVER}))) FROM {TOUCHED}"
+)
+
+
+def _touched(kept: Kept, resuming: Resuming, recent: str, known: Covered, *, merged: bool) -> Statement:
+    """Entities that do not go on from their states, and since when their events matter."""
+    by_events = resuming.touched(recent, kept.exposed(merged=merged))
+    parts = [f"SELECT entity, since, day, recorded FROM ({by_events.sql}) AS by_events"]
+    values = {**by_events.parameters, "watermark": known.watermark}
+    for sql, more in _reached_or_merged(kept, known, merged=merged):
+        parts.append(f"SELECT entity, {EVER}, NULL, TRUE FROM ({sql}) AS by_time")
+        values |= more
+    found = (
+        f"SELECT entity, coalesce(min(since), {resuming.begin_of_day('min(day)')}) AS since, "
+        "CASE WHEN min(since) IS NULL THEN min(day) END AS day, bool_or(recorded) AS recorded "
+        f"FROM ({' UNION ALL '.join(parts)}) AS touched GROUP BY entity"
+    )
+    return kept.stated(found, values)
+
+
+def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Touched, *, merged: bool) -> None:
+    """Read what there is of touched entities: the events that matter, and their history."""
+    parts = []
+    if some.ever:
+        everything = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
+        parts.append(kept.events(merged=merged, where=f"{kept.entity} IN ({everything})"))
+    if some.since is not None:
+        late = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
+        parts.append(kept.events(merged=merged, where=f"timestamp >= $since AND {kept.entity} IN ({late})"))
+    values = {} if some.since is None else {"since": some.since}
+    _make(refresh, TOUCHED_EVENTS, kept.stated(" UNION ALL ".join(parts), values), temporary=True)
+    if some.recorded:
+        _make(refresh, OLD_DAYS, Statement(resuming.old_days(), {}), temporary=True)
+    if some.back:
+        refresh.run(resuming.go_back())
+    if some.anew:
+        refresh.run(f"DELETE FROM {KNOWN} WHERE entity IN ({ANEW})")
 
 
 def _compute(refresh: Refresh, resuming: Resuming, events: str) -> None:
-    """Make `UNITS` and `STEPS` from all events of some entities."""
+    """Make `UNITS` and `NEW_DAYS` of some entities from all events of theirs that matter."""
     _make(refresh, UNITS, resuming.units(events), temporary=True)
-    _make(refresh, STEPS, resuming.steps(events), temporary=True)
-
-
-def _touched(kept: Kept, resuming: Resuming, known: Covered, *, merged: bool) -> Statement:
-    """Entities that have to be computed again, and since when their events matter."""
-    by_events = resuming.touched(kept.exposed(merged=merged))
-    parts = [f"SELECT entity, since FROM ({by_events.sql}) AS by_events"]
-    values = dict(by_events.parameters)
-    for sql, more in _reached_or_merged(kept, known, merged=merged):
-        parts.append(f"SELECT entity, {EVER} FROM ({sql}) AS by_time")
-        values |= more
-    found = (
-        f"SELECT entity, min(since) AS since FROM ({' UNION ALL '.join(parts)}) AS touched GROUP BY entity"
-    )
-    return kept.stated(found, values)
+    _make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
 
 
 # -- others --------------------------------------------------------------------------------------------
@@ -262,17 +291,8 @@ def _note(refresh: Refresh, kept: Kept, merges: int, *, increments: int) -> None
 
 def sums(refresh: Refresh, kept: Kept) -> list[tuple[Any, ...]]:
     """The rows that answer the statement of ``kept``."""
-    statement = kept.query.statement
-    if kept.reads_sums:
-        _sum_up(refresh, kept)
-        statement = kept.summed(kept.sums_table)
+    statement = kept.summed(kept.sums_table) if kept.reads_sums else kept.query.statement
     return refresh.run(statement.sql, statement.parameters)
-
-
-def _sum_up(refresh: Refresh, kept: Kept) -> None:
-    """Make the table of sums, if it is not there: not with the contributions, which their transaction cannot read."""
-    statement = kept.summed(kept.table)
-    refresh.run(f"CREATE TABLE IF NOT EXISTS {kept.sums_table} AS {statement.sql}", statement.parameters)
 
 
 def same(kept: Kept, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:

@@ -10,9 +10,9 @@ Kinds of tables in `hoglab.storage.event_store.results_state`:
 - *Contributions*: what each entity adds to the statistics, each day where days add up, else over the whole span.
   An entity's contribution depends on nothing but its own events, so that only entities with new events are
   looked at; and results are sums over contributions.
-- *Sums* over contributions, to which each increment adds what it changes, so that nobody adds them all up again.
-- *States*: what is known of each entity, from which its contributions go on (`hoglab.analysis.query.resuming`),
-  for metrics where that is possible. Other entities with new events are computed again, from the logs.
+- *Histories and states* instead, for metrics where contributions can go on from what is known of an entity
+  (`hoglab.analysis.query.resuming`), and the *sums* of what follows from them, to which each increment adds what it
+  changes.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -41,7 +41,7 @@ from hoglab.analysis.query.shared import (
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
 from hoglab.filters.sql import Parameters, combined
 
-VERSION = 4
+VERSION = 5
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
 SCHEMA = "results_state"
@@ -117,21 +117,21 @@ class Kept:
 
     @property
     def resuming(self) -> Resuming | None:
-        """How entities go on from their states, which are in a table of the same name; None: they cannot."""
+        """How entities go on from their states; None: they cannot. Their history is in the place of contributions."""
         if not can_resume(self.question.metric):
             return None
         state = f"{SCHEMA}.at_{self.key}"
         scope = Scope(self.question, self._dialect, values=self._parameters)
-        return Resuming(scope, self.query.outcome, self._filling, state)
+        return Resuming(scope, self.query.outcome, self._filling, self.table, state)
 
     @property
     def sums_table(self) -> str:
-        """Sums over contributions, beside those whose entities go on from their states."""
+        """Sums over contributions, beside the histories that these follow from."""
         return f"{SCHEMA}.sum_{self.key}"
 
     @property
     def reads_sums(self) -> bool:
-        """Whether sums are all that the answer takes."""
+        """Whether the answer is read from the table of sums."""
         return self.resuming is not None and self.query.statement == self._summing
 
     def summed(self, contributions: str) -> Statement:
@@ -265,20 +265,16 @@ def kept(question: Question) -> Kept | None:
 def kept_exposures(question: Question) -> Kept | None:
     """How new entities by day and variant are counted from state: rows as of `exposures_per_day`; None as of `kept`.
 
-    The contributions are those of a metric that counts nothing: they tell when entities enter and leave variants.
-    Those without variants, as plans ask for, are not kept: they may be of all events.
+    The states are those of a metric that counts nothing. Those without variants, as plans ask for, are not kept:
+    they may be of all events.
     """
     if question.exposures.breakdowns or question.exposures.variant_property is None:
         return None
     found = kept(replace(question, metric=MeanMetric(Value(EventSource(())))))
     if found is None:
         return None
-    sql = (
-        "SELECT enter_day, variant, count(*) AS entities FROM "
-        "(SELECT variant, sum(n) AS n, min(min(day)) OVER (PARTITION BY entity) AS enter_day "
-        f"FROM {found.table} GROUP BY entity, variant) AS stay WHERE n > 0 GROUP BY enter_day, variant"
-    )
-    return replace(found, query=replace(found.query, statement=Statement(sql, {})))
+    assert found.resuming is not None  # noqa: S101 - nothing is easier to go on with
+    return replace(found, query=replace(found.query, statement=found.resuming.exposures_per_day()))
 
 
 def _read(question: Question) -> Kept:

@@ -126,34 +126,44 @@ def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
     )
     combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in outcome.partials)
     scope.define("step", f"SELECT entity, day, {combined} FROM moved GROUP BY entity, day")
-    running = ", ".join(
-        f"{p.combine}({p.name}) OVER (PARTITION BY entity ORDER BY day "
-        f"ROWS BETWEEN UNBOUNDED PRECEDING AND {end}) AS {p.name}_{suffix}"
-        for p in outcome.partials
-        for suffix, end in (("new", "CURRENT ROW"), ("old", "1 PRECEDING"))
+    scope.define("running", f"SELECT entity, day, {running(outcome)} FROM step")
+    columns = ", ".join([*STANDING, *valued(outcome, "running", "unit")])
+    scope.define(
+        "state",
+        f"SELECT running.entity AS entity, running.day AS day, {columns}{scope.cell_of('unit')} "
+        "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
     )
-    scope.define("running", f"SELECT entity, day, {running} FROM step")
-    both = "running INNER JOIN unit ON unit.entity = running.entity"
-    scope.define("state", states(scope, outcome, both, "unit"))
     return _changes(scope, outcome)
 
 
-def states(scope: Scope, outcome: Outcome, rows: str, unit: str) -> str:
-    """``state``: for each entity and day with a change, variant and values before and after it.
+RUNNING_DAYS = "PARTITION BY entity ORDER BY day"
+"""How windows go over the days of an entity."""
 
-    ``rows`` is a relation, or several that are joined, with the columns of ``running`` and of ``unit``; ``unit`` is
-    the name by which it has the latter.
-    """
-    columns = []
-    for suffix in ("new", "old"):
-        values = outcome.evaluated("running.{name}_" + suffix, unit)
-        columns += [f"{text} AS {name}_{suffix}" for name, text in values.items()]
-    return (
-        f"SELECT running.entity AS entity, running.day AS day, running.day > {unit}.enter_day AS counted, "
-        f"CASE WHEN running.day >= {unit}.multiple_day THEN {MULTIPLE} ELSE {unit}.variant END AS variant_new, "
-        f"CASE WHEN running.day > {unit}.multiple_day THEN {MULTIPLE} ELSE {unit}.variant END AS variant_old, "
-        f"{', '.join(columns)}{scope.cell_of(unit)} FROM {rows} WHERE running.day >= {unit}.enter_day"
+STANDING = (
+    "running.day > unit.enter_day AS counted",
+    f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new",
+    f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old",
+)
+"""The columns that tell whether an entity counted before a day, and its variant after and before it."""
+
+
+def running(outcome: Outcome) -> str:
+    """The columns of partials combined up to a day of an entity (``…_new``) and up to the one before (``…_old``)."""
+    return ", ".join(
+        f"{p.combine}({p.name}) OVER ({RUNNING_DAYS} ROWS BETWEEN UNBOUNDED PRECEDING AND {end}) "
+        f"AS {p.name}_{suffix}"
+        for p in outcome.partials
+        for suffix, end in (("new", "CURRENT ROW"), ("old", "1 PRECEDING"))
     )
+
+
+def valued(outcome: Outcome, rows: str, unit: str) -> list[str]:
+    """The columns of values before and after a day, from `running` ones of ``rows``."""
+    return [
+        f"{text} AS {name}_{suffix}"
+        for suffix in ("new", "old")
+        for name, text in outcome.evaluated(f"{rows}.{{name}}_{suffix}", unit).items()
+    ]
 
 
 def _changes(scope: Scope, outcome: Outcome) -> Statement:

@@ -1,21 +1,26 @@
-"""How contributions go on from what is known of each entity (spec experiment-results 11.4).
+"""How results go on from what is known of each entity (spec experiment-results 11.4).
 
-Beside its contributions a row of *state* is kept of each exposed entity: its variant, when it was exposed, the last
-day on which it contributed, and its partials, all combined. New events that come after everything else of an entity,
-and that leave its exposure as it was, are taken in from there: the state stands as one more row before the first
-day, and what follows is computed as ever. All others are *touched*: computed again from their whole logs.
+Of each exposed entity a *history* is kept: a row for each day on which anything changed for it, with its variant and
+its partials at the end of that day, all combined. What it adds to the statistics of a day follows from that row and
+the one before. Its last row stands in a table of *states*, beside when it was exposed and when it left its variant.
+
+New events that come after everything else of an entity, and that leave its exposure as it was, are taken in from
+its state. An entity with events of an earlier day *goes back* to its history before that day, and on from there.
+All others are computed *anew* from the logs, from the moment on from which their events matter: nothing before the
+first exposure does.
 
 Statements read and write temporary tables, so that what they share is computed once:
 
-- `RECENT`: the new events, and `KNOWN`: the states of entities with such events.
-- `TOUCHED`: entities, which are then taken out of `KNOWN`, with the moment from which on their events matter: nothing
-  before the first exposure does. `TOUCHED_EVENTS`: these events.
-- `UNITS` and `STEPS`: the subqueries ``unit`` and ``step`` of touched entities, or of all of them.
-- `FURTHER`: the partials per entity and day that come to the states in `KNOWN`, and these states.
-- `GONE`: the contributions that touched entities had until now, taken back, and `CHANGED`: all that are new.
+- `KNOWN`: the states of entities with new events, and `TOUCHED`: entities that do not go on from their state. Those
+  that are computed anew are then taken out of `KNOWN`, and those that go back have the partials of that time there.
+- `TOUCHED_EVENTS`: the events that matter of the latter.
+- `UNITS`: the subquery ``unit`` of entities that are computed anew, or of all of them.
+- `FURTHER`: the partials per entity and day that come to those in `KNOWN`, and these.
+- `NEW_DAYS`: how entities stood before and after each day, for all days that are new to the history, and
+  `OLD_DAYS`: the same of days that are so no longer.
 
-The column ``place`` of `KNOWN`, `FURTHER` and `GONE` is the row of the state, or of the contributions, which stays
-where it is: nothing else is committed to the file from one to the other.
+The column ``place`` of these tables is the row of the state, or of the history, which stays where it is: nothing
+else is committed to the file from one to the other.
 
 Most entities have one new row or day. For them what follows is told without windows, which cost several times as
 much for partitions of two rows.
@@ -28,33 +33,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hoglab.analysis.query.exposures import flag_exposures
+from hoglab.analysis.days import DAY_US
+from hoglab.analysis.query.exposures import MULTIPLE, flag_exposures
 from hoglab.analysis.query.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
-from hoglab.analysis.query.outcome import Outcome, states
+from hoglab.analysis.query.outcome import RUNNING_DAYS, STANDING, Outcome, running, valued
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import lookback_us
 from hoglab.analysis.query.statements import can_telescope
 from hoglab.analysis.query.values import can_resume_value
 
 EVENTS = "kept_events"
-RECENT = "recent_events"
+KNOWN = "known_states"
 TOUCHED = "touched_entities"
 TOUCHED_EVENTS = "touched_events"
-KNOWN = "known_states"
 UNITS = "kept_units"
-STEPS = "kept_steps"
 FURTHER = "further_partials"
+NEW_DAYS = "new_days"
+OLD_DAYS = "old_days"
 EVER = -(2**62)
 """The moment of `TOUCHED` from which on all events matter."""
-OLD = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
-"""Touched entities of which all events matter, and `NEW`: others."""
-NEW = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
-GONE = "gone_contributions"
-CHANGED = "changed_contributions"
+BACK = f"SELECT entity FROM {TOUCHED} WHERE day IS NOT NULL"
+"""Entities that go back in their history, and `ANEW`: those that are computed anew."""
+ANEW = f"SELECT entity FROM {TOUCHED} WHERE day IS NULL"
+RECORDED = f"SELECT entity FROM {TOUCHED} WHERE recorded"
+"""Entities that may have a history."""
 
-_BEFORE_ALL, _BEFORE_NEW = -2, -1
-"""Days before the grid's: of the row that stands for the state, and from which on an entity counts that has one."""
+_BEFORE_NEW = -1
+"""A day before the grid's, from which on an entity counts that has a state."""
 Subqueries = Sequence[tuple[str, str]]
 
 
@@ -79,45 +85,141 @@ def can_resume(metric: Metric) -> bool:
 class Resuming:
     """The statements of a question. Each takes ``events``, a relation of kept events, or reads the tables above.
 
-    ``subqueries`` are those of the question's statement up to the contributions, ``scope`` has their values; and
-    ``state`` is the table of states.
+    ``subqueries`` are those of the question's statement up to the contributions, ``scope`` has their values;
+    ``history`` and ``state`` are the tables of what is kept of entities.
     """
 
     scope: Scope
     outcome: Outcome
     subqueries: Subqueries
+    history: str
     state: str
 
     @property
     def question(self) -> Question:
         return self.scope.question
 
+    # -- entities that are computed anew ---------------------------------------------------------------
+
     def units(self, events: str) -> Statement:
         """``unit`` of all entities with events."""
-        return self._computed("unit", events, {})
+        return self._statement(self._up_to("unit", events), "SELECT * FROM unit")
 
-    def steps(self, events: str) -> Statement:
-        """``step`` of entities in `UNITS`."""
-        return self._computed("step", events, {"unit": f"SELECT * FROM {UNITS}"})
-
-    def changes(self) -> Statement:
-        """The contributions that follow from `UNITS` and `STEPS`."""
-        texts = dict(self.subqueries)
-        made = [("unit", f"SELECT * FROM {UNITS}"), ("step", f"SELECT * FROM {STEPS}")]
-        return self._changes([*made, ("running", texts["running"])], texts["state"])
-
-    def states(self) -> str:
-        """The states that follow from `UNITS` and `STEPS`."""
-        shown = [f"units.{name}" for name in self._unit_columns]
-        shown += ["units.multiple_day IS NOT NULL AS switched", "steps.last_day"]
-        shown += [f"steps.{name}" for name in self._partials]
-        return (
-            f"SELECT {', '.join(shown)} FROM {UNITS} AS units INNER JOIN ({self._totals(STEPS)}) AS steps "
-            "ON steps.entity = units.entity"
+    def days(self, events: str) -> Statement:
+        """`NEW_DAYS` of entities in `UNITS`."""
+        rows = f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"
+        named = [*self._up_to("step", events, unit=f"SELECT * FROM {UNITS}"), ("running", rows)]
+        each = ", ".join(f"running.{name}" for name in self._before_and_after)
+        return self._statement(
+            named,
+            f"SELECT running.entity, CAST(NULL AS BIGINT) AS place, running.day, {', '.join(STANDING)}"
+            f"{self._items('unit.{}', self._carried)}, {each}, running.is_last "
+            "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
         )
 
-    def further(self) -> Statement:
-        """The partials of entities in `KNOWN` that follow from their events in `RECENT`."""
+    def new_states(self) -> str:
+        """The states of entities in `UNITS`, with the last of their `NEW_DAYS`."""
+        shown = [f"units.{name}" for name in self._unit_columns]
+        shown += ["units.multiple_day", "days.day AS last_day"]
+        shown += [f"days.{name}_new AS {name}" for name in self._partials]
+        return (
+            f"SELECT {', '.join(shown)} FROM {UNITS} AS units INNER JOIN {NEW_DAYS} AS days "
+            "ON days.entity = units.entity AND days.is_last AND days.place IS NULL"
+        )
+
+    # -- who goes on, and from where -------------------------------------------------------------------
+
+    def known(self, recent: str) -> str:
+        """The states of entities with ``recent`` events."""
+        entity = self.scope.entity()
+        return (
+            f"SELECT *, rowid AS place FROM {self.state} "
+            f"WHERE entity IN (SELECT {entity} FROM ({recent}) AS recent)"
+        )
+
+    def touched(self, recent: str, exposed: str) -> Statement:
+        """Rows ``(entity, since, day, recorded)``: entities whose ``recent`` events do not let them go on from
+        their state, and why.
+
+        With a ``day``: those with an event on a day, or in funnels at a moment, before their last one. Without:
+        newly exposed ones; those with an exposure that is not after the first one, or to another variant than
+        until then; and where the time before the exposure matters, those with events of that time. ``since`` is the
+        moment from which their events matter. ``exposed`` are entities that may have been exposed.
+        """
+        scope, exposures = self.scope, self.question.exposures
+        ts = scope.ts()
+        looks_back = exposures.activation is not None or lookback_us(self.question) > 0
+        first, anew = (EVER, EVER) if looks_back else ("ts", "least(ts, known_t0)")
+        changes = "ts <= known_t0"
+        if not exposures.first_seen:
+            other = f"variant <> known_variant AND {scope.day('ts')} < coalesce(known_multiple_day, {2**31})"
+            changes += f" OR ({other})"
+        judged = "".join(f", known_{name}" for name in self._judged_by)
+        parts = [
+            (
+                f"SELECT entity, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END AS since, "
+                f"CAST(NULL AS INTEGER) AS day, known_t0 IS NOT NULL AS recorded "
+                f"FROM ({flag_exposures(scope, judged)}) AS exposed WHERE known_t0 IS NULL OR {changes}"
+            )
+        ]
+        day = scope.day(ts)
+        late = f"{day} < known_last_day"
+        if isinstance(self.question.metric, FunnelMetric):
+            late += f" OR {ts} <= known_{LAST_ROW}"
+        begun = f"{day} <= greatest({scope.day('known_t0')}, known_multiple_day)"
+        parts.append(
+            f"SELECT {scope.entity()}, CASE WHEN {begun} THEN {EVER if looks_back else 'known_t0'} END, "
+            f"CASE WHEN NOT ({begun}) THEN {day} END, TRUE "
+            f"FROM {EVENTS} WHERE {ts} >= known_t0 AND ({late})"
+        )
+        if looks_back:
+            before = f"{ts} <= known_t0" if exposures.activation is not None else f"{ts} < known_t0"
+            parts.append(f"SELECT {scope.entity()}, {EVER}, NULL, TRUE FROM {EVENTS} WHERE {before}")
+        if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
+            parts.append(
+                f"SELECT {scope.entity()}, {EVER}, NULL, FALSE FROM {EVENTS} WHERE known_t0 IS NULL "
+                f"AND {scope.entity()} IN (SELECT entity FROM ({exposed}) AS exposed)"
+            )
+        state = "".join(f", known.{name} AS known_{name}" for name in self._judged_by)
+        every = f"({recent}) AS recent LEFT JOIN {KNOWN} AS known ON known.entity = recent.{scope.entity()}"
+        return self._statement([(EVENTS, f"SELECT recent.*{state} FROM {every}")], " UNION ALL ".join(parts))
+
+    def begin_of_day(self, day: str) -> str:
+        """A moment in microseconds that is no later than any of a day of the grid, by the day's number."""
+        grid = self.scope.days
+        assert grid is not None  # noqa: S101 - others are not kept
+        ahead = max(step.offset_us for step in grid.offsets)
+        return f"(({grid.first_number} + CAST({day} AS BIGINT)) * {DAY_US} - {ahead})"
+
+    def old_days(self) -> str:
+        """The history of touched entities, and how they stood before each of its days."""
+        window = "OVER (PARTITION BY days.entity ORDER BY days.day, days.increment)"
+        before = "".join(
+            f", days.{name} AS {name}_new, lag(days.{name}) {window} AS {name}_old" for name in self._partials
+        )
+        return (
+            f"SELECT days.entity, days.rowid AS place, days.day, lag(days.day) {window} IS NOT NULL AS counted, "
+            f"days.variant AS variant_new, lag(days.variant) {window} AS variant_old"
+            f"{self._items('days.{}', self._carried)}{before}, "
+            f"touched.day IS NULL OR days.day >= touched.day AS is_gone, "
+            f"lead(days.day) {window} AS next_day, touched.day AS from_day "
+            f"FROM {self.history} AS days INNER JOIN {TOUCHED} AS touched ON touched.entity = days.entity "
+            "WHERE touched.recorded"
+        )
+
+    def go_back(self) -> str:
+        """The statement that gives those in `KNOWN` that go back the partials of that time."""
+        new = ", ".join(f"{name} = days.{name}_new" for name in self._partials)
+        return (
+            f"UPDATE {KNOWN} AS known SET {new} FROM {OLD_DAYS} AS days WHERE days.entity = known.entity "
+            "AND NOT days.is_gone AND (days.next_day IS NULL OR days.next_day >= days.from_day)"
+        )
+
+    # -- going on --------------------------------------------------------------------------------------
+
+    def further(self, recent: str, *, back: bool) -> Statement:
+        """The partials that come to entities in `KNOWN`: from their ``recent`` events, or for those that go
+        ``back``, from their `TOUCHED_EVENTS`."""
         position = [name for name, _ in self.subqueries].index("moved") - 1
         partials, _ = self.subqueries[position]
         replaced = {"flagged": f"SELECT * FROM {KNOWN}", "unit": self._known_units}
@@ -136,121 +238,102 @@ class Resuming:
                 text = f"{text} UNION ALL {resumed_progress(self.scope, metric, single, KNOWN)}"
             named.append((name, text))
         each = ", ".join(f"further.{name}" for name in self._partials)
-        state = ", ".join(f"known.{name} AS known_{name}" for name in self._resumed_from)
+        known = ["variant", *self._carried, *self._partials]
         return self._statement(
-            [(EVENTS, f"SELECT * FROM {RECENT}"), *named],
-            f"SELECT further.entity, known.place, further.day, {each}, {state} FROM {partials} AS further "
-            f"INNER JOIN {KNOWN} AS known ON known.entity = further.entity",
+            [(EVENTS, self._of_known(recent) if back else recent), *named],
+            f"SELECT further.entity, known.place, further.day, {each}"
+            f"{self._items('known.{0} AS known_{0}', known)} FROM {partials} AS further "
+            f"INNER JOIN ({self._known}) AS known ON known.entity = further.entity",
         )
 
-    def further_changes(self) -> Statement:
-        """The contributions that follow from `FURTHER`."""
-        units = [name for name in self._unit_columns if name != "entity"]
-        unit = ", ".join(f"{{0}}.known_{name} AS {name}" for name in units)
-        unit += f", {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day"
-        names = ", ".join(self._partials)
-        before = ", ".join(f"any_value(known_{name})" for name in self._partials)
+    def further_days(self) -> Statement:
+        """`NEW_DAYS` of entities in `FURTHER`."""
+        same = "TRUE AS counted, {0}.known_variant AS variant_new, {0}.known_variant AS variant_old"
+        same += self._items("{{0}}.known_{0} AS {0}", self._carried)
         pairs = ", ".join(
             f"{p.combined(f'known_{p.name}', p.name)} AS {p.name}_new, known_{p.name} AS {p.name}_old"
             for p in self.outcome.partials
         )
         several = f"(SELECT * FROM {FURTHER} WHERE entity IN (SELECT entity FROM several))"
+        before = ", ".join(f"any_value(known_{name})" for name in self._partials)
         step = (
-            f"SELECT entity, day, {names} FROM {several} AS chosen UNION ALL "
-            f"SELECT entity, {_BEFORE_ALL}, {before} FROM {several} AS chosen GROUP BY entity"
+            f"SELECT entity, day, {', '.join(self._partials)} FROM {several} AS chosen UNION ALL "
+            f"SELECT entity, {_BEFORE_NEW}, {before} FROM {several} AS chosen GROUP BY entity"
         )
-        running = (
-            f"SELECT entity, day, {pairs}, {unit.format('single')} FROM {FURTHER} AS single "
-            "WHERE entity NOT IN (SELECT entity FROM several) UNION ALL "
-            f"SELECT each.*, {unit.format('known')} FROM after_several AS each INNER JOIN {several} AS known "
-            "ON known.entity = each.entity AND known.day = each.day"
+        each = ", ".join(f"running.{name}" for name in self._before_and_after)
+        return self._statement(
+            [
+                ("several", f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"),
+                ("step", step),
+                ("running", f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"),
+            ],
+            f"SELECT entity, place, day, {same.format('single')}, {pairs}, TRUE AS is_last "
+            f"FROM {FURTHER} AS single WHERE entity NOT IN (SELECT entity FROM several) UNION ALL "
+            f"SELECT running.entity, known.place, running.day, {same.format('known')}, {each}, running.is_last "
+            f"FROM running INNER JOIN {several} AS known "
+            "ON known.entity = running.entity AND known.day = running.day",
         )
-        named = [
-            ("several", f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"),
-            ("step", step),
-            ("after_several", dict(self.subqueries)["running"]),
-            ("running", running),
-        ]
-        return self._changes(named, states(self.scope, self.outcome, "running", "running"))
 
-    def gone(self, contributions: str) -> str:
-        """What the contributions of touched entities were until now, with the opposite sign.
+    # -- what is kept and summed -----------------------------------------------------------------------
 
-        Those of whom not all events matter have just been exposed, and have none.
-        """
-        opposite = ", ".join(f"-{name} AS {name}" for name in self.outcome.statistics)
-        return f"SELECT * REPLACE ({opposite}), rowid AS place FROM {contributions} WHERE entity IN ({OLD})"
+    def recorded(self, increment: int) -> str:
+        """The rows of the history that `NEW_DAYS` are."""
+        partials = self._items("{0}_new AS {0}", self._partials)
+        return (
+            f"SELECT entity, day, CAST({increment} AS INTEGER) AS increment, variant_new AS variant"
+            f"{self._items('{}', self._carried)}{partials} FROM {NEW_DAYS}"
+        )
 
     def update(self) -> str:
         """The statement that brings the states of entities in `FURTHER` up to date."""
-        new = ", ".join(
-            f"{p.name} = {p.combined(f'known.{p.name}', f'further.{p.name}')}" for p in self.outcome.partials
-        )
+        new = "".join(f", {name} = days.{name}_new" for name in self._partials)
         return (
-            f"UPDATE {self.state} AS known SET last_day = greatest(known.last_day, further.last_day), {new} "
-            f"FROM ({self._totals(FURTHER, 'place')}) AS further WHERE further.place = known.rowid"
+            f"UPDATE {self.state} AS known SET last_day = days.day{new} "
+            f"FROM (SELECT * FROM {NEW_DAYS} WHERE is_last AND place IS NOT NULL) AS days "
+            "WHERE days.place = known.rowid"
         )
 
-    def touched(self, exposed: str) -> Statement:
-        """Entities that their events in `RECENT` do not let go on from their state, and since when events matter.
+    def changes(self, *, gone: bool) -> str:
+        """The contributions that `NEW_DAYS` bring, and those that come to an end when some `OLD_DAYS` are ``gone``."""
+        found = self._changes(NEW_DAYS)
+        if not gone:
+            return found
+        opposite = ", ".join(f"-{name} AS {name}" for name in self.outcome.statistics)
+        lost = self._changes(f"(SELECT * FROM {OLD_DAYS} WHERE is_gone)")
+        return f"{found} UNION ALL SELECT * REPLACE ({opposite}) FROM ({lost}) AS gone"
 
-        They are: newly exposed ones; those with an exposure that is not after the first one, or to another variant;
-        those who saw several variants already; those with an event on a day, or in funnels at a moment, before
-        their last one; and where the time before the exposure matters, those with events of that time. ``exposed``
-        are entities that may have been exposed.
-        """
-        scope, exposures = self.scope, self.question.exposures
-        ts = scope.ts()
-        other = "" if exposures.first_seen else " OR variant <> known_variant"
-        before = f"{scope.day(ts)} < known_last_day"
-        if isinstance(self.question.metric, FunnelMetric):
-            before += f" OR {ts} <= known_{LAST_ROW}"
-        earlier = f"{ts} >= known_t0 AND ({before})"
-        if exposures.activation is not None:
-            earlier += f" OR {ts} <= known_t0"
-        elif lookback_us(self.question):
-            earlier += f" OR {ts} < known_t0"
-        also = ", known_variant, known_t0"
-        since = f"{EVER}"
-        if exposures.activation is None and not lookback_us(self.question):
-            since = f"CASE WHEN known_t0 IS NULL THEN ts ELSE {EVER} END"
-        newly_exposed = (
-            f"SELECT entity, {since} AS since FROM ({flag_exposures(scope, also)}) AS exposed "
-            f"WHERE known_t0 IS NULL OR ts <= known_t0{other}"
-        )
-        again = f"known_t0 IS NOT NULL AND (known_switched OR {earlier})"
-        out_of_order = f"SELECT {scope.entity()}, {EVER} FROM {EVENTS} WHERE {again}"
-        parts = [newly_exposed, out_of_order]
-        if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
-            parts.append(
-                f"SELECT {scope.entity()}, {EVER} FROM {EVENTS} WHERE known_t0 IS NULL "
-                f"AND {scope.entity()} IN (SELECT entity FROM ({exposed}) AS exposed)"
-            )
-        state = "".join(f", known.{name} AS known_{name}" for name in self._judged_by)
-        every = f"{RECENT} AS recent LEFT JOIN {KNOWN} AS known ON known.entity = recent.{scope.entity()}"
-        return self._statement([(EVENTS, f"SELECT recent.*{state} FROM {every}")], " UNION ALL ".join(parts))
+    def exposures_per_day(self) -> Statement:
+        """See `hoglab.analysis.query.exposures.exposures_per_day`."""
+        key = f"{self.scope.day('t0')}, CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
+        return Statement(f"SELECT {key}, count(*) FROM {self.state} GROUP BY {key}", {})
 
-    def known(self) -> str:
-        """The states of entities with events in `RECENT`."""
-        return (
-            f"SELECT *, rowid AS place FROM {self.state} "
-            f"WHERE entity IN (SELECT {self.scope.entity()} FROM {RECENT})"
-        )
+    # -- parts -----------------------------------------------------------------------------------------
 
     @property
     def _judged_by(self) -> list[str]:
         """The columns of states that `touched` looks at."""
         funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMetric) else []
-        return ["variant", "t0", "switched", "last_day", *funnel]
-
-    @property
-    def _resumed_from(self) -> list[str]:
-        """The columns of states that `FURTHER` has."""
-        return [*(name for name in self._unit_columns if name != "entity"), *self._partials]
+        return ["variant", "t0", "multiple_day", "last_day", *funnel]
 
     @property
     def _partials(self) -> list[str]:
         return [partial.name for partial in self.outcome.partials]
+
+    @property
+    def _before_and_after(self) -> list[str]:
+        return [f"{name}_{suffix}" for name in self._partials for suffix in ("new", "old")]
+
+    @property
+    def _last_day(self) -> str:
+        return f"lead(day) OVER ({RUNNING_DAYS}) IS NULL AS is_last"
+
+    @property
+    def _known(self) -> str:
+        """`KNOWN` with the variant that entities have by now."""
+        return (
+            f"SELECT * REPLACE (CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END AS variant) "
+            f"FROM {KNOWN}"
+        )
 
     @property
     def _known_units(self) -> str:
@@ -260,28 +343,41 @@ class Resuming:
             f"SELECT {columns}, {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day FROM {KNOWN}"
         )
 
-    def _totals(self, steps: str, key: str = "entity") -> str:
-        combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in self.outcome.partials)
-        return f"SELECT {key}, max(day) AS last_day, {combined} FROM {steps} GROUP BY {key}"
-
-    def _changes(self, named: Subqueries, state: str) -> Statement:
-        """``change`` without what changes nothing; ``named`` are the subqueries that ``state`` reads."""
-        changed = " OR ".join(f"{name}_new <> {name}_old" for name in ("variant", *self.outcome.values))
-        some = f"SELECT * FROM ({state}) AS every WHERE NOT counted OR {changed}"
-        return self._statement(
-            [*named, ("state", some), ("change", dict(self.subqueries)["change"])], "SELECT * FROM change"
+    def _of_known(self, recent: str) -> str:
+        """The events that entities in `KNOWN` go on with, when some of them go back."""
+        entity, day = self.scope.entity(), self.scope.day(self.scope.ts())
+        return (
+            f"SELECT * FROM ({recent}) AS recent WHERE {entity} NOT IN ({BACK}) UNION ALL "
+            f"SELECT events.* FROM {TOUCHED_EVENTS} AS events INNER JOIN {TOUCHED} AS touched "
+            f"ON touched.entity = events.{entity} WHERE {day} >= touched.day"
         )
+
+    def _changes(self, days: str) -> str:
+        """``change`` of days, without what changes nothing."""
+        changed = " OR ".join(f"{name}_new <> {name}_old" for name in ("variant", *self.outcome.values))
+        columns = ", ".join(["entity", "day", "counted", "variant_new", "variant_old", *self.scope.cell])
+        state = f"SELECT {columns}, {', '.join(valued(self.outcome, 'days', 'days'))} FROM {days} AS days"
+        some = f"SELECT * FROM ({state}) AS every WHERE NOT counted OR {changed}"
+        return f"SELECT * FROM (WITH state AS ({some}) {dict(self.subqueries)['change']}) AS changes"
+
+    @property
+    def _carried(self) -> list[str]:
+        """The columns that an entity has besides its partials, and that its contributions follow from."""
+        covariate = ["x"] if lookback_us(self.question) else []
+        return [*self.scope.cell, *covariate]
 
     @property
     def _unit_columns(self) -> list[str]:
-        covariate = ["x"] if lookback_us(self.question) else []
-        return ["entity", "variant", "t0", *self.scope.cell, *covariate]
+        return ["entity", "variant", "t0", *self._carried]
 
-    def _computed(self, wanted: str, events: str, replaced: dict[str, str]) -> Statement:
+    def _items(self, item: str, names: Sequence[str]) -> str:
+        """Further items of a list, one for each name."""
+        return "".join(f", {item.format(name)}" for name in names)
+
+    def _up_to(self, wanted: str, events: str, **replaced: str) -> list[tuple[str, str]]:
         """All subqueries up to one, some of them with another text."""
         end = [name for name, _ in self.subqueries].index(wanted) + 1
-        named = [(name, replaced.get(name, sql)) for name, sql in self.subqueries[:end]]
-        return self._statement([(EVENTS, events), *named], f"SELECT * FROM {wanted}")
+        return [(EVENTS, events), *((name, replaced.get(name, sql)) for name, sql in self.subqueries[:end])]
 
     def _statement(self, subqueries: Subqueries, select: str) -> Statement:
         named = ",\n".join(
