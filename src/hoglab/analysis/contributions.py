@@ -20,11 +20,14 @@ from typing import Any
 from hoglab.analysis.query.kept import SCHEMA, Kept
 from hoglab.analysis.query.resuming import (
     ANEW,
+    ENTITY,
     EVER,
     FURTHER,
     KNOWN,
     NEW_DAYS,
+    NUMBERS_ANEW,
     OLD_DAYS,
+    RECENT,
     TOUCHED,
     TOUCHED_EVENTS,
     UNITS,
@@ -96,21 +99,18 @@ def _resume(
     refresh: Refresh, kept: Kept, resuming: Resuming, known: Covered, merges: int, *, merged: bool
 ) -> None:
     """Let entities go on from their states where they can, or go back; compute the others anew."""
-    recent = kept.events(merged=merged, where="seq > $watermark")
-    values = {"watermark": known.watermark}
-    with _temporary_tables(refresh, KNOWN, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS):
-        _make(refresh, KNOWN, kept.stated(resuming.known(recent), values), temporary=True)
-        _make(refresh, TOUCHED, _touched(kept, resuming, recent, known, merged=merged), temporary=True)
-        some = _Touched(*refresh.run(_COUNTS)[0])
+    with _temporary_tables(
+        refresh, KNOWN, RECENT, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS
+    ):
+        some = _find_touched(refresh, kept, resuming, known, merged=merged)
         if some.entities:
             _read_touched(refresh, kept, resuming, some, merged=merged)
         if some.anew:
-            anew = f" WHERE {kept.entity} IN ({ANEW})" if some.back else ""
-            _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}{anew}")
+            anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
+            _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}{anew}", first=resuming.next_number)
         [(going_on,)] = refresh.run(f"SELECT count(*) FROM {KNOWN}")
         if going_on:
-            further = resuming.further(recent, back=some.back > 0)
-            _make(refresh, FURTHER, kept.stated(further.sql, values), temporary=True)
+            _make(refresh, FURTHER, resuming.further(back=some.back > 0), temporary=True)
             if some.anew:
                 _insert(refresh, NEW_DAYS, resuming.further_days())
             else:
@@ -121,7 +121,7 @@ def _resume(
                 refresh.run(
                     f"DELETE FROM {kept.table} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
                 )
-                refresh.run(f"DELETE FROM {resuming.state} WHERE entity IN ({ANEW} AND recorded)")
+                refresh.run(f"DELETE FROM {resuming.state} WHERE number IN ({NUMBERS_ANEW})")
             if some.entities or going_on:
                 _insert(refresh, kept.table, Statement(resuming.recorded(increments), {}))
                 changes = resuming.changes(gone=some.recorded > 0)
@@ -152,25 +152,39 @@ class _Touched:
 
 
 _COUNTS = (
-    "SELECT count(*) FILTER (day IS NULL), count(*) FILTER (day IS NOT NULL), count(*) FILTER (recorded), "
+    "SELECT count(*) FILTER (day IS NULL), count(*) FILTER (day IS NOT NULL), count(number), "
     f"count(*) FILTER (since = {EVER}), make_timestamp(min(nullif(since, {EVER}))) FROM {TOUCHED}"
 )
 
 
-def _touched(kept: Kept, resuming: Resuming, recent: str, known: Covered, *, merged: bool) -> Statement:
-    """Entities that do not go on from their states, and since when their events matter."""
-    by_events = resuming.touched(recent, kept.exposed(merged=merged))
-    parts = [f"SELECT entity, since, day, recorded FROM ({by_events.sql}) AS by_events"]
-    values = {**by_events.parameters, "watermark": known.watermark}
-    for sql, more in _reached_or_merged(kept, known, merged=merged):
-        parts.append(f"SELECT entity, {EVER}, NULL, TRUE FROM ({sql}) AS by_time")
-        values |= more
+def _find_touched(
+    refresh: Refresh, kept: Kept, resuming: Resuming, known: Covered, *, merged: bool
+) -> _Touched:
+    """See whose events are new, and who of them does not go on from its state."""
+    watermark = {"watermark": known.watermark}
+    is_new = "seq > $watermark"
+    others = list(_reached_or_merged(kept, known, merged=merged))
+    of_others: dict[str, Any] = {name: value for _, more in others for name, value in more.items()}
+    entities = [f"SELECT {ENTITY} FROM ({kept.events(merged=merged, where=is_new)}) AS recent"]
+    entities += [sql for sql, _ in others]
+    known_ones = kept.stated(resuming.known(" UNION ALL ".join(entities)), watermark | of_others)
+    _make(refresh, KNOWN, known_ones, temporary=True)
+    recent = resuming.recent(kept.relations(merged=merged), is_new)
+    _make(refresh, RECENT, kept.stated(recent, watermark), temporary=True)
+    by_events = resuming.touched(kept.exposed(merged=merged))
+    parts = [f"SELECT entity, number, since, day FROM ({by_events.sql}) AS by_events"]
+    parts += [
+        f"SELECT other.entity, known.number, {EVER}, NULL FROM ({sql}) AS other "
+        f"LEFT JOIN {KNOWN} AS known ON known.entity = other.entity"
+        for sql, _ in others
+    ]
     found = (
-        f"SELECT entity, coalesce(min(since), {resuming.begin_of_day('min(day)')}) AS since, "
-        "CASE WHEN min(since) IS NULL THEN min(day) END AS day, bool_or(recorded) AS recorded "
-        f"FROM ({' UNION ALL '.join(parts)}) AS touched GROUP BY entity"
+        f"SELECT entity, max(number) AS number, coalesce(min(since), {resuming.begin_of_day('min(day)')}) AS since, "
+        f"CASE WHEN min(since) IS NULL THEN min(day) END AS day FROM ({' UNION ALL '.join(parts)}) AS touched "
+        "GROUP BY entity"
     )
-    return kept.stated(found, values)
+    _make(refresh, TOUCHED, kept.stated(found, of_others), temporary=True)
+    return _Touched(*refresh.run(_COUNTS)[0])
 
 
 def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Touched, *, merged: bool) -> None:
@@ -178,10 +192,10 @@ def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Touch
     parts = []
     if some.ever:
         everything = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
-        parts.append(kept.events(merged=merged, where=f"{kept.entity} IN ({everything})"))
+        parts.append(kept.events(merged=merged, where=f"{ENTITY} IN ({everything})"))
     if some.since is not None:
         late = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
-        parts.append(kept.events(merged=merged, where=f"timestamp >= $since AND {kept.entity} IN ({late})"))
+        parts.append(kept.events(merged=merged, where=f"timestamp >= $since AND {ENTITY} IN ({late})"))
     values = {} if some.since is None else {"since": some.since}
     _make(refresh, TOUCHED_EVENTS, kept.stated(" UNION ALL ".join(parts), values), temporary=True)
     if some.recorded:
@@ -189,12 +203,12 @@ def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Touch
     if some.back:
         refresh.run(resuming.go_back())
     if some.anew:
-        refresh.run(f"DELETE FROM {KNOWN} WHERE entity IN ({ANEW})")
+        refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({NUMBERS_ANEW})")
 
 
-def _compute(refresh: Refresh, resuming: Resuming, events: str) -> None:
-    """Make `UNITS` and `NEW_DAYS` of some entities from all events of theirs that matter."""
-    _make(refresh, UNITS, resuming.units(events), temporary=True)
+def _compute(refresh: Refresh, resuming: Resuming, events: str, *, first: str = "1") -> None:
+    """Make `UNITS`, numbered from ``first`` on, and `NEW_DAYS` of entities from all events of theirs that matter."""
+    _make(refresh, UNITS, resuming.units(events, first=first), temporary=True)
     _make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
 
 
@@ -206,7 +220,7 @@ def _compute_touched(refresh: Refresh, kept: Kept, known: Covered, merges: int, 
     recent = kept.events(merged=merged, where="seq > $watermark")
     # Whoever may have been exposed, and what contributed under a person that is another one now.
     exposed = f"{kept.exposed(merged=merged)} UNION ALL SELECT entity FROM {kept.table}"
-    touched = [f"SELECT {kept.entity} AS entity FROM ({recent}) AS recent"]
+    touched = [f"SELECT {ENTITY} AS entity FROM ({recent}) AS recent"]
     values: dict[str, Any] = {"watermark": known.watermark}
     for sql, more in _reached_or_merged(kept, known, merged=merged):
         touched.append(sql)
@@ -229,11 +243,11 @@ def _reached_or_merged(kept: Kept, known: Covered, *, merged: bool) -> Iterator[
     end = naive(kept.question.span.end)
     if known.span_end < end:
         ahead = (
-            f"SELECT {kept.entity} AS entity "
+            f"SELECT {ENTITY} AS entity "
             f"FROM ({kept.events(merged=merged, where='timestamp >= $reached AND seq <= $watermark')}) AS ahead"
         )
         yield ahead, {"reached": known.span_end, "watermark": known.watermark}
-    if kept.entity == "person_id":
+    if kept.is_of_people:
         sql = (
             f"SELECT person_id AS entity FROM {SCHEMA}.merge WHERE project_id = $project AND number > $merges"
         )

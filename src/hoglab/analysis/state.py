@@ -205,7 +205,7 @@ class ResultsState:
         merges, merged = apply_merges(refresh, kept) if kept.reads_people else (0, False)
         known = covered(refresh, kept)
         end = naive(kept.question.span.end)
-        if known is None or known.span_end > end or (kept.entity != "person_id" and known.merges < merges):
+        if known is None or known.span_end > end or (not kept.is_of_people and known.merges < merges):
             rebuild(refresh, kept, merges, merged=merged)
             return sums(refresh, kept)
         increment(refresh, kept, known, merges, merged=merged)

@@ -45,6 +45,7 @@ class ClickHouse:
     """Statements for ClickHouse 26 or newer, with values as query parameters (``{name:Type}``)."""
 
     events = "resolved_events"
+    entity: str | None = None
 
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS MATERIALIZED (\n{sql}\n)"

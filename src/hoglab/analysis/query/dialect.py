@@ -17,6 +17,8 @@ class Dialect(PropertyDialect, Protocol):
 
     events: str
     """The relation of all events, with persons after merges."""
+    entity: str | None
+    """The column of that relation which has the entity, or NULL; None: there is one for each kind of entities."""
 
     def named(self, name: str, sql: str) -> str:
         """A subquery with a name, computed once however often it is named, where the engine can."""

@@ -32,6 +32,7 @@ class DuckDb:
     """Statements for `hoglab.storage.event_store.duckdb`."""
 
     events = "resolved_events"
+    entity: str | None = None
 
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS (\n{sql}\n)"

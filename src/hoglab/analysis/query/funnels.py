@@ -174,18 +174,22 @@ def resumed_rows(metric: FunnelMetric, states: str) -> str:
     return f"SELECT entity, {LAST_ROW}, {flags}, -1, {chains} FROM {states}"
 
 
-def resumed_progress(scope: Scope, metric: FunnelMetric, rows: str, states: str) -> str:
-    """``progress`` of entities with one row after those that their state stands for."""
+def resumed_progress(scope: Scope, metric: FunnelMetric, rows: str, states: str, also: str) -> str:
+    """``partial`` of entities with one row after those that their state stands for; ``also`` are further columns."""
     window_us = metric.window_us or DEFAULT_WINDOW_US
     steps = range(1, len(metric.steps) + 1)
     met = {
         number: f"one.s{number} = 1 AND one.ts - known.begun_{number - 1} <= {window_us}" for number in steps
     }
     reached = " ".join(f"WHEN {met[number]} THEN {number}" for number in reversed(steps))
-    chains = "".join(f", CASE WHEN {met[number]} THEN known.begun_{number - 1} END" for number in steps[:-1])
+    chains = "".join(
+        f", CASE WHEN {met[number]} THEN known.begun_{number - 1} END AS begun_{number}"
+        for number in steps[:-1]
+    )
     return (
-        f"SELECT one.entity, {scope.day('one.ts')}, CASE {reached} ELSE 0 END, one.c0{chains}, one.ts "
-        f"FROM {rows} AS one INNER JOIN {states} AS known ON known.entity = one.entity"
+        f"SELECT one.entity, {scope.day('one.ts')} AS day, CASE {reached} ELSE 0 END AS reached, "
+        f"one.c0 AS begun_0{chains}, one.ts AS {LAST_ROW}{also} "
+        f"FROM ({rows}) AS one INNER JOIN ({states}) AS known ON known.entity = one.entity"
     )
 
 

@@ -29,7 +29,7 @@ from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
 from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
 from hoglab.analysis.query.model import EventSource, MeanMetric, Question, Span, Value
-from hoglab.analysis.query.resuming import EVENTS, TOUCHED, Resuming, can_resume
+from hoglab.analysis.query.resuming import ENTITY, EVENTS, TOUCHED, Resuming, can_resume
 from hoglab.analysis.query.scope import Scope, Statement
 from hoglab.analysis.query.shared import (
     COLUMNS,
@@ -139,9 +139,9 @@ class Kept:
         return Statement(self._summing.sql.replace(self.table, contributions), self._summing.parameters)
 
     @property
-    def entity(self) -> str:
-        index = self.question.exposures.group_type_index
-        return "person_id" if index is None else f"group_{index}"
+    def is_of_people(self) -> bool:
+        """Whether entities are persons."""
+        return self.question.exposures.group_type_index is None
 
     @property
     def reads_people(self) -> bool:
@@ -164,7 +164,7 @@ class Kept:
     @property
     def of_touched(self) -> str:
         """Whether an event is of an entity in the table `TOUCHED`."""
-        return f"{self.entity} IN (SELECT entity FROM {TOUCHED})"
+        return f"{ENTITY} IN (SELECT entity FROM {TOUCHED})"
 
     def events(self, *, merged: bool, where: str = "TRUE") -> str:
         """Events of the logs as one relation; ``merged``: some persons of the project were.
@@ -172,20 +172,28 @@ class Kept:
         Each log is asked by itself for ``where``: the engine does not look ahead through a union at whom a join wants.
         """
         return " UNION ALL ".join(
-            f"SELECT * FROM ({self._events_of(log, merged=merged)}) AS log WHERE {where}" for log in self.logs
+            f"SELECT * FROM ({relation}) AS log WHERE {where}" for relation in self.relations(merged=merged)
         )
+
+    def relations(self, *, merged: bool) -> list[str]:
+        """The events of each log; those of the first one may be exposures."""
+        return [self._events_of(log, merged=merged) for log in self.logs]
 
     def exposed(self, *, merged: bool) -> str:
         """Entities that may have been exposed."""
-        return f"SELECT {self.entity} AS entity FROM ({self._events_of(self.logs[0], merged=merged)}) AS log"
+        return f"SELECT {ENTITY} AS entity FROM ({self._events_of(self.logs[0], merged=merged)}) AS log"
 
     def _events_of(self, log: Log, *, merged: bool) -> str:
-        """Events of one log, with the columns of all."""
+        """Events of one log, with the columns of all that statements read."""
         project = self.question.exposures.project_id
         known = [name for each in self.logs for name in (*each.columns, *each.constants)]
-        names = [name for name in COLUMNS if name in known]
+        read = words_of("\n".join(sql for _, sql in self._filling))
+        names = [name for name in COLUMNS if name in known and name in read]
         names += dict.fromkeys(name for each in self.logs for name in each.taken)
+        entity = entity_column(self.question)
+        whose = self._column_of(log, entity, merged=merged)
         shown = [f"{project} AS project_id", "seq"]
+        shown.append(f"{whose if self.is_of_people else f'nullif({whose}, {chr(39) * 2})'} AS {ENTITY}")
         shown += [f"{self._column_of(log, name, merged=merged)} AS {name}" for name in names]
         override = ""
         if merged and "person_id" in log.columns:
@@ -209,6 +217,7 @@ class _Reading(DuckDb):
     """Statements over logs and contributions. Notes what properties they read, by the column of a log."""
 
     events = EVENTS
+    entity: str | None = ENTITY
 
     def __init__(self, kept: str, table: str) -> None:
         self._kept = kept
@@ -325,7 +334,7 @@ def _log(
         conditions.append(exposure_of_any_variant(scope))
         if activation is not None:
             conditions.append(activation_condition(scope, activation))
-    words = set(re.findall(r"\w+", text)) | {scope.entity()}
+    words = words_of(text) | {entity_column(question)}
     texts = {
         name: (scope.dialect.json_number if is_number else scope.dialect.property_text)(
             column, key, scope.parameters
@@ -344,6 +353,16 @@ def _log(
         texts,
         {name: value for name, value in constants.items() if name in words},
     )
+
+
+def words_of(sql: str) -> set[str]:
+    """The names that a statement may read, among others."""
+    return set(re.findall(r"\w+", sql))
+
+
+def entity_column(question: Question) -> str:
+    """The column of stored events that identifies an entity."""
+    return Scope(question, DuckDb()).entity()
 
 
 def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:

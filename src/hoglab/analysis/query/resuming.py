@@ -3,6 +3,7 @@
 Of each exposed entity a *history* is kept: a row for each day on which anything changed for it, with its variant and
 its partials at the end of that day, all combined. What it adds to the statistics of a day follows from that row and
 the one before. Its last row stands in a table of *states*, beside when it was exposed and when it left its variant.
+There each entity has a number, for whole numbers are looked for several times as fast as ids of persons.
 
 New events that come after everything else of an entity, and that leave its exposure as it was, are taken in from
 its state. An entity with events of an earlier day *goes back* to its history before that day, and on from there.
@@ -11,16 +12,17 @@ first exposure does.
 
 Statements read and write temporary tables, so that what they share is computed once:
 
-- `KNOWN`: the states of entities with new events, and `TOUCHED`: entities that do not go on from their state. Those
-  that are computed anew are then taken out of `KNOWN`, and those that go back have the partials of that time there.
-- `TOUCHED_EVENTS`: the events that matter of the latter.
-- `UNITS`: the subquery ``unit`` of entities that are computed anew, or of all of them.
+- `KNOWN`: the states of entities with new events, or that are to be looked at for another reason.
+- `RECENT`: the new events of entities with a state, and all that may be exposures, beside what is known.
+- `TOUCHED`: entities that do not go on from their state. Those that are computed anew are then taken out of `KNOWN`,
+  and those that go back have the partials of that time there. `TOUCHED_EVENTS`: the events of both that matter.
+- `UNITS`: the subquery ``unit`` of entities that are computed anew, or of all of them, with a number for each.
 - `FURTHER`: the partials per entity and day that come to those in `KNOWN`, and these.
 - `NEW_DAYS`: how entities stood before and after each day, for all days that are new to the history, and
-  `OLD_DAYS`: the same of days that are so no longer.
+  `OLD_DAYS`: the same of those that touched entities have in it.
 
-The column ``place`` of these tables is the row of the state, or of the history, which stays where it is: nothing
-else is committed to the file from one to the other.
+Entities are numbers in the last three. The column ``place`` is the row of the state, or of the history, which stays
+where it is: nothing else is committed to the file from one to the other.
 
 Most entities have one new row or day. For them what follows is told without windows, which cost several times as
 much for partitions of two rows.
@@ -44,7 +46,10 @@ from hoglab.analysis.query.statements import can_telescope
 from hoglab.analysis.query.values import can_resume_value
 
 EVENTS = "kept_events"
+ENTITY = "entity_key"
+"""The column of `EVENTS` that has the entity, or NULL."""
 KNOWN = "known_states"
+RECENT = "recent_events"
 TOUCHED = "touched_entities"
 TOUCHED_EVENTS = "touched_events"
 UNITS = "kept_units"
@@ -53,11 +58,10 @@ NEW_DAYS = "new_days"
 OLD_DAYS = "old_days"
 EVER = -(2**62)
 """The moment of `TOUCHED` from which on all events matter."""
-BACK = f"SELECT entity FROM {TOUCHED} WHERE day IS NOT NULL"
-"""Entities that go back in their history, and `ANEW`: those that are computed anew."""
 ANEW = f"SELECT entity FROM {TOUCHED} WHERE day IS NULL"
-RECORDED = f"SELECT entity FROM {TOUCHED} WHERE recorded"
-"""Entities that may have a history."""
+"""Entities that are computed anew."""
+NUMBERS_ANEW = f"SELECT number FROM {TOUCHED} WHERE day IS NULL AND number IS NOT NULL"
+"""The numbers that some of them had until now."""
 
 _BEFORE_NEW = -1
 """A day before the grid's, from which on an entity counts that has a state."""
@@ -101,9 +105,15 @@ class Resuming:
 
     # -- entities that are computed anew ---------------------------------------------------------------
 
-    def units(self, events: str) -> Statement:
-        """``unit`` of all entities with events."""
-        return self._statement(self._up_to("unit", events), "SELECT * FROM unit")
+    def units(self, events: str, *, first: str = "1") -> Statement:
+        """``unit`` of all entities with events, numbered from ``first`` on."""
+        number = f"CAST({first} - 1 + row_number() OVER () AS INTEGER) AS number"
+        return self._statement(self._up_to("unit", events), f"SELECT *, {number} FROM unit")
+
+    @property
+    def next_number(self) -> str:
+        """A number that no entity has."""
+        return f"(SELECT coalesce(max(number), 0) + 1 FROM {self.state})"
 
     def days(self, events: str) -> Statement:
         """`NEW_DAYS` of entities in `UNITS`."""
@@ -112,34 +122,39 @@ class Resuming:
         each = ", ".join(f"running.{name}" for name in self._before_and_after)
         return self._statement(
             named,
-            f"SELECT running.entity, CAST(NULL AS BIGINT) AS place, running.day, {', '.join(STANDING)}"
-            f"{self._items('unit.{}', self._carried)}, {each}, running.is_last "
+            f"SELECT unit.number AS entity, CAST(NULL AS BIGINT) AS place, running.day, {', '.join(STANDING)}"
+            f"{_items('unit.{}', self._carried)}, {each}, running.is_last "
             "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
         )
 
     def new_states(self) -> str:
         """The states of entities in `UNITS`, with the last of their `NEW_DAYS`."""
         shown = [f"units.{name}" for name in self._unit_columns]
-        shown += ["units.multiple_day", "days.day AS last_day"]
+        shown += ["units.number", "units.multiple_day", "days.day AS last_day"]
         shown += [f"days.{name}_new AS {name}" for name in self._partials]
         return (
             f"SELECT {', '.join(shown)} FROM {UNITS} AS units INNER JOIN {NEW_DAYS} AS days "
-            "ON days.entity = units.entity AND days.is_last AND days.place IS NULL"
+            "ON days.entity = units.number AND days.is_last"
         )
 
     # -- who goes on, and from where -------------------------------------------------------------------
 
-    def known(self, recent: str) -> str:
-        """The states of entities with ``recent`` events."""
-        entity = self.scope.entity()
-        return (
-            f"SELECT *, rowid AS place FROM {self.state} "
-            f"WHERE entity IN (SELECT {entity} FROM ({recent}) AS recent)"
+    def known(self, entities: str) -> str:
+        """The states of some entities."""
+        return f"SELECT *, rowid AS place FROM {self.state} WHERE entity IN ({entities})"
+
+    def recent(self, logs: Sequence[str], where: str) -> str:
+        """`RECENT`, of the events ``where`` something is so; those of the first log may be exposures."""
+        known = _items("known.{0} AS known_{0}", self._judged_by)
+        return " UNION ALL ".join(
+            f"SELECT log.*{known} FROM ({log}) AS log {'INNER' if place else 'LEFT'} JOIN {KNOWN} AS known "
+            f"ON known.entity = log.{ENTITY} WHERE {where}"
+            for place, log in enumerate(logs)
         )
 
-    def touched(self, recent: str, exposed: str) -> Statement:
-        """Rows ``(entity, since, day, recorded)``: entities whose ``recent`` events do not let them go on from
-        their state, and why.
+    def touched(self, exposed: str) -> Statement:
+        """Rows ``(entity, number, since, day)``: entities whose `RECENT` events do not let them go on from their
+        state, and why.
 
         With a ``day``: those with an event on a day, or in funnels at a moment, before their last one. Without:
         newly exposed ones; those with an exposure that is not after the first one, or to another variant than
@@ -147,42 +162,39 @@ class Resuming:
         moment from which their events matter. ``exposed`` are entities that may have been exposed.
         """
         scope, exposures = self.scope, self.question.exposures
-        ts = scope.ts()
+        ts, day = scope.ts(), scope.day(scope.ts())
         looks_back = exposures.activation is not None or lookback_us(self.question) > 0
         first, anew = (EVER, EVER) if looks_back else ("ts", "least(ts, known_t0)")
         changes = "ts <= known_t0"
         if not exposures.first_seen:
             other = f"variant <> known_variant AND {scope.day('ts')} < coalesce(known_multiple_day, {2**31})"
             changes += f" OR ({other})"
-        judged = "".join(f", known_{name}" for name in self._judged_by)
+        exposures_known = flag_exposures(scope, _items("known_{}", self._judged_by))
         parts = [
             (
-                f"SELECT entity, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END AS since, "
-                f"CAST(NULL AS INTEGER) AS day, known_t0 IS NOT NULL AS recorded "
-                f"FROM ({flag_exposures(scope, judged)}) AS exposed WHERE known_t0 IS NULL OR {changes}"
+                f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END "
+                f"AS since, CAST(NULL AS INTEGER) AS day FROM ({exposures_known}) AS exposed "
+                f"WHERE known_t0 IS NULL OR {changes}"
             )
         ]
-        day = scope.day(ts)
         late = f"{day} < known_last_day"
         if isinstance(self.question.metric, FunnelMetric):
             late += f" OR {ts} <= known_{LAST_ROW}"
         begun = f"{day} <= greatest({scope.day('known_t0')}, known_multiple_day)"
+        whose = f"SELECT {ENTITY}, known_number"
         parts.append(
-            f"SELECT {scope.entity()}, CASE WHEN {begun} THEN {EVER if looks_back else 'known_t0'} END, "
-            f"CASE WHEN NOT ({begun}) THEN {day} END, TRUE "
-            f"FROM {EVENTS} WHERE {ts} >= known_t0 AND ({late})"
+            f"{whose}, CASE WHEN {begun} THEN {EVER if looks_back else 'known_t0'} END, "
+            f"CASE WHEN NOT ({begun}) THEN {day} END FROM {EVENTS} WHERE {ts} >= known_t0 AND ({late})"
         )
         if looks_back:
             before = f"{ts} <= known_t0" if exposures.activation is not None else f"{ts} < known_t0"
-            parts.append(f"SELECT {scope.entity()}, {EVER}, NULL, TRUE FROM {EVENTS} WHERE {before}")
+            parts.append(f"{whose}, {EVER}, NULL FROM {EVENTS} WHERE {before}")
         if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
             parts.append(
-                f"SELECT {scope.entity()}, {EVER}, NULL, FALSE FROM {EVENTS} WHERE known_t0 IS NULL "
-                f"AND {scope.entity()} IN (SELECT entity FROM ({exposed}) AS exposed)"
+                f"{whose}, {EVER}, NULL FROM {EVENTS} WHERE known_t0 IS NULL "
+                f"AND {ENTITY} IN (SELECT entity FROM ({exposed}) AS exposed)"
             )
-        state = "".join(f", known.{name} AS known_{name}" for name in self._judged_by)
-        every = f"({recent}) AS recent LEFT JOIN {KNOWN} AS known ON known.entity = recent.{scope.entity()}"
-        return self._statement([(EVENTS, f"SELECT recent.*{state} FROM {every}")], " UNION ALL ".join(parts))
+        return self._statement([(EVENTS, f"SELECT * FROM {RECENT}")], " UNION ALL ".join(parts))
 
     def begin_of_day(self, day: str) -> str:
         """A moment in microseconds that is no later than any of a day of the grid, by the day's number."""
@@ -192,7 +204,7 @@ class Resuming:
         return f"(({grid.first_number} + CAST({day} AS BIGINT)) * {DAY_US} - {ahead})"
 
     def old_days(self) -> str:
-        """The history of touched entities, and how they stood before each of its days."""
+        """The history of touched entities, how they stood before each of its days, and which of them are gone."""
         window = "OVER (PARTITION BY days.entity ORDER BY days.day, days.increment)"
         before = "".join(
             f", days.{name} AS {name}_new, lag(days.{name}) {window} AS {name}_old" for name in self._partials
@@ -200,56 +212,59 @@ class Resuming:
         return (
             f"SELECT days.entity, days.rowid AS place, days.day, lag(days.day) {window} IS NOT NULL AS counted, "
             f"days.variant AS variant_new, lag(days.variant) {window} AS variant_old"
-            f"{self._items('days.{}', self._carried)}{before}, "
+            f"{_items('days.{}', self._carried)}{before}, "
             f"touched.day IS NULL OR days.day >= touched.day AS is_gone, "
             f"lead(days.day) {window} AS next_day, touched.day AS from_day "
-            f"FROM {self.history} AS days INNER JOIN {TOUCHED} AS touched ON touched.entity = days.entity "
-            "WHERE touched.recorded"
+            f"FROM {self.history} AS days INNER JOIN {TOUCHED} AS touched ON touched.number = days.entity"
         )
 
     def go_back(self) -> str:
         """The statement that gives those in `KNOWN` that go back the partials of that time."""
         new = ", ".join(f"{name} = days.{name}_new" for name in self._partials)
         return (
-            f"UPDATE {KNOWN} AS known SET {new} FROM {OLD_DAYS} AS days WHERE days.entity = known.entity "
+            f"UPDATE {KNOWN} AS known SET {new} FROM {OLD_DAYS} AS days WHERE days.entity = known.number "
             "AND NOT days.is_gone AND (days.next_day IS NULL OR days.next_day >= days.from_day)"
         )
 
     # -- going on --------------------------------------------------------------------------------------
 
-    def further(self, recent: str, *, back: bool) -> Statement:
-        """The partials that come to entities in `KNOWN`: from their ``recent`` events, or for those that go
-        ``back``, from their `TOUCHED_EVENTS`."""
+    def further(self, *, back: bool) -> Statement:
+        """The partials that come to entities in `KNOWN`: from their `RECENT` events, or for those that go ``back``,
+        from their `TOUCHED_EVENTS`."""
         position = [name for name, _ in self.subqueries].index("moved") - 1
         partials, _ = self.subqueries[position]
-        replaced = {"flagged": f"SELECT * FROM {KNOWN}", "unit": self._known_units}
-        metric = self.question.metric
-        named: list[tuple[str, str]] = []
-        for name, sql in self.subqueries[: position + 1]:
-            text = replaced.get(name, sql)
-            if isinstance(metric, FunnelMetric) and name == "funnel_row":
-                several = "SELECT entity FROM new_row GROUP BY entity HAVING count(*) > 1"
-                named += [("new_row", text), ("several", several)]
-                some = f"(SELECT * FROM {KNOWN} WHERE entity IN (SELECT entity FROM several))"
-                rows = "SELECT * FROM new_row WHERE entity IN (SELECT entity FROM several)"
-                text = f"{rows} UNION ALL {resumed_rows(metric, f'{some} AS known')}"
-            elif isinstance(metric, FunnelMetric) and name == "progress":
-                single = "(SELECT * FROM new_row WHERE entity NOT IN (SELECT entity FROM several))"
-                text = f"{text} UNION ALL {resumed_progress(self.scope, metric, single, KNOWN)}"
-            named.append((name, text))
-        each = ", ".join(f"further.{name}" for name in self._partials)
+        replaced = {"flagged": self._known, "unit": self._known_units}
+        named = [(name, replaced.get(name, sql)) for name, sql in self.subqueries[: position + 1]]
         known = ["variant", *self._carried, *self._partials]
-        return self._statement(
-            [(EVENTS, self._of_known(recent) if back else recent), *named],
-            f"SELECT further.entity, known.place, further.day, {each}"
-            f"{self._items('known.{0} AS known_{0}', known)} FROM {partials} AS further "
-            f"INNER JOIN ({self._known}) AS known ON known.entity = further.entity",
+        also = f", known.place{_items('known.{0} AS known_{0}', known)}"
+        select = (
+            f"SELECT further.entity, further.day{_items('further.{}', self._partials)}{also} "
+            f"FROM {partials} AS further INNER JOIN ({self._known}) AS known ON known.entity = further.entity"
         )
+        if isinstance(self.question.metric, FunnelMetric):
+            rows = [name for name, _ in named].index("funnel_row")
+            all_rows = named[rows][1]
+            some = "entity {} (SELECT entity FROM several)"
+            states = f"(SELECT * FROM ({self._known}) AS every WHERE {some.format('IN')}) AS known"
+            named[rows : rows + 1] = [
+                ("new_row", all_rows),
+                ("several", "SELECT entity FROM new_row GROUP BY entity HAVING count(*) > 1"),
+                (
+                    "funnel_row",
+                    f"SELECT * FROM new_row WHERE {some.format('IN')} UNION ALL "
+                    + resumed_rows(self.question.metric, states),
+                ),
+            ]
+            single = f"SELECT * FROM new_row WHERE {some.format('NOT IN')}"
+            select += " UNION ALL " + resumed_progress(
+                self.scope, self.question.metric, single, self._known, also
+            )
+        return self._statement([(EVENTS, self._events_of_known(back=back)), *named], select)
 
     def further_days(self) -> Statement:
         """`NEW_DAYS` of entities in `FURTHER`."""
         same = "TRUE AS counted, {0}.known_variant AS variant_new, {0}.known_variant AS variant_old"
-        same += self._items("{{0}}.known_{0} AS {0}", self._carried)
+        same += _items("{{0}}.known_{0} AS {0}", self._carried)
         pairs = ", ".join(
             f"{p.combined(f'known_{p.name}', p.name)} AS {p.name}_new, known_{p.name} AS {p.name}_old"
             for p in self.outcome.partials
@@ -278,10 +293,10 @@ class Resuming:
 
     def recorded(self, increment: int) -> str:
         """The rows of the history that `NEW_DAYS` are."""
-        partials = self._items("{0}_new AS {0}", self._partials)
+        partials = _items("{0}_new AS {0}", self._partials)
         return (
             f"SELECT entity, day, CAST({increment} AS INTEGER) AS increment, variant_new AS variant"
-            f"{self._items('{}', self._carried)}{partials} FROM {NEW_DAYS}"
+            f"{_items('{}', self._carried)}{partials} FROM {NEW_DAYS}"
         )
 
     def update(self) -> str:
@@ -311,9 +326,9 @@ class Resuming:
 
     @property
     def _judged_by(self) -> list[str]:
-        """The columns of states that `touched` looks at."""
+        """The columns of states that `RECENT` has."""
         funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMetric) else []
-        return ["variant", "t0", "multiple_day", "last_day", *funnel]
+        return ["number", "variant", "t0", "multiple_day", "last_day", *funnel]
 
     @property
     def _partials(self) -> list[str]:
@@ -329,27 +344,33 @@ class Resuming:
 
     @property
     def _known(self) -> str:
-        """`KNOWN` with the variant that entities have by now."""
-        return (
-            f"SELECT * REPLACE (CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END AS variant) "
-            f"FROM {KNOWN}"
-        )
+        """`KNOWN` with numbers for entities, and the variant that these have by now."""
+        now = f"CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
+        return f"SELECT * REPLACE (number AS entity, {now} AS variant) FROM {KNOWN}"
 
     @property
     def _known_units(self) -> str:
         """``unit`` of entities in `KNOWN`: they count on every day that there is."""
         columns = ", ".join(self._unit_columns)
         return (
-            f"SELECT {columns}, {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day FROM {KNOWN}"
+            f"SELECT {columns}, {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day "
+            f"FROM ({self._known}) AS known"
         )
 
-    def _of_known(self, recent: str) -> str:
-        """The events that entities in `KNOWN` go on with, when some of them go back."""
-        entity, day = self.scope.entity(), self.scope.day(self.scope.ts())
+    def _events_of_known(self, *, back: bool) -> str:
+        """The events that entities in `KNOWN` go on with, by their numbers."""
+        known = ", ".join(f"known_{name}" for name in self._judged_by)
+        recent = (
+            f"SELECT * EXCLUDE ({known}) REPLACE (known_number AS {ENTITY}) FROM {RECENT} "
+            "WHERE known_number IS NOT NULL"
+        )
+        if not back:
+            return recent
         return (
-            f"SELECT * FROM ({recent}) AS recent WHERE {entity} NOT IN ({BACK}) UNION ALL "
-            f"SELECT events.* FROM {TOUCHED_EVENTS} AS events INNER JOIN {TOUCHED} AS touched "
-            f"ON touched.entity = events.{entity} WHERE {day} >= touched.day"
+            f"{recent} AND known_number NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
+            f"SELECT events.* REPLACE (touched.number AS {ENTITY}) FROM {TOUCHED_EVENTS} AS events "
+            f"INNER JOIN {TOUCHED} AS touched ON touched.entity = events.{ENTITY} "
+            f"WHERE {self.scope.day(self.scope.ts())} >= touched.day"
         )
 
     def _changes(self, days: str) -> str:
@@ -370,10 +391,6 @@ class Resuming:
     def _unit_columns(self) -> list[str]:
         return ["entity", "variant", "t0", *self._carried]
 
-    def _items(self, item: str, names: Sequence[str]) -> str:
-        """Further items of a list, one for each name."""
-        return "".join(f", {item.format(name)}" for name in names)
-
     def _up_to(self, wanted: str, events: str, **replaced: str) -> list[tuple[str, str]]:
         """All subqueries up to one, some of them with another text."""
         end = [name for name, _ in self.subqueries].index(wanted) + 1
@@ -386,3 +403,8 @@ class Resuming:
         )
         sql = f"WITH {named}\n{select}"
         return Statement(sql, self.scope.parameters.used_in(sql))
+
+
+def _items(item: str, names: Sequence[str]) -> str:
+    """Further items of a list, one for each name."""
+    return "".join(f", {item.format(name)}" for name in names)

@@ -115,12 +115,14 @@ class Scope:
 
     def entity(self) -> str:
         """The column that identifies an entity; NULL or empty for events that belong to none."""
+        if self.dialect.entity is not None:
+            return self.dialect.entity
         index = self.question.exposures.group_type_index
         return "person_id" if index is None else f"group_{index}"
 
     def has_entity(self) -> str:
         column = self.entity()
-        return f"{column} IS NOT NULL" + ("" if column == "person_id" else f" AND {column} <> ''")
+        return f"{column} IS NOT NULL" + (f" AND {column} <> ''" if column.startswith("group_") else "")
 
     @property
     def cell(self) -> list[str]:
