@@ -110,7 +110,12 @@ def _resume(
             _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}{anew}", first=resuming.next_number)
         [(going_on,)] = refresh.run(f"SELECT count(*) FROM {KNOWN}")
         if going_on:
-            _make(refresh, FURTHER, resuming.further(back=some.back > 0), temporary=True)
+            _make(
+                refresh,
+                FURTHER,
+                resuming.further(_recent_events(kept, resuming), back=some.back > 0),
+                temporary=True,
+            )
             if some.anew:
                 _insert(refresh, NEW_DAYS, resuming.further_days())
             else:
@@ -161,17 +166,13 @@ def _find_touched(
     refresh: Refresh, kept: Kept, resuming: Resuming, known: Covered, *, merged: bool
 ) -> _Touched:
     """See whose events are new, and who of them does not go on from its state."""
-    watermark = {"watermark": known.watermark}
-    is_new = "seq > $watermark"
     others = list(_reached_or_merged(kept, known, merged=merged))
     of_others: dict[str, Any] = {name: value for _, more in others for name, value in more.items()}
-    entities = [f"SELECT {ENTITY} FROM ({kept.events(merged=merged, where=is_new)}) AS recent"]
-    entities += [sql for sql, _ in others]
-    known_ones = kept.stated(resuming.known(" UNION ALL ".join(entities)), watermark | of_others)
-    _make(refresh, KNOWN, known_ones, temporary=True)
-    recent = resuming.recent(kept.relations(merged=merged), is_new)
-    _make(refresh, RECENT, kept.stated(recent, watermark), temporary=True)
-    by_events = resuming.touched(kept.exposed(merged=merged))
+    recent = resuming.recent(kept.recent(merged=merged))
+    _make(refresh, RECENT, kept.stated(recent, {"watermark": known.watermark}), temporary=True)
+    states = resuming.known([sql for sql, _ in others])
+    _make(refresh, KNOWN, kept.stated(states, of_others), temporary=True)
+    by_events = resuming.touched(_recent_events(kept, resuming), kept.exposed(merged=merged))
     parts = [f"SELECT entity, number, since, day FROM ({by_events.sql}) AS by_events"]
     parts += [
         f"SELECT other.entity, known.number, {EVER}, NULL FROM ({sql}) AS other "
@@ -185,6 +186,10 @@ def _find_touched(
     )
     _make(refresh, TOUCHED, kept.stated(found, of_others), temporary=True)
     return _Touched(*refresh.run(_COUNTS)[0])
+
+
+def _recent_events(kept: Kept, resuming: Resuming) -> str:
+    return kept.restored(RECENT, resuming.columns_of_known)
 
 
 def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Touched, *, merged: bool) -> None:

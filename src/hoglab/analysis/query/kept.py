@@ -171,34 +171,65 @@ class Kept:
 
         Each log is asked by itself for ``where``: the engine does not look ahead through a union at whom a join wants.
         """
+        project = f"{self.question.exposures.project_id} AS project_id"
         return " UNION ALL ".join(
-            f"SELECT * FROM ({relation}) AS log WHERE {where}" for relation in self.relations(merged=merged)
+            f"SELECT * FROM ({self._selected(log, self._names, [project], merged=merged)}) AS log WHERE {where}"
+            for log in self.logs
         )
 
-    def relations(self, *, merged: bool) -> list[str]:
-        """The events of each log; those of the first one may be exposures."""
-        return [self._events_of(log, merged=merged) for log in self.logs]
+    def recent(self, *, merged: bool) -> str:
+        """Events that came in after ``$watermark``: what of them is not the same for a whole log, whose number in
+        the column ``log`` says what is. Only those of the first one may be exposures."""
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({self._selected(log, self._stored, [f'{place} AS log'], merged=merged)}) AS log "
+            "WHERE seq > $watermark"
+            for place, log in enumerate(self.logs)
+        )
+
+    def restored(self, table: str, also: Sequence[str]) -> str:
+        """The `events` of which a table has what is `recent`, and with each ``also`` other columns of the table."""
+        parts = []
+        for place, log in enumerate(self.logs):
+            stored = {name: name for name in self._stored if name not in log.constants}
+            columns = [
+                f"{stored.get(name) or self._column_of(log, name, merged=False)} AS {name}"
+                for name in self._names
+            ]
+            shown = [f"{self.question.exposures.project_id} AS project_id", "seq", ENTITY, *columns, *also]
+            parts.append(f"SELECT {', '.join(shown)} FROM {table} WHERE log = {place}")
+        return " UNION ALL ".join(parts)
 
     def exposed(self, *, merged: bool) -> str:
         """Entities that may have been exposed."""
-        return f"SELECT {ENTITY} AS entity FROM ({self._events_of(self.logs[0], merged=merged)}) AS log"
+        return (
+            f"SELECT {ENTITY} AS entity FROM ({self._selected(self.logs[0], [], [], merged=merged)}) AS log"
+        )
 
-    def _events_of(self, log: Log, *, merged: bool) -> str:
-        """Events of one log, with the columns of all that statements read."""
-        project = self.question.exposures.project_id
+    @property
+    def _names(self) -> list[str]:
+        """The columns of events that statements read, beside those that all have."""
         known = [name for each in self.logs for name in (*each.columns, *each.constants)]
         read = words_of("\n".join(sql for _, sql in self._filling))
         names = [name for name in COLUMNS if name in known and name in read]
-        names += dict.fromkeys(name for each in self.logs for name in each.taken)
-        entity = entity_column(self.question)
-        whose = self._column_of(log, entity, merged=merged)
-        shown = [f"{project} AS project_id", "seq"]
-        shown.append(f"{whose if self.is_of_people else f'nullif({whose}, {chr(39) * 2})'} AS {ENTITY}")
+        return [*names, *dict.fromkeys(name for each in self.logs for name in each.taken)]
+
+    @property
+    def _stored(self) -> list[str]:
+        """Those of them that differ from event to event of a log."""
+        return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
+
+    def _selected(self, log: Log, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
+        """Events of one log with some columns and ``also`` others, each with its entity."""
+        entity = self._column_of(log, entity_column(self.question), merged=merged)
+        if not self.is_of_people:
+            entity = f"nullif({entity}, '')"
+        shown = [*also, "seq", f"{entity} AS {ENTITY}"]
         shown += [f"{self._column_of(log, name, merged=merged)} AS {name}" for name in names]
         override = ""
         if merged and "person_id" in log.columns:
             override = (
-                f" LEFT JOIN {SCHEMA}.applied_override AS override ON override.project_id = {project} "
+                f" LEFT JOIN {SCHEMA}.applied_override AS override "
+                f"ON override.project_id = {self.question.exposures.project_id} "
                 "AND override.old_person_id = log.person_id"
             )
         return f"SELECT {', '.join(shown)} FROM {log.table} AS log{override}"

@@ -12,8 +12,8 @@ first exposure does.
 
 Statements read and write temporary tables, so that what they share is computed once:
 
-- `KNOWN`: the states of entities with new events, or that are to be looked at for another reason.
-- `RECENT`: the new events of entities with a state, and all that may be exposures, beside what is known.
+- `RECENT`: the new events of entities with a state, and all that may be exposures, each beside what is known.
+- `KNOWN`: the states of their entities, and of those that are to be looked at for another reason.
 - `TOUCHED`: entities that do not go on from their state. Those that are computed anew are then taken out of `KNOWN`,
   and those that go back have the partials of that time there. `TOUCHED_EVENTS`: the events of both that matter.
 - `UNITS`: the subquery ``unit`` of entities that are computed anew, or of all of them, with a number for each.
@@ -139,21 +139,27 @@ class Resuming:
 
     # -- who goes on, and from where -------------------------------------------------------------------
 
-    def known(self, entities: str) -> str:
-        """The states of some entities."""
-        return f"SELECT *, rowid AS place FROM {self.state} WHERE entity IN ({entities})"
-
-    def recent(self, logs: Sequence[str], where: str) -> str:
-        """`RECENT`, of the events ``where`` something is so; those of the first log may be exposures."""
+    def recent(self, events: str) -> str:
+        """`RECENT`, of events with the number of their log; those of the first log, 0, may be exposures."""
         known = _items("known.{0} AS known_{0}", self._judged_by)
-        return " UNION ALL ".join(
-            f"SELECT log.*{known} FROM ({log}) AS log {'INNER' if place else 'LEFT'} JOIN {KNOWN} AS known "
-            f"ON known.entity = log.{ENTITY} WHERE {where}"
-            for place, log in enumerate(logs)
+        return (
+            f"SELECT events.*{known} FROM ({events}) AS events LEFT JOIN {self.state} AS known "
+            f"ON known.entity = events.{ENTITY} WHERE events.log = 0 OR known.number IS NOT NULL"
         )
 
-    def touched(self, exposed: str) -> Statement:
-        """Rows ``(entity, number, since, day)``: entities whose `RECENT` events do not let them go on from their
+    @property
+    def columns_of_known(self) -> list[str]:
+        """The columns that `RECENT` has beside those of events."""
+        return [f"known_{name}" for name in self._judged_by]
+
+    def known(self, others: Sequence[str]) -> str:
+        """The states of entities with events in `RECENT`, and of ``others``."""
+        numbers = [f"SELECT known_number FROM {RECENT}"]
+        numbers += [f"SELECT number FROM {self.state} WHERE entity IN ({each})" for each in others]
+        return f"SELECT *, rowid AS place FROM {self.state} WHERE number IN ({' UNION ALL '.join(numbers)})"
+
+    def touched(self, recent: str, exposed: str) -> Statement:
+        """Rows ``(entity, number, since, day)``: entities whose ``recent`` events do not let them go on from their
         state, and why.
 
         With a ``day``: those with an event on a day, or in funnels at a moment, before their last one. Without:
@@ -169,7 +175,7 @@ class Resuming:
         if not exposures.first_seen:
             other = f"variant <> known_variant AND {scope.day('ts')} < coalesce(known_multiple_day, {2**31})"
             changes += f" OR ({other})"
-        exposures_known = flag_exposures(scope, _items("known_{}", self._judged_by))
+        exposures_known = flag_exposures(scope, _items("{}", self.columns_of_known))
         parts = [
             (
                 f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END "
@@ -194,7 +200,7 @@ class Resuming:
                 f"{whose}, {EVER}, NULL FROM {EVENTS} WHERE known_t0 IS NULL "
                 f"AND {ENTITY} IN (SELECT entity FROM ({exposed}) AS exposed)"
             )
-        return self._statement([(EVENTS, f"SELECT * FROM {RECENT}")], " UNION ALL ".join(parts))
+        return self._statement([(EVENTS, recent)], " UNION ALL ".join(parts))
 
     def begin_of_day(self, day: str) -> str:
         """A moment in microseconds that is no later than any of a day of the grid, by the day's number."""
@@ -228,8 +234,8 @@ class Resuming:
 
     # -- going on --------------------------------------------------------------------------------------
 
-    def further(self, *, back: bool) -> Statement:
-        """The partials that come to entities in `KNOWN`: from their `RECENT` events, or for those that go ``back``,
+    def further(self, recent: str, *, back: bool) -> Statement:
+        """The partials that come to entities in `KNOWN`: from their ``recent`` events, or for those that go ``back``,
         from their `TOUCHED_EVENTS`."""
         position = [name for name, _ in self.subqueries].index("moved") - 1
         partials, _ = self.subqueries[position]
@@ -259,7 +265,7 @@ class Resuming:
             select += " UNION ALL " + resumed_progress(
                 self.scope, self.question.metric, single, self._known, also
             )
-        return self._statement([(EVENTS, self._events_of_known(back=back)), *named], select)
+        return self._statement([(EVENTS, self._events_of_known(recent, back=back)), *named], select)
 
     def further_days(self) -> Statement:
         """`NEW_DAYS` of entities in `FURTHER`."""
@@ -357,17 +363,17 @@ class Resuming:
             f"FROM ({self._known}) AS known"
         )
 
-    def _events_of_known(self, *, back: bool) -> str:
+    def _events_of_known(self, recent: str, *, back: bool) -> str:
         """The events that entities in `KNOWN` go on with, by their numbers."""
-        known = ", ".join(f"known_{name}" for name in self._judged_by)
-        recent = (
-            f"SELECT * EXCLUDE ({known}) REPLACE (known_number AS {ENTITY}) FROM {RECENT} "
+        known = ", ".join(self.columns_of_known)
+        going_on = (
+            f"SELECT * EXCLUDE ({known}) REPLACE (known_number AS {ENTITY}) FROM ({recent}) AS recent "
             "WHERE known_number IS NOT NULL"
         )
         if not back:
-            return recent
+            return going_on
         return (
-            f"{recent} AND known_number NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
+            f"{going_on} AND known_number NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
             f"SELECT events.* REPLACE (touched.number AS {ENTITY}) FROM {TOUCHED_EVENTS} AS events "
             f"INNER JOIN {TOUCHED} AS touched ON touched.entity = events.{ENTITY} "
             f"WHERE {self.scope.day(self.scope.ts())} >= touched.day"
