@@ -45,9 +45,7 @@ def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Out
         strict = metric.order is FunnelOrder.STRICT
         source = _define_ordered(scope, count, window_us, strict=strict, resumable=resumable)
     if scope.days is not None:
-        columns = ", ".join(f"max({name}) AS {name}" for name in ("reached", *chains))
-        partial = scope.define("partial", f"SELECT entity, day, {columns} FROM {source} GROUP BY entity, day")
-        return series(scope, outcome, partial), outcome
+        return series(scope, outcome, source), outcome
     partial = scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {source} GROUP BY entity")
     return totals(scope, outcome, define_values(scope, outcome, partial)), outcome
 
@@ -175,7 +173,7 @@ def resumed_rows(metric: FunnelMetric, states: str) -> str:
 
 
 def resumed_progress(scope: Scope, metric: FunnelMetric, rows: str, states: str, also: str) -> str:
-    """``partial`` of entities with one row after those that their state stands for; ``also`` are further columns."""
+    """``progress`` of entities with one row after those that their state stands for; ``also`` are further columns."""
     window_us = metric.window_us or DEFAULT_WINDOW_US
     steps = range(1, len(metric.steps) + 1)
     met = {

@@ -111,7 +111,8 @@ def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bo
 
 
 def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
-    """Rows ``(variant, cell…, day, changes of statistics…)`` of a relation of partials per entity and day.
+    """Rows ``(variant, cell…, day, changes of statistics…)`` of a relation of partials ``(entity, day, …)``, of which
+    there may be several for a day.
 
     Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
     leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.

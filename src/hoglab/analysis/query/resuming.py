@@ -243,9 +243,11 @@ class Resuming:
         named = [(name, replaced.get(name, sql)) for name, sql in self.subqueries[: position + 1]]
         known = ["variant", *self._carried, *self._partials]
         also = f", known.place{_items('known.{0} AS known_{0}', known)}"
+        combined = "".join(f", {p.combine}({p.name}) AS {p.name}" for p in self.outcome.partials)
         select = (
             f"SELECT further.entity, further.day{_items('further.{}', self._partials)}{also} "
-            f"FROM {partials} AS further INNER JOIN ({self._known}) AS known ON known.entity = further.entity"
+            f"FROM (SELECT entity, day{combined} FROM {partials} GROUP BY entity, day) AS further "
+            f"INNER JOIN ({self._known}) AS known ON known.entity = further.entity"
         )
         if isinstance(self.question.metric, FunnelMetric):
             rows = [name for name, _ in named].index("funnel_row")

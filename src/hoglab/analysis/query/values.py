@@ -146,7 +146,7 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
 
 
 def define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
-    """``<name>_partial(entity[, day], …)``: the partials of one value."""
+    """``<name>_partial(entity, …)``: the partials of one value; with a grid of days of each row, with its day."""
     rows = define_value_rows(scope, value, name, window_us)
     return _define_combined(scope, value, name, rows, by_day=scope.days is not None)
 
@@ -173,7 +173,7 @@ def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> 
 
 
 def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day: bool) -> str:
-    """The partials of rows ``(entity, ts, x)``."""
+    """The partials of rows ``(entity, ts, x)``, by day of each: `series` combines them, with others that it has."""
     day = scope.day("ts")
     x = counted(value, "x")
     if is_of_different_ones(value):
@@ -182,24 +182,25 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
             f"SELECT entity, x, min({day}) AS day FROM {rows} WHERE x IS NOT NULL AND x <> '' "
             "GROUP BY entity, x",
         )
-        columns, day = f"count(*) AS {name}_v", "day"
-    else:
-        columns = ", ".join(f"{text} AS {each}" for each, text in aggregates(scope, value, name, x).items())
-    key, shown = ("entity, day", f"entity, {day} AS day") if by_day else ("entity", "entity")
-    return scope.define(f"{name}_partial", f"SELECT {shown}, {columns} FROM {rows} GROUP BY {key}")
+        x, day = "1", "day"
+    if by_day:
+        columns = "".join(f", {text} AS {each}" for each, text in _of_a_row(value, name, x).items())
+        return scope.define(f"{name}_partial", f"SELECT entity, {day} AS day{columns} FROM {rows}")
+    columns = "".join(f", {text} AS {each}" for each, text in aggregates(scope, value, name, x).items())
+    return scope.define(f"{name}_partial", f"SELECT entity{columns} FROM {rows} GROUP BY entity")
 
 
 def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
-    """What makes each partial of a value out of what its rows count as; not for values that are different ones."""
-    match value.math:
-        case Math.AVG:
-            return {f"{name}_v": f"sum({x})", f"{name}_c": "count(*)"}
-        case Math.MIN | Math.MAX:
-            return {f"{name}_v": f"{value.math.value}({x})"}
-        case Math.QUANTILE:
-            return {f"{name}_v": scope.dialect.quantile(x, value.level)}
-        case _:
-            return {f"{name}_v": f"sum({x})"}
+    """What makes each partial of a value out of what its rows count as; different ones count as 1."""
+    if value.math is Math.QUANTILE:
+        return {f"{name}_v": scope.dialect.quantile(x, value.level)}
+    combine = {partial.name: partial.combine for partial in _value_partials(value, name)}
+    return {each: f"{combine[each]}({text})" for each, text in _of_a_row(value, name, x).items()}
+
+
+def _of_a_row(value: Value, name: str, x: str) -> dict[str, str]:
+    """The partials of one row, which counts as ``x``."""
+    return {f"{name}_v": x, f"{name}_c": "1"} if value.math is Math.AVG else {f"{name}_v": x}
 
 
 def is_of_different_ones(value: Value) -> bool:
@@ -237,7 +238,7 @@ def value_of_event(scope: Scope, value: Value) -> str:
 
 
 def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> str:
-    """The partials of both sides of a ratio in one relation."""
+    """The partials of both sides of a ratio in one relation, by day as they are (`define_partials`)."""
     by_day = ", day" if scope.days is not None else ""
     parts = []
     for name, relation in relations.items():
@@ -245,11 +246,11 @@ def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> s
             p.name if p.name.startswith(f"{name}_") else f"{p.zero} AS {p.name}" for p in outcome.partials
         )
         parts.append(f"SELECT entity{by_day}, {columns} FROM {relation}")
-    scope.define("either_side", " UNION ALL ".join(parts))
+    either = scope.define("either_side", " UNION ALL ".join(parts))
+    if by_day:
+        return either
     combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in outcome.partials)
-    return scope.define(
-        "both_sides", f"SELECT entity{by_day}, {combined} FROM either_side GROUP BY entity{by_day}"
-    )
+    return scope.define("both_sides", f"SELECT entity, {combined} FROM {either} GROUP BY entity")
 
 
 def _define_clamped(scope: Scope, valued: str, names: list[str], bounds: dict[str, Bounds]) -> str:
