@@ -464,7 +464,16 @@ def test_state_of_other_events_is_thrown_away(experiment: Experiment) -> None:
     assert experiment.cost(experiment.ask(REVENUE)).events == 2 * experiment.stored
 
 
-@pytest.mark.parametrize("point", ["SET watermark", "INSERT INTO results_state.contributions"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "UPDATE results_state.log SET",
+        "INSERT INTO results_state.of_",
+        "INSERT INTO results_state.sum_",
+        "UPDATE results_state.at_",
+        "UPDATE results_state.contributions SET",
+    ],
+)
 def test_a_step_that_breaks_off_leaves_nothing_behind(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -472,15 +481,18 @@ def test_a_step_that_breaks_off_leaves_nothing_behind(
     engine.add([Event("user-1", START + 2 * HOUR, "purchase", {"amount": 7})], project_id=experiment.project)
     question = experiment.ask(REVENUE)
     execute = DuckDbReader.execute
+    reached: list[str] = []
     with monkeypatch.context() as patch:
 
         def breaking(reader: DuckDbReader, sql: str, *args: Any, **options: Any) -> Any:
             if point in sql:
+                reached.append(point)
                 raise EventStoreUnavailableError("the power went")
             return execute(reader, sql, *args, **options)
 
         patch.setattr(DuckDbReader, "execute", breaking)
         assert_same_points(engine, question, "broken off")
+    assert reached
     work = experiment.cost(question)
     assert (work.entities, work.rebuilt) == (1, False)
 

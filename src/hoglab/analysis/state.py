@@ -168,8 +168,7 @@ class ResultsState:
             if refresh.newest < self._limits.min_events:
                 return None
             self._begin(refresh)
-            for log in kept.logs:
-                grow(refresh, log, kept.since, self._limits.chunk_events)
+            grow(refresh, kept.logs, kept.since, self._limits.chunk_events)
             rows = self._summed(refresh, kept)
             known = self._known
             if known is not None:

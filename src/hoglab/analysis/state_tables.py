@@ -8,8 +8,8 @@ transaction reads what it wrote itself: DuckDB 2.0.0 does not see its own rows w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from hoglab.analysis.query.kept import SCHEMA, VERSION, Kept, Log
+from hoglab.analysis.query.scope import Statement
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ applied AS (SELECT old_person_id, person_id FROM {SCHEMA}.applied_override WHERE
 SELECT *, TRUE AS holds FROM (SELECT * FROM now EXCEPT SELECT * FROM applied)
 UNION ALL SELECT *, FALSE FROM (SELECT * FROM applied EXCEPT SELECT * FROM now)
 """
+_NEVER_MERGED = (
+    "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM person_override WHERE project_id = $project) "
+    f"AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.merge WHERE project_id = $project)"
+)
 _NOTE_MERGED = (
     f"INSERT INTO {SCHEMA}.merge SELECT $number, $project, person FROM "
     "(SELECT old_person_id AS person FROM changed_override UNION SELECT person_id FROM changed_override)"
@@ -100,41 +105,70 @@ def naive(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
+def make(refresh: Refresh, table: str, statement: Statement, *, temporary: bool = False) -> None:
+    kind = "TEMP TABLE" if temporary else "TABLE"
+    refresh.run(f"CREATE OR REPLACE {kind} {table} AS {statement.sql}", statement.parameters)
+
+
+def insert(refresh: Refresh, table: str, statement: Statement) -> None:
+    refresh.run(f"INSERT INTO {table} {statement.sql}", statement.parameters)
+
+
+@contextmanager
+def temporary_tables(refresh: Refresh, *tables: str) -> Iterator[None]:
+    """The tables, which the block makes, are gone after it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(QueryError, EventStoreUnavailableError):  # the error before this one is the one to tell
+            _drop(refresh, tables)
+        raise
+    _drop(refresh, tables)
+
+
+def _drop(refresh: Refresh, tables: tuple[str, ...]) -> None:
+    refresh.run("; ".join(f"DROP TABLE IF EXISTS {table}" for table in tables))
+
+
 # -- logs ----------------------------------------------------------------------------------------------
 
 
-def grow(refresh: Refresh, log: Log, since: datetime, chunk: int) -> None:
-    """Put every event up to the newest into a log, from the moment ``since`` on."""
+def grow(refresh: Refresh, logs: Sequence[Log], since: datetime, chunk: int) -> None:
+    """Put every event up to the newest into logs, from the moment ``since`` on."""
     since = naive(since)
-    found = refresh.run(f"SELECT watermark, since FROM {SCHEMA}.log WHERE key = $key", {"key": log.key})
-    if found:
-        [(watermark, begin)] = found
-    else:
-        watermark, begin = 0, since
-        with transaction(refresh.reader):
-            refresh.run(log.made(), log.parameters)
-            refresh.run(
-                f"INSERT INTO {SCHEMA}.log VALUES ($key, 0, $since)", {"key": log.key, "since": since}
-            )
-    if since < begin:  # further back than anybody looked before
-        extent = "seq <= $watermark AND timestamp >= $since AND timestamp < $begin"
-        _add(refresh, log, extent, watermark, {"watermark": watermark, "since": since, "begin": begin})
-        refresh.work.events += watermark
-    since = min(since, begin)
-    for start in range(watermark, refresh.newest, chunk):
-        until = min(start + chunk, refresh.newest)
-        extent = "seq > $start AND seq <= $until AND timestamp >= $since"
-        _add(refresh, log, extent, until, {"start": start, "until": until, "since": since})
-        refresh.work.events += until - start
+    found = {key: extent for key, *extent in refresh.run(f"SELECT key, watermark, since FROM {SCHEMA}.log")}
+    behind: dict[tuple[int, datetime], list[Log]] = {}
+    for log in logs:
+        if log.key not in found:
+            with transaction(refresh.reader):
+                refresh.run(log.made(), log.parameters)
+                refresh.run(
+                    f"INSERT INTO {SCHEMA}.log VALUES ($key, 0, $since)", {"key": log.key, "since": since}
+                )
+        watermark, begin = found.get(log.key, (0, since))
+        if since < begin:  # further back than anybody looked before
+            extent = "seq <= $watermark AND timestamp >= $since AND timestamp < $begin"
+            _add(refresh, [log], extent, watermark, {"watermark": watermark, "since": since, "begin": begin})
+            refresh.work.events += watermark
+        behind.setdefault((watermark, min(since, begin)), []).append(log)
+    for (watermark, begin), same in behind.items():
+        for start in range(watermark, refresh.newest, chunk):
+            until = min(start + chunk, refresh.newest)
+            extent = "seq > $start AND seq <= $until AND timestamp >= $since"
+            _add(refresh, same, extent, until, {"start": start, "until": until, "since": begin})
+            refresh.work.events += (until - start) * len(same)
 
 
-def _add(refresh: Refresh, log: Log, extent: str, watermark: int, bounds: Mapping[str, Any]) -> None:
-    """Add the events of an extent to a log, and note how far it goes then."""
+def _add(
+    refresh: Refresh, logs: Sequence[Log], extent: str, watermark: int, bounds: Mapping[str, Any]
+) -> None:
+    """Add the events of an extent to logs, and note how far these go then."""
     with transaction(refresh.reader):
-        refresh.run(log.grown(extent), {**log.parameters, **bounds})
+        for log in logs:
+            refresh.run(log.grown(extent), {**log.parameters, **bounds})
         refresh.run(
-            f"UPDATE {SCHEMA}.log SET watermark = $watermark, since = $since WHERE key = $key",
-            {"key": log.key, "watermark": watermark, "since": bounds["since"]},
+            f"UPDATE {SCHEMA}.log SET watermark = $watermark, since = $since WHERE key IN (SELECT unnest($keys))",
+            {"keys": [log.key for log in logs], "watermark": watermark, "since": bounds["since"]},
         )
         # An event that is in the logs, by which other events are told from these.
         refresh.run(
@@ -158,6 +192,8 @@ def drop_unused_logs(refresh: Refresh) -> None:
 def apply_merges(refresh: Refresh, kept: Kept) -> tuple[int, bool]:
     """Note who was merged since the last time; the number of the last note, and whether anybody ever was."""
     project = {"project": kept.question.exposures.project_id}
+    if refresh.run(_NEVER_MERGED, project):
+        return 0, False
     refresh.run(_CHANGED_OVERRIDES, project)
     [(changed,)] = refresh.run("SELECT count(*) FROM changed_override")
     if changed:

@@ -186,6 +186,11 @@ class Kept:
             for place, log in enumerate(self.logs)
         )
 
+    @property
+    def has_recent(self) -> str:
+        """Whether there are any of them."""
+        return " OR ".join(f"EXISTS (SELECT 1 FROM {log.table} WHERE seq > $watermark)" for log in self.logs)
+
     def restored(self, table: str, also: Sequence[str]) -> str:
         """The `events` of which a table has what is `recent`, and with each ``also`` other columns of the table."""
         parts = []

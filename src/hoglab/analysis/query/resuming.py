@@ -12,8 +12,9 @@ first exposure does.
 
 Statements read and write temporary tables, so that what they share is computed once:
 
+- `OTHERS`: entities to look at for another reason than new events. They may be there several times.
 - `RECENT`: the new events of entities with a state, and all that may be exposures, each beside what is known.
-- `KNOWN`: the states of their entities, and of those that are to be looked at for another reason.
+- `KNOWN`: the states of their entities, and of `OTHERS`.
 - `TOUCHED`: entities that do not go on from their state. Those that are computed anew are then taken out of `KNOWN`,
   and those that go back have the partials of that time there. `TOUCHED_EVENTS`: the events of both that matter.
 - `UNITS`: the subquery ``unit`` of entities that are computed anew, or of all of them, with a number for each.
@@ -32,7 +33,7 @@ much for partitions of two rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hoglab.analysis.days import DAY_US
@@ -48,6 +49,7 @@ from hoglab.analysis.query.values import can_resume_value
 EVENTS = "kept_events"
 ENTITY = "entity_key"
 """The column of `EVENTS` that has the entity, or NULL."""
+OTHERS = "other_entities"
 KNOWN = "known_states"
 RECENT = "recent_events"
 TOUCHED = "touched_entities"
@@ -152,21 +154,38 @@ class Resuming:
         """The columns that `RECENT` has beside those of events."""
         return [f"known_{name}" for name in self._judged_by]
 
-    def known(self, others: Sequence[str]) -> str:
-        """The states of entities with events in `RECENT`, and of ``others``."""
-        numbers = [f"SELECT known_number FROM {RECENT}"]
-        numbers += [f"SELECT number FROM {self.state} WHERE entity IN ({each})" for each in others]
-        return f"SELECT *, rowid AS place FROM {self.state} WHERE number IN ({' UNION ALL '.join(numbers)})"
+    def known(self, *, others: bool) -> str:
+        """The states of entities with events in `RECENT`; and of ``others``, where there are any."""
+        numbers = f"SELECT known_number FROM {RECENT}"
+        if others:
+            numbers += (
+                f" UNION ALL SELECT number FROM {self.state} WHERE entity IN (SELECT entity FROM {OTHERS})"
+            )
+        return f"SELECT *, rowid AS place FROM {self.state} WHERE number IN ({numbers})"
 
-    def touched(self, recent: str, exposed: str) -> Statement:
-        """Rows ``(entity, number, since, day)``: entities whose ``recent`` events do not let them go on from their
-        state, and why.
+    def touched(self, recent: str, exposed: str, *, others: bool) -> Statement:
+        """`TOUCHED`: entities whose ``recent`` events do not let them go on from their state, and ``others``.
 
-        With a ``day``: those with an event on a day, or in funnels at a moment, before their last one. Without:
-        newly exposed ones; those with an exposure that is not after the first one, or to another variant than
-        until then; and where the time before the exposure matters, those with events of that time. ``since`` is the
-        moment from which their events matter. ``exposed`` are entities that may have been exposed.
+        Those that go back have the ``day`` from which on; they have an event on a day, or in funnels at a moment,
+        before their last one. Computed anew are newly exposed ones; those with an exposure that is not after the
+        first one, or to another variant than until then; and where the time before the exposure matters, those with
+        events of that time. ``since`` is the moment from which their events matter. ``exposed`` are entities that may
+        have been exposed.
         """
+        parts = list(self._reasons(exposed))
+        if others:
+            parts.append(
+                f"SELECT other.entity, known.number, {EVER}, NULL FROM {OTHERS} AS other "
+                f"LEFT JOIN {KNOWN} AS known ON known.entity = other.entity"
+            )
+        return self._statement(
+            [(EVENTS, recent), ("reason", " UNION ALL ".join(parts))],
+            f"SELECT entity, max(number) AS number, coalesce(min(since), {self._begin_of_day('min(day)')}) AS since, "
+            "CASE WHEN min(since) IS NULL THEN min(day) END AS day FROM reason GROUP BY entity",
+        )
+
+    def _reasons(self, exposed: str) -> Iterator[str]:
+        """Rows ``(entity, number, since, day)``: an event that does not let its entity go on."""
         scope, exposures = self.scope, self.question.exposures
         ts, day = scope.ts(), scope.day(scope.ts())
         looks_back = exposures.activation is not None or lookback_us(self.question) > 0
@@ -176,33 +195,30 @@ class Resuming:
             other = f"variant <> known_variant AND {scope.day('ts')} < coalesce(known_multiple_day, {2**31})"
             changes += f" OR ({other})"
         exposures_known = flag_exposures(scope, _items("{}", self.columns_of_known))
-        parts = [
-            (
-                f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END "
-                f"AS since, CAST(NULL AS INTEGER) AS day FROM ({exposures_known}) AS exposed "
-                f"WHERE known_t0 IS NULL OR {changes}"
-            )
-        ]
+        yield (
+            f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END "
+            f"AS since, CAST(NULL AS INTEGER) AS day FROM ({exposures_known}) AS exposed "
+            f"WHERE known_t0 IS NULL OR {changes}"
+        )
         late = f"{day} < known_last_day"
         if isinstance(self.question.metric, FunnelMetric):
             late += f" OR {ts} <= known_{LAST_ROW}"
         begun = f"{day} <= greatest({scope.day('known_t0')}, known_multiple_day)"
         whose = f"SELECT {ENTITY}, known_number"
-        parts.append(
+        yield (
             f"{whose}, CASE WHEN {begun} THEN {EVER if looks_back else 'known_t0'} END, "
             f"CASE WHEN NOT ({begun}) THEN {day} END FROM {EVENTS} WHERE {ts} >= known_t0 AND ({late})"
         )
         if looks_back:
             before = f"{ts} <= known_t0" if exposures.activation is not None else f"{ts} < known_t0"
-            parts.append(f"{whose}, {EVER}, NULL FROM {EVENTS} WHERE {before}")
+            yield f"{whose}, {EVER}, NULL FROM {EVENTS} WHERE {before}"
         if exposures.activation is not None:  # an activation of somebody who was shown the flag long ago
-            parts.append(
+            yield (
                 f"{whose}, {EVER}, NULL FROM {EVENTS} WHERE known_t0 IS NULL "
                 f"AND {ENTITY} IN (SELECT entity FROM ({exposed}) AS exposed)"
             )
-        return self._statement([(EVENTS, recent)], " UNION ALL ".join(parts))
 
-    def begin_of_day(self, day: str) -> str:
+    def _begin_of_day(self, day: str) -> str:
         """A moment in microseconds that is no later than any of a day of the grid, by the day's number."""
         grid = self.scope.days
         assert grid is not None  # noqa: S101 - others are not kept

@@ -1,0 +1,181 @@
+"""Histories and states brought up to date (spec experiment-results 11.4): see `hoglab.analysis.query.resuming`.
+
+What is computed for a table is put into temporary tables first, each by a statement of its own, and then written
+in one transaction with a note of how far it goes.
+"""
+
+# ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hoglab.analysis.query.kept import Kept
+from hoglab.analysis.query.resuming import (
+    ANEW,
+    ENTITY,
+    EVER,
+    FURTHER,
+    KNOWN,
+    NEW_DAYS,
+    NUMBERS_ANEW,
+    OLD_DAYS,
+    OTHERS,
+    RECENT,
+    TOUCHED,
+    TOUCHED_EVENTS,
+    UNITS,
+    Resuming,
+)
+from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.state_tables import Refresh, insert, make, temporary_tables, transaction
+
+
+def rebuild(
+    refresh: Refresh, kept: Kept, resuming: Resuming, note: Callable[[], None], *, merged: bool
+) -> None:
+    """Make histories, states and sums from the logs; ``note`` how far they go, in the transaction that writes them."""
+    with temporary_tables(refresh, UNITS, NEW_DAYS):
+        _compute(refresh, resuming, kept.events(merged=merged))
+        with transaction(refresh.reader):
+            make(refresh, resuming.history, Statement(resuming.recorded(0), {}))
+            make(refresh, resuming.state, Statement(resuming.new_states(), {}))
+            make(refresh, kept.sums_table, kept.summed(f"({resuming.changes(gone=False)})"))
+            note()
+
+
+def go_on(
+    refresh: Refresh,
+    kept: Kept,
+    resuming: Resuming,
+    news: News,
+    note: Callable[[int], None],
+    *,
+    merged: bool,
+) -> None:
+    """Let entities go on from their states where they can, or go back; compute the others anew.
+
+    ``note`` is called with 1, or 0 where there was nothing to do, in the transaction that writes it.
+    """
+    with temporary_tables(
+        refresh, OTHERS, KNOWN, RECENT, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS
+    ):
+        some = _look(refresh, kept, resuming, news, merged=merged)
+        if some.anew or some.back:
+            _read_touched(refresh, kept, resuming, some, merged=merged)
+        if some.anew:
+            anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
+            _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}{anew}", first=resuming.next_number)
+        if some.going_on:
+            further = resuming.further(_recent_events(kept, resuming), back=some.back > 0)
+            make(refresh, FURTHER, further, temporary=True)
+            if some.anew:
+                insert(refresh, NEW_DAYS, resuming.further_days())
+            else:
+                make(refresh, NEW_DAYS, resuming.further_days(), temporary=True)
+        with transaction(refresh.reader):
+            if some.anew or some.going_on:
+                _write(refresh, kept, resuming, some, news.increment)
+            note(1 if some.anew or some.going_on else 0)
+    refresh.work.entities = some.anew + some.going_on
+    refresh.work.resumed = some.going_on - some.back
+
+
+def _write(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Found, increment: int) -> None:
+    """Bring histories, states and sums up to date."""
+    if some.recorded:
+        refresh.run(
+            f"DELETE FROM {resuming.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
+        )
+        refresh.run(f"DELETE FROM {resuming.state} WHERE number IN ({NUMBERS_ANEW})")
+    insert(refresh, resuming.history, Statement(resuming.recorded(increment), {}))
+    insert(refresh, kept.sums_table, kept.summed(f"({resuming.changes(gone=some.recorded > 0)})"))
+    if some.going_on:
+        refresh.run(resuming.update())
+    if some.anew:
+        insert(refresh, resuming.state, Statement(resuming.new_states(), {}))
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What there is beside what is known: events that came in after the ``watermark``, and ``others``, statements
+    for entities to look at for another reason. ``increment`` is the number of the increment that takes them in."""
+
+    watermark: int
+    others: Sequence[Statement]
+    increment: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How many entities go on, of these some after they went ``back``, and how many are computed ``anew``.
+
+    Of those that go back or are computed anew: how many are ``recorded`` in the history, of how many all events matter
+    (``ever``), and from when on those of the others.
+    """
+
+    going_on: int = 0
+    back: int = 0
+    anew: int = 0
+    recorded: int = 0
+    ever: int = 0
+    since: datetime | None = None
+
+
+_COUNTS = (
+    f"SELECT (SELECT count(*) FROM {KNOWN}) - count(number) FILTER (day IS NULL), "
+    "count(*) FILTER (day IS NOT NULL), count(*) FILTER (day IS NULL), count(number), "
+    f"count(*) FILTER (since = {EVER}), make_timestamp(min(nullif(since, {EVER}))) FROM {TOUCHED}"
+)
+
+
+def _look(refresh: Refresh, kept: Kept, resuming: Resuming, news: News, *, merged: bool) -> _Found:
+    """See whose events are new, and who of them does not go on from its state."""
+    watermark = {"watermark": news.watermark}
+    sql = " UNION ALL ".join(each.sql for each in news.others) or "SELECT NULL AS entity LIMIT 0"
+    values = {name: value for each in news.others for name, value in each.parameters.items()}
+    make(refresh, OTHERS, kept.stated(sql, values), temporary=True)
+    [(others, recent)] = refresh.run(f"SELECT (SELECT count(*) FROM {OTHERS}), {kept.has_recent}", watermark)
+    if not others and not recent:
+        return _Found()
+    make(
+        refresh,
+        RECENT,
+        kept.stated(resuming.recent(kept.recent(merged=merged)), watermark),
+        temporary=True,
+    )
+    make(refresh, KNOWN, Statement(resuming.known(others=others > 0), {}), temporary=True)
+    touched = resuming.touched(_recent_events(kept, resuming), kept.exposed(merged=merged), others=others > 0)
+    make(refresh, TOUCHED, touched, temporary=True)
+    return _Found(*refresh.run(_COUNTS)[0])
+
+
+def _recent_events(kept: Kept, resuming: Resuming) -> str:
+    return kept.restored(RECENT, resuming.columns_of_known)
+
+
+def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Found, *, merged: bool) -> None:
+    """Read what there is of touched entities: the events that matter, and their history."""
+    parts = []
+    if some.ever:
+        everything = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
+        parts.append(kept.events(merged=merged, where=f"{ENTITY} IN ({everything})"))
+    if some.since is not None:
+        late = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
+        parts.append(kept.events(merged=merged, where=f"timestamp >= $since AND {ENTITY} IN ({late})"))
+    values = {} if some.since is None else {"since": some.since}
+    make(refresh, TOUCHED_EVENTS, kept.stated(" UNION ALL ".join(parts), values), temporary=True)
+    if some.recorded:
+        make(refresh, OLD_DAYS, Statement(resuming.old_days(), {}), temporary=True)
+    if some.back:
+        refresh.run(resuming.go_back())
+    if some.anew:
+        refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({NUMBERS_ANEW})")
+
+
+def _compute(refresh: Refresh, resuming: Resuming, events: str, *, first: str = "1") -> None:
+    """Make `UNITS`, numbered from ``first`` on, and `NEW_DAYS` of entities from all events of theirs that matter."""
+    make(refresh, UNITS, resuming.units(events, first=first), temporary=True)
+    make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
