@@ -38,7 +38,9 @@ def rebuild(
 ) -> None:
     """Make histories, states and sums from the logs; ``note`` how far they go, in the transaction that writes them."""
     with temporary_tables(refresh, UNITS, NEW_DAYS):
-        _compute(refresh, resuming, kept.events(merged=merged))
+        events = kept.events(merged=merged)
+        make(refresh, UNITS, resuming.units(events), temporary=True)
+        make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
         with transaction(refresh.reader):
             make(refresh, resuming.history, Statement(resuming.recorded(0), {}))
             make(refresh, resuming.state, Statement(resuming.new_states(), {}))
@@ -65,16 +67,18 @@ def go_on(
         some = _look(refresh, kept, resuming, news, merged=merged)
         if some.anew or some.back:
             _read_touched(refresh, kept, resuming, some, merged=merged)
-        if some.anew:
-            anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
-            _compute(refresh, resuming, f"SELECT * FROM {TOUCHED_EVENTS}{anew}", first=resuming.next_number)
         if some.going_on:
             further = resuming.further(_recent_events(kept, resuming), back=some.back > 0)
             make(refresh, FURTHER, further, temporary=True)
-            if some.anew:
-                insert(refresh, NEW_DAYS, resuming.further_days())
+            make(refresh, NEW_DAYS, resuming.further_days(), temporary=True)
+        if some.anew:
+            anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
+            events = f"SELECT * FROM {TOUCHED_EVENTS}{anew}"
+            make(refresh, UNITS, resuming.units(events, first=resuming.next_number), temporary=True)
+            if some.going_on:
+                insert(refresh, NEW_DAYS, resuming.days(events))
             else:
-                make(refresh, NEW_DAYS, resuming.further_days(), temporary=True)
+                make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
         with transaction(refresh.reader):
             if some.anew or some.going_on:
                 _write(refresh, kept, resuming, some, news.increment)
@@ -173,9 +177,3 @@ def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Found
         refresh.run(resuming.go_back())
     if some.anew:
         refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({NUMBERS_ANEW})")
-
-
-def _compute(refresh: Refresh, resuming: Resuming, events: str, *, first: str = "1") -> None:
-    """Make `UNITS`, numbered from ``first`` on, and `NEW_DAYS` of entities from all events of theirs that matter."""
-    make(refresh, UNITS, resuming.units(events, first=first), temporary=True)
-    make(refresh, NEW_DAYS, resuming.days(events), temporary=True)

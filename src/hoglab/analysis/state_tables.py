@@ -163,12 +163,13 @@ def _add(
     refresh: Refresh, logs: Sequence[Log], extent: str, watermark: int, bounds: Mapping[str, Any]
 ) -> None:
     """Add the events of an extent to logs, and note how far these go then."""
+    keys = ", ".join(f"'{log.key}'" for log in logs)
     with transaction(refresh.reader):
         for log in logs:
             refresh.run(log.grown(extent), {**log.parameters, **bounds})
         refresh.run(
-            f"UPDATE {SCHEMA}.log SET watermark = $watermark, since = $since WHERE key IN (SELECT unnest($keys))",
-            {"keys": [log.key for log in logs], "watermark": watermark, "since": bounds["since"]},
+            f"UPDATE {SCHEMA}.log SET watermark = $watermark, since = $since WHERE key IN ({keys})",
+            {"watermark": watermark, "since": bounds["since"]},
         )
         # An event that is in the logs, by which other events are told from these.
         refresh.run(

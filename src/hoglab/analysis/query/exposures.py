@@ -63,8 +63,9 @@ def activation_condition(scope: Scope, activation: EventSource) -> str:
 
 
 def flag_exposures(scope: Scope, also: str = "") -> str:
-    """``(entity, variant, ts, uuid)``: one row for each event that tells an entity's variant.
+    """``(entity, variant, ts[, uuid])``: one row for each event that tells an entity's variant.
 
+    The uuid decides between rows of one moment, where something but the moment is read from the first of them.
     ``also`` are further columns of the events, each with a comma before it.
     """
     span = scope.question.span
@@ -75,9 +76,11 @@ def flag_exposures(scope: Scope, also: str = "") -> str:
             f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants)
         )
         number = f"CASE {_variant_text(scope, exposures.variant_property)} {cases} END"
+    reads_first = exposures.first_seen or scope.carried or exposures.activation is not None
+    uuid = ", uuid" if reads_first else ""
     return (
-        f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts, "
-        f"uuid{_carried_values(scope)}{also} FROM {scope.events} "
+        f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts"
+        f"{uuid}{_carried_values(scope)}{also} FROM {scope.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
         f"AND {exposure_condition(scope)}"
     )

@@ -370,7 +370,7 @@ def _log(
         conditions.append(exposure_of_any_variant(scope))
         if activation is not None:
             conditions.append(activation_condition(scope, activation))
-    words = words_of(text) | {entity_column(question)}
+    words = words_of(text) | {entity_column(question)} | ({"uuid"} if exposed else set())
     texts = {
         name: (scope.dialect.json_number if is_number else scope.dialect.property_text)(
             column, key, scope.parameters

@@ -161,7 +161,7 @@ class Resuming:
             numbers += (
                 f" UNION ALL SELECT number FROM {self.state} WHERE entity IN (SELECT entity FROM {OTHERS})"
             )
-        return f"SELECT *, rowid AS place FROM {self.state} WHERE number IN ({numbers})"
+        return f"SELECT * EXCLUDE (entity), rowid AS place FROM {self.state} WHERE number IN ({numbers})"
 
     def touched(self, recent: str, exposed: str, *, others: bool) -> Statement:
         """`TOUCHED`: entities whose ``recent`` events do not let them go on from their state, and ``others``.
@@ -176,7 +176,7 @@ class Resuming:
         if others:
             parts.append(
                 f"SELECT other.entity, known.number, {EVER}, NULL FROM {OTHERS} AS other "
-                f"LEFT JOIN {KNOWN} AS known ON known.entity = other.entity"
+                f"LEFT JOIN {self.state} AS known ON known.entity = other.entity"
             )
         return self._statement(
             [(EVENTS, recent), ("reason", " UNION ALL ".join(parts))],
@@ -370,7 +370,7 @@ class Resuming:
     def _known(self) -> str:
         """`KNOWN` with numbers for entities, and the variant that these have by now."""
         now = f"CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
-        return f"SELECT * REPLACE (number AS entity, {now} AS variant) FROM {KNOWN}"
+        return f"SELECT * REPLACE ({now} AS variant), number AS entity FROM {KNOWN}"
 
     @property
     def _known_units(self) -> str:
