@@ -20,6 +20,7 @@ from hoglab.analysis.query.resuming import (
     FURTHER,
     KNOWN,
     NEW_DAYS,
+    NUMBER,
     NUMBERS_ANEW,
     OLD_DAYS,
     OTHERS,
@@ -68,7 +69,7 @@ def go_on(
         if some.anew or some.back:
             _read_touched(refresh, kept, resuming, some, merged=merged)
         if some.going_on:
-            further = resuming.further(_recent_events(kept, resuming), back=some.back > 0)
+            further = resuming.further(_recent_events(kept), back=some.back > 0)
             make(refresh, FURTHER, further, temporary=True)
             make(refresh, NEW_DAYS, resuming.further_days(), temporary=True)
         if some.anew:
@@ -151,13 +152,15 @@ def _look(refresh: Refresh, kept: Kept, resuming: Resuming, news: News, *, merge
         temporary=True,
     )
     make(refresh, KNOWN, Statement(resuming.known(others=others > 0), {}), temporary=True)
-    touched = resuming.touched(_recent_events(kept, resuming), kept.exposed(merged=merged), others=others > 0)
+    counted = kept.restored(RECENT, [NUMBER], counted=True)
+    exposed = kept.exposed(merged=merged)
+    touched = resuming.touched(_recent_events(kept), counted, exposed, others=others > 0)
     make(refresh, TOUCHED, touched, temporary=True)
     return _Found(*refresh.run(_COUNTS)[0])
 
 
-def _recent_events(kept: Kept, resuming: Resuming) -> str:
-    return kept.restored(RECENT, resuming.columns_of_known)
+def _recent_events(kept: Kept) -> str:
+    return kept.restored(RECENT, [NUMBER])
 
 
 def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Found, *, merged: bool) -> None:

@@ -191,8 +191,11 @@ class Kept:
         """Whether there are any of them."""
         return " OR ".join(f"EXISTS (SELECT 1 FROM {log.table} WHERE seq > $watermark)" for log in self.logs)
 
-    def restored(self, table: str, also: Sequence[str]) -> str:
-        """The `events` of which a table has what is `recent`, and with each ``also`` other columns of the table."""
+    def restored(self, table: str, also: Sequence[str], *, counted: bool = False) -> str:
+        """The `events` of which a table has what is `recent`, and with each ``also`` other columns of the table.
+
+        ``counted``: without those that are told to be exposures and nothing else.
+        """
         parts = []
         for place, log in enumerate(self.logs):
             stored = {name: name for name in self._stored if name not in log.constants}
@@ -202,7 +205,7 @@ class Kept:
             ]
             shown = [f"{self.question.exposures.project_id} AS project_id", "seq", ENTITY, *columns, *also]
             parts.append(f"SELECT {', '.join(shown)} FROM {table} WHERE log = {place}")
-        return " UNION ALL ".join(parts)
+        return parts[-1] if counted else " UNION ALL ".join(parts)
 
     def exposed(self, *, merged: bool) -> str:
         """Entities that may have been exposed."""

@@ -13,7 +13,7 @@ first exposure does.
 Statements read and write temporary tables, so that what they share is computed once:
 
 - `OTHERS`: entities to look at for another reason than new events. They may be there several times.
-- `RECENT`: the new events of entities with a state, and all that may be exposures, each beside what is known.
+- `RECENT`: the new events of entities with a state, and all that may be exposures.
 - `KNOWN`: the states of their entities, and of `OTHERS`.
 - `TOUCHED`: entities that do not go on from their state. Those that are computed anew are then taken out of `KNOWN`,
   and those that go back have the partials of that time there. `TOUCHED_EVENTS`: the events of both that matter.
@@ -50,6 +50,8 @@ EVENTS = "kept_events"
 ENTITY = "entity_key"
 """The column of `EVENTS` that has the entity, or NULL."""
 OTHERS = "other_entities"
+NUMBER = "known_number"
+"""The column of `RECENT` that has the number of the entity, or NULL where it has no state."""
 KNOWN = "known_states"
 RECENT = "recent_events"
 TOUCHED = "touched_entities"
@@ -65,6 +67,8 @@ ANEW = f"SELECT entity FROM {TOUCHED} WHERE day IS NULL"
 NUMBERS_ANEW = f"SELECT number FROM {TOUCHED} WHERE day IS NULL AND number IS NOT NULL"
 """The numbers that some of them had until now."""
 
+_COUNTED = "counted_events"
+"""Events of `EVENTS` that may be more than exposures. In funnels every exposure is the first step."""
 _BEFORE_NEW = -1
 """A day before the grid's, from which on an entity counts that has a state."""
 Subqueries = Sequence[tuple[str, str]]
@@ -143,34 +147,28 @@ class Resuming:
 
     def recent(self, events: str) -> str:
         """`RECENT`, of events with the number of their log; those of the first log, 0, may be exposures."""
-        known = _items("known.{0} AS known_{0}", self._judged_by)
         return (
-            f"SELECT events.*{known} FROM ({events}) AS events LEFT JOIN {self.state} AS known "
+            f"SELECT events.*, known.number AS {NUMBER} FROM ({events}) AS events LEFT JOIN {self.state} AS known "
             f"ON known.entity = events.{ENTITY} WHERE events.log = 0 OR known.number IS NOT NULL"
         )
 
-    @property
-    def columns_of_known(self) -> list[str]:
-        """The columns that `RECENT` has beside those of events."""
-        return [f"known_{name}" for name in self._judged_by]
-
     def known(self, *, others: bool) -> str:
         """The states of entities with events in `RECENT`; and of ``others``, where there are any."""
-        numbers = f"SELECT known_number FROM {RECENT}"
+        numbers = f"SELECT {NUMBER} FROM {RECENT}"
         if others:
             numbers += (
                 f" UNION ALL SELECT number FROM {self.state} WHERE entity IN (SELECT entity FROM {OTHERS})"
             )
         return f"SELECT * EXCLUDE (entity), rowid AS place FROM {self.state} WHERE number IN ({numbers})"
 
-    def touched(self, recent: str, exposed: str, *, others: bool) -> Statement:
+    def touched(self, recent: str, counted: str, exposed: str, *, others: bool) -> Statement:
         """`TOUCHED`: entities whose ``recent`` events do not let them go on from their state, and ``others``.
 
         Those that go back have the ``day`` from which on; they have an event on a day, or in funnels at a moment,
         before their last one. Computed anew are newly exposed ones; those with an exposure that is not after the
         first one, or to another variant than until then; and where the time before the exposure matters, those with
-        events of that time. ``since`` is the moment from which their events matter. ``exposed`` are entities that may
-        have been exposed.
+        events of that time. ``since`` is the moment from which their events matter. ``counted`` are recent events that
+        are not exposures alone, ``exposed`` entities that may have been exposed.
         """
         parts = list(self._reasons(exposed))
         if others:
@@ -178,11 +176,24 @@ class Resuming:
                 f"SELECT other.entity, known.number, {EVER}, NULL FROM {OTHERS} AS other "
                 f"LEFT JOIN {self.state} AS known ON known.entity = other.entity"
             )
+        named = [
+            (EVENTS, self._beside_known(recent)),
+            (
+                _COUNTED,
+                self._beside_known(recent if isinstance(self.question.metric, FunnelMetric) else counted),
+            ),
+            ("reason", " UNION ALL ".join(parts)),
+        ]
         return self._statement(
-            [(EVENTS, recent), ("reason", " UNION ALL ".join(parts))],
+            named,
             f"SELECT entity, max(number) AS number, coalesce(min(since), {self._begin_of_day('min(day)')}) AS since, "
             "CASE WHEN min(since) IS NULL THEN min(day) END AS day FROM reason GROUP BY entity",
         )
+
+    def _beside_known(self, recent: str) -> str:
+        """Recent events with what is known of their entities."""
+        known = _items("known.{0} AS known_{0}", self._judged_by)
+        return f"SELECT recent.*{known} FROM ({recent}) AS recent LEFT JOIN {KNOWN} AS known ON number = {NUMBER}"
 
     def _reasons(self, exposed: str) -> Iterator[str]:
         """Rows ``(entity, number, since, day)``: an event that does not let its entity go on."""
@@ -194,7 +205,7 @@ class Resuming:
         if not exposures.first_seen:
             other = f"variant <> known_variant AND {scope.day('ts')} < coalesce(known_multiple_day, {2**31})"
             changes += f" OR ({other})"
-        exposures_known = flag_exposures(scope, _items("{}", self.columns_of_known))
+        exposures_known = flag_exposures(scope, _items("known_{}", self._judged_by))
         yield (
             f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END "
             f"AS since, CAST(NULL AS INTEGER) AS day FROM ({exposures_known}) AS exposed "
@@ -207,7 +218,7 @@ class Resuming:
         whose = f"SELECT {ENTITY}, known_number"
         yield (
             f"{whose}, CASE WHEN {begun} THEN {EVER if looks_back else 'known_t0'} END, "
-            f"CASE WHEN NOT ({begun}) THEN {day} END FROM {EVENTS} WHERE {ts} >= known_t0 AND ({late})"
+            f"CASE WHEN NOT ({begun}) THEN {day} END FROM {_COUNTED} WHERE {ts} >= known_t0 AND ({late})"
         )
         if looks_back:
             before = f"{ts} <= known_t0" if exposures.activation is not None else f"{ts} < known_t0"
@@ -350,7 +361,7 @@ class Resuming:
 
     @property
     def _judged_by(self) -> list[str]:
-        """The columns of states that `RECENT` has."""
+        """The columns of states that `touched` looks at."""
         funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMetric) else []
         return ["number", "variant", "t0", "multiple_day", "last_day", *funnel]
 
@@ -383,15 +394,14 @@ class Resuming:
 
     def _events_of_known(self, recent: str, *, back: bool) -> str:
         """The events that entities in `KNOWN` go on with, by their numbers."""
-        known = ", ".join(self.columns_of_known)
         going_on = (
-            f"SELECT * EXCLUDE ({known}) REPLACE (known_number AS {ENTITY}) FROM ({recent}) AS recent "
-            "WHERE known_number IS NOT NULL"
+            f"SELECT * EXCLUDE ({NUMBER}) REPLACE ({NUMBER} AS {ENTITY}) FROM ({recent}) AS recent "
+            f"WHERE {NUMBER} IS NOT NULL"
         )
         if not back:
             return going_on
         return (
-            f"{going_on} AND known_number NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
+            f"{going_on} AND {NUMBER} NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
             f"SELECT events.* REPLACE (touched.number AS {ENTITY}) FROM {TOUCHED_EVENTS} AS events "
             f"INNER JOIN {TOUCHED} AS touched ON touched.entity = events.{ENTITY} "
             f"WHERE {self.scope.day(self.scope.ts())} >= touched.day"
@@ -422,7 +432,7 @@ class Resuming:
 
     def _statement(self, subqueries: Subqueries, select: str) -> Statement:
         named = ",\n".join(
-            f"{name} AS {'NOT MATERIALIZED ' if name == EVENTS else ''}(\n{text}\n)"
+            f"{name} AS {'NOT MATERIALIZED ' if name in (EVENTS, _COUNTED) else ''}(\n{text}\n)"
             for name, text in subqueries
         )
         sql = f"WITH {named}\n{select}"
