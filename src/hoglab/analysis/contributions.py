@@ -49,6 +49,11 @@ def rebuild(refresh: Refresh, kept: Kept, merges: int, *, merged: bool) -> None:
     """Make contributions, or histories and states, from the logs."""
 
     def note() -> None:
+        refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": kept.key})
+        refresh.run(
+            f"INSERT INTO {SCHEMA}.contributions (key, logs) VALUES ($key, $logs)",
+            {"key": kept.key, "logs": [log.key for log in kept.logs]},
+        )
         _note(refresh, kept, merges, increments=0)
 
     refresh.work.rebuilt = True
@@ -122,23 +127,17 @@ def _reached_or_merged(kept: Kept, known: Covered, merges: int, *, merged: bool)
 
 def _note(refresh: Refresh, kept: Kept, merges: int, *, increments: int) -> None:
     """Put into the catalog what the contributions cover, in the transaction that writes them."""
-    covers = {
-        "key": kept.key,
-        "watermark": refresh.newest,
-        "end": naive(kept.question.span.end),
-        "merges": merges,
-        "increments": increments,
-        "used": time.time(),
-    }
-    if covered(refresh, kept) is None:
-        values = "$key, $logs, $watermark, $end, $merges, $increments, $used"
-        logs = [log.key for log in kept.logs]
-        refresh.run(f"INSERT INTO {SCHEMA}.contributions VALUES ({values})", {**covers, "logs": logs})
-        return
     refresh.run(
         f"UPDATE {SCHEMA}.contributions SET watermark = $watermark, span_end = $end, merges = $merges, "
         "increments = $increments, used = $used WHERE key = $key",
-        covers,
+        {
+            "key": kept.key,
+            "watermark": refresh.newest,
+            "end": naive(kept.question.span.end),
+            "merges": merges,
+            "increments": increments,
+            "used": time.time(),
+        },
     )
 
 

@@ -141,20 +141,19 @@ def _look(refresh: Refresh, kept: Kept, resuming: Resuming, news: News, *, merge
     watermark = {"watermark": news.watermark}
     sql = " UNION ALL ".join(each.sql for each in news.others) or "SELECT NULL AS entity LIMIT 0"
     values = {name: value for each in news.others for name, value in each.parameters.items()}
-    make(refresh, OTHERS, kept.stated(sql, values), temporary=True)
-    [(others, recent)] = refresh.run(f"SELECT (SELECT count(*) FROM {OTHERS}), {kept.has_recent}", watermark)
+    of_others = kept.stated(sql, values)
+    there_are = kept.stated(f"SELECT EXISTS ({sql}), {kept.has_recent}", values | watermark)
+    [(others, recent)] = refresh.run(there_are.sql, there_are.parameters)
     if not others and not recent:
         return _Found()
-    make(
-        refresh,
-        RECENT,
-        kept.stated(resuming.recent(kept.recent(merged=merged)), watermark),
-        temporary=True,
-    )
-    make(refresh, KNOWN, Statement(resuming.known(others=others > 0), {}), temporary=True)
+    if others:
+        make(refresh, OTHERS, of_others, temporary=True)
+    found = kept.stated(resuming.recent(kept.recent(merged=merged)), watermark)
+    make(refresh, RECENT, found, temporary=True)
+    make(refresh, KNOWN, Statement(resuming.known(others=others), {}), temporary=True)
     counted = kept.restored(RECENT, [NUMBER], counted=True)
     exposed = kept.exposed(merged=merged)
-    touched = resuming.touched(_recent_events(kept), counted, exposed, others=others > 0)
+    touched = resuming.touched(_recent_events(kept), counted, exposed, others=others)
     make(refresh, TOUCHED, touched, temporary=True)
     return _Found(*refresh.run(_COUNTS)[0])
 

@@ -101,6 +101,7 @@ class ResultsState:
         self._lock = threading.Lock()
         self._refused: set[str] = set()
         self._known: set[str] | None = None
+        self._is_made = False
         self.last = Work()
         """The work for the last answer."""
 
@@ -161,6 +162,7 @@ class ResultsState:
     def _reset(self) -> None:
         self._store.reset_state()
         self._known = None
+        self._is_made = False
 
     def _answered(self, kept: Kept) -> list[tuple[Any, ...]] | None:
         with self._reading() as refresh:
@@ -187,9 +189,11 @@ class ResultsState:
 
     def _begin(self, refresh: Refresh) -> None:
         """See whether the state is of these events, and in this form."""
-        if not refresh.run(f"SELECT 1 FROM duckdb_tables() WHERE database_name = '{SCHEMA}' LIMIT 1"):
-            with transaction(refresh.reader):
-                refresh.run(TABLES)
+        if not self._is_made:
+            if not refresh.run(f"SELECT 1 FROM duckdb_tables() WHERE database_name = '{SCHEMA}' LIMIT 1"):
+                with transaction(refresh.reader):
+                    refresh.run(TABLES)
+            self._is_made = True
         [(version, seq, uuid)] = refresh.run(f"SELECT version, seq, uuid FROM {SCHEMA}.about")
         if version != VERSION:
             raise _ReplacedError
