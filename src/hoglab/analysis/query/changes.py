@@ -16,7 +16,7 @@ from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Math, Question, values_of
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.analysis.query.session_facts import SESSION_REACH
-from hoglab.analysis.query.shared import exposure_sources, lookback_us, metric_sources, named, of_sessions
+from hoglab.analysis.query.shared import exposure_sources, metric_sources, named, of_sessions
 from hoglab.filters.sql import combined
 
 MERGED = "moved_event"
@@ -32,7 +32,7 @@ def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
     """
     question, metric = scope.question, scope.question.metric
     some = _that_count(scope)
-    back = timedelta(microseconds=lookback_us(question))
+    back = timedelta(microseconds=question.lookback_us)
     if of_sessions(metric) or question.session_properties:  # to which every event of them belongs
         some.append(f"{scope.dialect.property_text('properties', '$session_id', scope.parameters)} <> ''")
         back = max(back, SESSION_REACH)
@@ -76,7 +76,7 @@ def merges(question: Question, after: int, until: datetime) -> Statement | None:
         within = f"{scope.ts()} BETWEEN {micros(span.start)} AND {micros(span.end)}"
         exposed = combined("AND", [exposure_condition(scope), within])
     _define_moved(scope, after)
-    back = timedelta(microseconds=lookback_us(question))
+    back = timedelta(microseconds=question.lookback_us)
     scope.define(
         "day_of_former",
         f"SELECT person_id, former, min({scope.day(scope.ts())}) AS day, "

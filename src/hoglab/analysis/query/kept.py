@@ -35,7 +35,6 @@ from hoglab.analysis.query.shared import (
     COLUMNS,
     can_share,
     exposure_sources,
-    lookback_us,
     metric_sources,
 )
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
@@ -336,7 +335,7 @@ def _read(question: Question) -> Kept:
     texts = [sql for _, sql in dialect.filling]
     return Kept(
         question,
-        question.span.start - timedelta(microseconds=lookback_us(question)),
+        question.span.start - timedelta(microseconds=question.lookback_us),
         tuple(_logs(question, dialect.taken, "\n".join(texts[:of_units]), "\n".join(texts[of_units:]))),
         query,
         query.statement,

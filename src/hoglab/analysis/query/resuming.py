@@ -42,7 +42,6 @@ from hoglab.analysis.query.funnels import LAST_ROW, can_resume_funnel, resumed_p
 from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
 from hoglab.analysis.query.outcome import RUNNING_DAYS, STANDING, Outcome, running, valued
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import lookback_us
 from hoglab.analysis.query.statements import can_telescope
 from hoglab.analysis.query.values import can_resume_value
 
@@ -199,7 +198,7 @@ class Resuming:
         """Rows ``(entity, number, since, day)``: an event that does not let its entity go on."""
         scope, exposures = self.scope, self.question.exposures
         ts, day = scope.ts(), scope.day(scope.ts())
-        looks_back = exposures.activation is not None or lookback_us(self.question) > 0
+        looks_back = exposures.activation is not None or self.question.lookback_us > 0
         first, anew = (EVER, EVER) if looks_back else ("ts", "least(ts, known_t0)")
         changes = "ts <= known_t0"
         if not exposures.first_seen:
@@ -418,7 +417,7 @@ class Resuming:
     @property
     def _carried(self) -> list[str]:
         """The columns that an entity has besides its partials, and that its contributions follow from."""
-        covariate = ["x"] if lookback_us(self.question) else []
+        covariate = ["x"] if self.question.lookback_us else []
         return [*self.scope.cell, *covariate]
 
     @property

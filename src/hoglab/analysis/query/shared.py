@@ -107,7 +107,7 @@ class SharedEvents(DuckDb):
         first = replace(questions[0], exposures=replace(questions[0].exposures, breakdowns=()))
         scope = Scope(first, DuckDb())
         span, events, entity = first.span, scope.dialect.events, scope.entity()
-        since = span.start - timedelta(microseconds=max(map(lookback_us, questions)))
+        since = span.start - timedelta(microseconds=max(question.lookback_us for question in questions))
         until = later(exclusive(span.end), max(map(_reach_us, questions)))
         words = {word for reading in found for word in reading.units | reading.metric} | {entity}
         columns = [name for name in COLUMNS if name in words]
@@ -222,11 +222,6 @@ def metric_sources(metric: Metric) -> Iterator[EventSource]:
 def of_sessions(metric: Metric) -> bool:
     """Whether a metric takes a value of sessions."""
     return any(value.session_property is not None for value in values_of(metric))
-
-
-def lookback_us(question: Question) -> int:
-    """How long before the start of the span a question may read."""
-    return question.lookback_us
 
 
 def _reach_us(question: Question) -> int:
