@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -348,3 +349,40 @@ def test_increments_drift_no_further_than_the_check_allows(tmp_path: Path) -> No
         checked += engine.state.last.checked
     assert checked == 2
     engine.close()
+
+
+# -- who goes back ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", [REVENUE, RATIO, STEPS, *KINDS[2:5]], ids=lambda metric: str(metric)[:90])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
+def test_who_goes_back_takes_a_day_along_that_had_events(
+    experiment: Experiment, metric: dict[str, Any], zone: str
+) -> None:
+    """The days since are made anew whole: also what happened in their first minutes, and on the very day."""
+    begin = datetime.combine(START.date() + 2 * DAY, time(), ZoneInfo(zone))
+
+    def event(name: str, after: timedelta, amount: float = 7) -> Event:
+        return Event("user-4", begin + after, name, {"amount": amount})
+
+    minute = timedelta(minutes=1)
+    of_a_day = [
+        event("checkout", minute),
+        event("purchase", 2 * minute, 5),
+        event("purchase", 30 * minute, 3),
+    ]
+    later = [event("checkout", DAY + minute), event("purchase", DAY + 2 * minute, 11)]
+    assert work_of(experiment, metric, *of_a_day, *later, zone=zone) == (1, 0)
+    assert work_of(experiment, metric, event("purchase", 20 * minute, 13), zone=zone) == (0, 1)
+    assert work_of(experiment, metric, event("purchase", 25 * minute, 19), zone=zone) == (0, 1)
+    assert work_of(experiment, metric, event("purchase", DAY + 5 * minute, 17), zone=zone) == (1, 0)
+
+
+@pytest.mark.parametrize("metric", [REVENUE, RATIO, STEPS], ids=["mean", "ratio", "funnel"])
+def test_who_saw_several_variants_goes_back_no_further_than_that(
+    experiment: Experiment, metric: dict[str, Any]
+) -> None:
+    assert work_of(experiment, metric, buys(30), sees(60, TEST), buys(61), buys(90)) == (0, 1)
+    for hours in (85, 59, 61.5, 31, 84):  # after, on and before the day of the second variant
+        assert work_of(experiment, metric, buys(hours)) == (0, 1)
+    assert work_of(experiment, metric, buys(91)) == (1, 0)
