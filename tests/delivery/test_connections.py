@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import http.client
 import io
@@ -416,6 +417,20 @@ def test_a_request_that_nobody_waits_for_any_more_ends_its_connection() -> None:
             assert isinstance(answer, FetchFailure)
             assert answer.kind == "timeout"
             await server.until_open(0)
+
+    run(story())
+
+
+def test_for_each_connection_that_is_made_at_once_another_one_is_closed() -> None:
+    async def story() -> None:
+        serve = saying(OK, closing=False)
+        async with contextlib.AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(serving(serve)) for _ in range(4)]
+            fetcher = await stack.enter_async_context(client(replace(LIMITS, connections=2)))
+            for some in (servers[:2], servers[2:]):
+                answers = await asyncio.gather(*(fetcher.fetch(FetchRequest(each.url)) for each in some))
+                assert all(isinstance(each, FetchResponse) for each in answers)
+                assert len([one for one in fetcher._connections._open if one.is_reusable]) == 2
 
     run(story())
 

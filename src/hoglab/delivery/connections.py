@@ -169,8 +169,9 @@ class Connections:
         one would wait."""
         if len(self._open) + self._opening <= self._limits.connections:
             return
+        waiting = (next((one for one in idle if one.is_reusable), None) for idle in self._idle.values())
         oldest = min(
-            (idle[0] for idle in self._idle.values() if idle), key=lambda each: each.idle_since, default=None
+            (one for one in waiting if one is not None), key=lambda each: each.idle_since, default=None
         )
         if oldest is not None:
             oldest.abort()
