@@ -238,6 +238,34 @@ def test_a_function_that_had_all_it_may_goes_on_as_soon_as_a_run_ends(
     assert len(receiver.hits) == 20
 
 
+def test_a_run_that_ends_just_before_a_claim_makes_room_for_the_next_one(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim leaves out the function, which had all it may, and must not sleep over what has ended since."""
+    monkeypatch.setattr("hoglab.delivery.worker.PASSED_OVER_S", 60)
+    house.close()
+    house.options = {"worker_limits": WorkerLimits(per_function=2, claim_each=2)}
+    house.open()
+    claim, wake, ended = house.queue.claim, house.queue.wake, threading.Event()
+
+    def late(**options: Any) -> list[ClaimedInvocation]:
+        if options["exclude_functions"]:
+            assert ended.wait(20)
+        return claim(**options)
+
+    def noted() -> None:
+        wake()
+        ended.set()
+
+    monkeypatch.setattr(house.queue, "claim", late)
+    monkeypatch.setattr(house.queue, "wake", noted)
+    house.create("fetch(inputs.url)", values={"url": receiver.url})
+    house.dispatch(*[stored() for _ in range(20)])
+    house.delivery.start()
+    house.wait_idle()
+    assert len(receiver.hits) == 20
+
+
 def test_a_flood_is_taken_in_portions(
     house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -355,6 +355,8 @@ class _Shift:
                 for function_id, number in Tally(one.function_id for one in taken).items():
                     self._paces.began(function_id, number)
                 claimed += taken
+        if len(self._passed_over) < len(full):
+            return claimed  # one of them had a run that ended before the last claim, which thus knows of its wake
         wait_s = self._paces.wait_s()
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
