@@ -224,13 +224,15 @@ def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: 
     assert house.delivery.stop(0.5)
 
 
-def test_a_function_that_had_all_it_may_goes_on_as_soon_as_a_run_ends(
-    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def two_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function may have two runs at work, and nobody looks again by himself whether it has fewer."""
     monkeypatch.setattr("hoglab.delivery.worker.PASSED_OVER_S", 60)
     house.close()
     house.options = {"worker_limits": WorkerLimits(per_function=2, claim_each=2)}
     house.open()
+
+
+def deliver_twenty(house: House, receiver: Receiver) -> None:
     house.create("fetch(inputs.url)", values={"url": receiver.url})
     house.dispatch(*[stored() for _ in range(20)])
     house.delivery.start()
@@ -238,14 +240,18 @@ def test_a_function_that_had_all_it_may_goes_on_as_soon_as_a_run_ends(
     assert len(receiver.hits) == 20
 
 
+def test_a_function_that_had_all_it_may_goes_on_as_soon_as_a_run_ends(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_at_a_time(house, monkeypatch)
+    deliver_twenty(house, receiver)
+
+
 def test_a_run_that_ends_just_before_a_claim_makes_room_for_the_next_one(
     house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim leaves out the function, which had all it may, and must not sleep over what has ended since."""
-    monkeypatch.setattr("hoglab.delivery.worker.PASSED_OVER_S", 60)
-    house.close()
-    house.options = {"worker_limits": WorkerLimits(per_function=2, claim_each=2)}
-    house.open()
+    two_at_a_time(house, monkeypatch)
     claim, wake, ended = house.queue.claim, house.queue.wake, threading.Event()
 
     def late(**options: Any) -> list[ClaimedInvocation]:
@@ -259,11 +265,7 @@ def test_a_run_that_ends_just_before_a_claim_makes_room_for_the_next_one(
 
     monkeypatch.setattr(house.queue, "claim", late)
     monkeypatch.setattr(house.queue, "wake", noted)
-    house.create("fetch(inputs.url)", values={"url": receiver.url})
-    house.dispatch(*[stored() for _ in range(20)])
-    house.delivery.start()
-    house.wait_idle()
-    assert len(receiver.hits) == 20
+    deliver_twenty(house, receiver)
 
 
 def test_a_flood_is_taken_in_portions(
