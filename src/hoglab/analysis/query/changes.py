@@ -46,11 +46,10 @@ def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
 def any_merge(scope: Scope, after: int) -> Statement:
     """One row when persons of the project were merged behind ``after``, else none."""
     project = scope.bind(scope.question.exposures.project_id)
-    sql = (
+    return scope.statement(
         "SELECT 1 AS found FROM person_override "
         f"WHERE project_id = {project} AND log_offset > {scope.bind(after)} LIMIT 1"
     )
-    return Statement(sql, scope.parameters.used_in(sql))
 
 
 def merges(question: Question, after: int, until: datetime) -> Statement | None:
