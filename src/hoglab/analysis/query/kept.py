@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
@@ -47,7 +48,7 @@ SCHEMA = "results_state"
 _LONG = timedelta(days=1000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Log:
     """A relevance log. ``condition`` is over the table ``events``; ``taken`` are properties by column name.
 
@@ -61,7 +62,7 @@ class Log:
     taken: Mapping[str, str]
     constants: Mapping[str, str]
 
-    @property
+    @cached_property
     def key(self) -> str:
         return _digest(
             self.project_id,
@@ -91,7 +92,7 @@ class Log:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kept:
     """How a question is answered from what is kept."""
 
@@ -106,13 +107,13 @@ class Kept:
     _parameters: Parameters
     _dialect: Dialect
 
-    @property
+    @cached_property
     def key(self) -> str:
         return key_of(self.question)
 
     @property
     def table(self) -> str:
-        return _table(self.question)
+        return _table(self.key)
 
     @property
     def resuming(self) -> Resuming | None:
@@ -212,7 +213,7 @@ class Kept:
             f"SELECT {ENTITY} AS entity FROM ({self._selected(self.logs[0], [], [], merged=merged)}) AS log"
         )
 
-    @property
+    @cached_property
     def _names(self) -> list[str]:
         """The columns of events that statements read, beside those that all have."""
         known = [name for each in self.logs for name in (*each.columns, *each.constants)]
@@ -220,7 +221,7 @@ class Kept:
         names = [name for name in COLUMNS if name in known and name in read]
         return [*names, *dict.fromkeys(name for each in self.logs for name in each.taken)]
 
-    @property
+    @cached_property
     def _stored(self) -> list[str]:
         """Those of them that differ from event to event of a log."""
         return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
@@ -327,7 +328,7 @@ def kept_exposures(question: Question) -> Kept | None:
 def _read(question: Question) -> Kept:
     adds_up = can_telescope(question.metric)
     asked = question if adds_up else replace(question, span=replace(question.span, days=None))
-    dialect = _Reading("change" if adds_up else "valued", _table(question))
+    dialect = _Reading("change" if adds_up else "valued", _table(key_of(question)))
     query = compiled(asked, dialect, resumable=can_resume(question.metric))
     scope = Scope(asked, dialect)
     define_units(scope)
@@ -415,8 +416,8 @@ def _constants(question: Question, sources: Sequence[EventSource], *, counts: bo
     return found
 
 
-def _table(question: Question) -> str:
-    return f"{SCHEMA}.of_{key_of(question)}"
+def _table(key: str) -> str:
+    return f"{SCHEMA}.of_{key}"
 
 
 def key_of(question: Question) -> str:
