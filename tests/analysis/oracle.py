@@ -261,6 +261,14 @@ def key_text(key: str, event: Event) -> str | None:
     return as_text(event.properties.get(key.removeprefix("properties.")))
 
 
+NOTHING = object()
+"""What an event gives that an aggregate passes over."""
+
+
+def only_if(condition: Callable[[Event], bool], of: Callable[[Event], Any]) -> Callable[[Event], Any]:
+    return lambda event: of(event) if condition(event) else NOTHING
+
+
 def formula(setting: Setting, text: str) -> tuple[str, Callable[[Event], Any]]:
     """The aggregates over expressions that tests use, said again in Python."""
     return {
@@ -294,6 +302,39 @@ def formula(setting: Setting, text: str) -> tuple[str, Callable[[Event], Any]]:
         "median(toFloat(properties.amount) / 2)": (
             "0.5",
             lambda event: number(event.properties.get("amount")) / 2,
+        ),
+        **{
+            f"{name}If{level}(properties.amount, properties.size = 'big')": (
+                how,
+                only_if(
+                    lambda event: event.properties.get("size") == "big",
+                    lambda event: event.properties.get("amount"),
+                ),
+            )
+            for name, level, how in (
+                *(("avg", "", "avg"), ("min", "", "min"), ("max", "", "max")),
+                *(("median", "", "0.5"), ("quantile", "(0.9)", "0.9")),
+            )
+        },
+        "uniqIf(properties.size, properties.$session_id != 's1')": (
+            "distinct",
+            only_if(
+                lambda event: event.properties.get("$session_id") != "s1",
+                lambda event: as_text(event.properties.get("size")),
+            ),
+        ),
+        **{
+            f"{how}If(amount, kind = 'big')": (
+                how,
+                only_if(lambda row: row.properties["kind"] == "big", lambda row: row.properties["amount"]),
+            )
+            for how in ("avg", "min")
+        },
+        "uniqIf(kind, amount > 1)": (
+            "distinct",
+            only_if(
+                lambda row: number(row.properties["amount"]) > 1, lambda row: as_text(row.properties["kind"])
+            ),
         ),
         "sumIf(amount, kind = 'big')": (
             "sum",
@@ -391,19 +432,24 @@ def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> 
     if math_ == "hogql":
         how, of = formula(setting, node["math_hogql"])
         if how == "distinct":
-            return len({of(event) for event in found} - {None, ""})
-        return aggregated(how, [number(of(event)) for event in found]) if found else 0.0
+            return len({of(event) for event in found} - {None, "", NOTHING})
+        return aggregated(how, numbers) if (numbers := numbers_of(setting, node, found)) else 0.0
     if math_ == "unique_session":
         return len({e.properties.get("$session_id") for e in found} - {None, ""})
     if math_ == "unique_group":
         return len({e.groups.get(node["math_group_type_index"]) for e in found} - {None, ""})
     if math_ == "dau":
         return len({setting.person(e) for e in found} - {""})
-    if math_ == "total" or prop is None:
-        numbers = [1.0 for _ in found]
-    else:
-        numbers = [number(event.properties.get(prop)) for event in found]
+    numbers = [1.0 for _ in found] if math_ == "total" or prop is None else numbers_of(setting, node, found)
     return aggregated(math_, numbers) if numbers else 0.0
+
+
+def numbers_of(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> list[float]:
+    """The number of each event that has one to give."""
+    if node.get("math") == "hogql":
+        _, of = formula(setting, node["math_hogql"])
+        return [number(each) for each in map(of, found) if each is not NOTHING]
+    return [number(event.properties.get(node.get("math_property"))) for event in found]
 
 
 def values(
@@ -477,11 +523,12 @@ def quantile(
             continue
         mine = [one[entity]]
         if per_event:
-            mine = [
-                number(event.properties.get(metric["source"]["math_property"]))
+            during = [
+                event
                 for event in found.get(entity, [])
                 if event.timestamp >= unit.first and (not length or event.timestamp < unit.first + length)
             ]
+            mine = numbers_of(setting, metric["source"], during)
         if metric.get("ignore_zeros"):
             mine = [each for each in mine if each != 0]
         if mine:

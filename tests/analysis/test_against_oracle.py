@@ -132,6 +132,10 @@ METRICS = [
             "sumIf(properties.amount, properties.size != 'big')",
             "quantile(0.9)(properties.amount)",
             "median(toFloat(properties.amount) / 2)",
+            *(f"{name}If(properties.amount, properties.size = 'big')" for name in ("avg", "min", "max")),
+            "quantileIf(0.9)(properties.amount, properties.size = 'big')",
+            "medianIf(properties.amount, properties.size = 'big')",
+            "uniqIf(properties.size, properties.$session_id != 's1')",
         )
     ),
     mean(source=of_sessions("sum", "$session_duration")),
@@ -145,7 +149,7 @@ METRICS = [
     {
         "metric_type": "ratio",
         "numerator": hogql("quantile(properties.amount)"),
-        "denominator": hogql("countIf(properties.size = 'big')"),
+        "denominator": hogql("avgIf(properties.amount, properties.size = 'big')"),
         "numerator_outlier_handling": {"upper_bound_percentile": 0.8},
     },
     quantile(0.5),
@@ -153,6 +157,7 @@ METRICS = [
     quantile(0.25, source=PURCHASE, ignore_zeros=True),
     quantile(0.75, source=of_sessions("sum", "$session_duration")),
     quantile(0.5, quantile_unit="event"),
+    quantile(0.6, source=hogql("avgIf(properties.amount, properties.size = 'big')"), quantile_unit="event"),
     quantile(0.8, quantile_unit="event", ignore_zeros=True),
     retention(0, 0, "day"),
     retention(1, 2, "day", completion_event=ANYTHING),

@@ -174,6 +174,17 @@ def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -
         (hogql("median(0.5)(1)"), "source.math_hogql: median(), at character 1, takes no parameters."),
         (hogql("countIf(1, 2)"), "source.math_hogql: countIf(), at character 1, takes one condition."),
         (hogql("sumIf(1)"), "source.math_hogql: sumIf(), at character 1, takes a number and a condition."),
+        (hogql("avgIf(1)"), "source.math_hogql: avgIf(), at character 1, takes a value and a condition."),
+        (
+            hogql("uniqIf(1, 2, 3)"),
+            "source.math_hogql: uniqIf(), at character 1, takes a value and a condition.",
+        ),
+        (hogql("maxIf(0.5)(1, 2)"), "source.math_hogql: maxIf(), at character 1, takes no parameters."),
+        (hogql("minIf(nope, 1)"), "math_hogql: nope cannot be used in metrics (at character 7)"),
+        (
+            hogql("quantileIf(2)(1, 2)"),
+            "source.math_hogql: quantileIf(), at character 1, takes one level from 0 to 1.",
+        ),
         (
             hogql("sum(1) filter (where event = 'x')"),
             "source.math_hogql: sum(), at character 1, cannot have a FILTER or an order.",

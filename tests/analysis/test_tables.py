@@ -97,7 +97,8 @@ METRICS = [
         mean(source=formula(text))
         for text in (
             *("sum(toFloat(amount) * 2)", "max(if(kind = 'big', amount, 1))", "count(distinct kind)"),
-            *("sumIf(amount, kind = 'big')", "quantile(0.3)(amount)"),
+            *("sumIf(amount, kind = 'big')", "quantile(0.3)(amount)", "avgIf(amount, kind = 'big')"),
+            *("minIf(amount, kind = 'big')", "uniqIf(kind, amount > 1)"),
         )
     ),
     mean(source=orders("sum", "amount"), lower_bound_percentile=0.2, upper_bound_percentile=0.7),

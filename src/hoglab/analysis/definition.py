@@ -169,7 +169,14 @@ class Reader:
         name = node.get("math") or Math.TOTAL
         if name == "hogql":
             found = aggregated(node.get("math_hogql"), path)
-            return Value(source, found.math, bounds=bounds, expression=found.expression, level=found.level)
+            return Value(
+                source,
+                found.math,
+                bounds=bounds,
+                expression=found.expression,
+                level=found.level,
+                skips_null=found.skips_null,
+            )
         try:
             kind = Math(name)
         except ValueError:

@@ -20,19 +20,20 @@ _AGGREGATES = {
     "quantile": Math.QUANTILE,
     "median": Math.QUANTILE,
 }
-_ZERO, _ONE = nodes.Constant(0, 0, 0), nodes.Constant(0, 0, 1)
+_ZERO, _ONE, _NULL = (nodes.Constant(0, 0, value) for value in (0, 1, None))
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """What becomes of an entity's events: ``math`` over ``expression``, or over the events without one.
 
-    ``level`` is that of a quantile.
+    ``level`` is that of a quantile. With ``skips_null`` events without a value count for nothing, else as 0.
     """
 
     math: Math
     expression: nodes.Expr | None
     level: float = 0.5
+    skips_null: bool = False
 
 
 def aggregated(text: object, path: str) -> Aggregate:
@@ -47,17 +48,20 @@ def aggregated(text: object, path: str) -> Aggregate:
     if not isinstance(tree, nodes.Call):
         return Aggregate(Math.SUM, tree)
     name = tree.name.lower()
+    plain = name.removesuffix("if")
     if tree.filter_expr is not None or tree.order_by is not None or tree.within_group is not None:
         raise _refused(tree, path, "cannot have a FILTER or an order")
-    if tree.params is not None and name != "quantile":
+    if tree.params is not None and plain != "quantile":
         raise _refused(tree, path, "takes no parameters")
     if name == "count":
         return _count(tree, path)
     if name in ("countif", "sumif"):
         return Aggregate(Math.SUM, _where(tree, path))
-    kind = _AGGREGATES.get(name)
+    kind = _AGGREGATES.get(plain)
     if kind is None:
         return Aggregate(Math.SUM, tree)
+    if plain != name:
+        return _of_some(tree, kind, path)
     if len(tree.args) != 1 or tree.distinct:
         raise _refused(tree, path, "takes one argument")
     if kind is not Math.QUANTILE:
@@ -93,9 +97,24 @@ def _where(tree: nodes.Call, path: str) -> nodes.Expr:
     return _either(tree, condition, *summed or [_ONE])
 
 
-def _either(tree: nodes.Call, condition: nodes.Expr, number: nodes.Expr) -> nodes.Expr:
-    """The number where the condition holds, else 0."""
-    return nodes.Call(tree.start, tree.end, "if", (condition, number, _ZERO))
+def _of_some(tree: nodes.Call, kind: Math, path: str) -> Aggregate:
+    """``avgIf(x, condition)`` and its like: where the condition does not hold there is no event."""
+    if len(tree.args) != 2 or tree.distinct:
+        raise _refused(tree, path, "takes a value and a condition")
+    value, condition = tree.args
+    if kind is Math.UNIQUE_VALUE:
+        text, none = (nodes.Call(tree.start, tree.end, "toString", (each,)) for each in (value, _NULL))
+        return Aggregate(kind, _either(tree, condition, text, none))
+    level = _level(tree, path) if kind is Math.QUANTILE else 0.5
+    number = nodes.Call(tree.start, tree.end, "toFloatOrZero", (value,))
+    return Aggregate(kind, _either(tree, condition, number, _NULL), level, skips_null=True)
+
+
+def _either(
+    tree: nodes.Call, condition: nodes.Expr, value: nodes.Expr, other: nodes.Expr = _ZERO
+) -> nodes.Expr:
+    """The value where the condition holds, else the other one."""
+    return nodes.Call(tree.start, tree.end, "if", (condition, value, other))
 
 
 def _level(tree: nodes.Call, path: str) -> float:

@@ -178,6 +178,8 @@ class Value:
     """Computed from each event instead of reading one property (``math_hogql``)."""
     level: float = 0.5
     """Which quantile, from 0 to 1, where the math is one."""
+    skips_null: bool = False
+    """Rows of which the expression is NULL count for nothing; else they count as 0, like all without a number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,11 @@ def _define_entity_values(scope: Scope, metric: QuantileMetric) -> str:
 def _define_event_values(scope: Scope, metric: QuantileMetric) -> str:
     rows = define_value_rows(scope, metric.value, "a", metric.window_us)
     cell = scope.cell_of("unit")
+    some = f" WHERE {rows}.x IS NOT NULL" if metric.value.skips_null else ""
     valued = scope.define(
         "valued",
         f"SELECT unit.entity AS entity, unit.variant AS variant{cell}, {counted(metric.value, f'{rows}.x')} AS y "
-        f"FROM unit INNER JOIN {rows} ON {rows}.entity = unit.entity",
+        f"FROM unit INNER JOIN {rows} ON {rows}.entity = unit.entity{some}",
     )
     return _without_zeros(scope, metric, valued)
 

@@ -200,7 +200,11 @@ def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
 
 def _of_a_row(value: Value, name: str, x: str) -> dict[str, str]:
     """The partials of one row, which counts as ``x``."""
-    return {f"{name}_v": x, f"{name}_c": "1"} if value.math is Math.AVG else {f"{name}_v": x}
+    if value.math is not Math.AVG:
+        return {f"{name}_v": x}
+    if not value.skips_null:
+        return {f"{name}_v": x, f"{name}_c": "1"}
+    return {f"{name}_v": f"coalesce({x}, 0)", f"{name}_c": f"CASE WHEN {x} IS NULL THEN 0 ELSE 1 END"}
 
 
 def is_of_different_ones(value: Value) -> bool:
@@ -209,8 +213,11 @@ def is_of_different_ones(value: Value) -> bool:
 
 
 def counted(value: Value, x: str) -> str:
-    """What a row counts as: 0 where it has no number, or one out of range."""
-    return f"CASE WHEN abs({x}) <= {MAX_MAGNITUDE} THEN {x} ELSE 0 END" if _reads_number(value) else x
+    """What a row counts as: 0 where it has no number, or one out of range; NULL where it counts for nothing."""
+    if not _reads_number(value):
+        return x
+    other = f"WHEN {x} IS NOT NULL THEN 0" if value.skips_null else "ELSE 0"
+    return f"CASE WHEN abs({x}) <= {MAX_MAGNITUDE} THEN {x} {other} END"
 
 
 def _reads_number(value: Value) -> bool:
