@@ -179,12 +179,26 @@ def is_from(setting: Setting, node: Mapping[str, Any], event: Event) -> bool:
     return all(
         CONDITIONS[f["key"]](event)
         if f["type"] == "hogql"
-        else setting.property(
-            event, {"group": "group_0.", "session": "session."}.get(f["type"], "") + f["key"]
+        else agrees(
+            setting.property(
+                event, {"group": "group_0.", "session": "session."}.get(f["type"], "") + f["key"]
+            ),
+            f,
         )
-        == f["value"]
         for f in node.get("properties", ())
     )
+
+
+def agrees(found: Any, condition: Mapping[str, Any]) -> bool:
+    """Whether a property is what a filter wants; of a set any may be, and none may be what it does not want."""
+    operator, wanted = condition.get("operator", "exact"), condition["value"]
+    if operator == "is_not":
+        return wanted not in found if isinstance(found, set) else bool(found != wanted)
+    if operator == "is_not_set":
+        return not found
+    if operator == "is_date_before":
+        return found is not None and datetime.fromisoformat(found) < datetime.fromisoformat(wanted)
+    return wanted in found if isinstance(found, set) else bool(found == wanted)
 
 
 CONDITIONS: Mapping[str, Callable[[Event], bool]] = {
@@ -412,18 +426,67 @@ def session_property(name: str, found: Sequence[Event]) -> Any:
             return views
         case "$is_bounce":
             return views == 1 and not clicks and max(moments) - min(moments) < timedelta(seconds=10)
+        case "$start_timestamp":
+            return f"{min(moments).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case "$end_timestamp":
+            return f"{max(moments).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case "$urls":
+            return {url for event in found if (url := as_text(event.properties.get("$current_url")))}
+        case "$channel_type":
+            return channel(lambda key: first_of(found, key))
         case "$entry_utm_source":
-            having, key = found, "utm_source"
+            return first_of(found, "utm_source")
         case "$end_pathname":
             begin = min(moments)  # mirrored there, the last one is the first one
-            having = [replace(event, timestamp=begin - (event.timestamp - begin)) for event in found]
-            key = "$pathname"
-        case _:
-            raise AssertionError(name)
-    having = [event for event in having if as_text(event.properties.get(key)) not in (None, "")]
+            mirrored = [replace(event, timestamp=begin - (event.timestamp - begin)) for event in found]
+            return first_of(mirrored, "$pathname")
+    raise AssertionError(name)
+
+
+def first_of(found: Sequence[Event], key: str) -> str | None:
+    having = [event for event in found if as_text(event.properties.get(key)) not in (None, "")]
     if not having:
         return None
     return as_text(min(having, key=lambda event: (event.timestamp, uuid_of(event))).properties[key])
+
+
+PLACES = {
+    **dict.fromkeys(["google", "www.google.com", "google.co.uk"], "Search"),
+    **dict.fromkeys(["facebook", "m.facebook.com"], "Social"),
+    **dict.fromkeys(["youtube.com"], "Video"),
+    **dict.fromkeys(["email", "mail.google.com"], "Email"),
+}
+MEDIUMS = {"email": "Email", "social": "Social", "banner": "Display", "cpm": "Display", "video": "Video"}
+
+
+def channel(first: Callable[[str], str | None]) -> str:
+    """By which way a session came, of the places and media that tests use."""
+    campaign, medium, source = (
+        (first(f"utm_{name}") or "").lower() for name in ("campaign", "medium", "source")
+    )
+    referrer, gad = first("$referring_domain") or "", first("gad_source")
+    if "cross-network" in campaign:
+        return "Cross Network"
+    paid = medium in ("cpc", "cpm") or medium.startswith("paid") or bool(first("gclid") or gad)
+    if not paid and referrer == "$direct" and not medium and source in ("", "direct") and not first("fbclid"):
+        return "Direct"
+    shops = "shopping" in campaign or re.search("(^|[^a-z]|e)shop", campaign)
+    places = {**PLACES, "mail.google.com": "Search"} if paid else PLACES  # nobody pays for mail
+    ways = [places.get(source), "Shopping" if shops else None, MEDIUMS.get(medium), places.get(referrer)]
+    known = [way for way in ways if way is not None and not (paid and way == "Email")]
+    if known:
+        return known[0] if known[0] in ("Email", "Display") else f"{'Paid' if paid else 'Organic'} {known[0]}"
+    if paid and gad == "1":
+        return "Paid Search"
+    if "video" in campaign:
+        return "Paid Video" if paid else "Organic Video"
+    if medium.endswith("push") and not paid:
+        return "Push"
+    if first("fbclid"):
+        return "Paid Social" if paid else "Organic Social"
+    if paid:
+        return "Paid Unknown"
+    return {"$direct": "Direct", "": "Unknown"}.get(referrer, "Referral")
 
 
 def value(setting: Setting, node: Mapping[str, Any], found: Sequence[Event]) -> float:

@@ -200,6 +200,10 @@ def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -
             hogql("sum(properties.a =~ 'x')"),
             "math_hogql: the operator =~ cannot be used in metrics (at character 5)",
         ),
+        (
+            session("$channel_type"),
+            "$channel_type: the session property $channel_type is not known, or is no number",
+        ),
         (session("$start_timestamp"), "$start_timestamp: the session property $start_timestamp is not known"),
     ],
 )
@@ -342,12 +346,16 @@ def test_breakdowns_by_everything_are_refused(lab: Lab) -> None:
         ({"property": "sleep(10)", "type": "hogql"}, "cannot be used"),
         ({"property": "name", "type": "group"}, "needs a group_type_index"),
         (
-            {"property": "$channel_type", "type": "session"},
+            {"property": "$vitals_lcp", "type": "session"},
             "sessions are known by their events alone, which tell ",
         ),
         (
             {"property": "text", "type": "element"},
             "by element are not supported: a click has several of them",
+        ),
+        (
+            {"property": "$urls", "type": "session"},
+            "by $urls are not supported: a session has several of them",
         ),
         ({"property": "3", "type": "cohort"}, "by cohort are not supported: a person may belong to several"),
         ({"property": "p", "type": "mystery"}, "breakdowns by mystery are not supported"),

@@ -113,11 +113,16 @@ class PropertyDialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FilterField:
-    """The left side of a condition, in SQL: as text, as text that is read as a number, and as a JSON number."""
+    """The left side of a condition, in SQL: as text, as text that is read as a number, and as a JSON number.
+
+    Of a list these are one item of it: a condition holds when it holds for any, a negative one when it does for all.
+    """
 
     text: str
     number: str
     json_number: str
+    any_item: Callable[[str], str] | None = None
+    """Of a list: whether a condition over an item, never NULL, holds for any of them; may be NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +279,15 @@ def _rule(condition: PropertyFilter) -> _Rule:
 
 def _over_values(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:
     """A list of values is any of them, for negative operators none of them; an empty list says nothing."""
+    found = _over_one(condition, rule, field_, scope)
+    if field_.any_item is None:
+        return found
+    if rule.when_missing:
+        return f"(NOT coalesce({field_.any_item(f'(NOT {found})')}, FALSE))"
+    return f"coalesce({field_.any_item(found)}, FALSE)"
+
+
+def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:
     values = (
         condition.value if isinstance(condition.value, list) and not rule.takes_list else [condition.value]
     )
@@ -390,7 +404,9 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "is_not": _Rule(_differs, when_missing=True),
     "not_in": _Rule(_differs, when_missing=True),
     "is_set": _Rule(lambda field_, _value, _scope: f"{field_.text} IS NOT NULL", valueless=True),
-    "is_not_set": _Rule(lambda field_, _value, _scope: f"{field_.text} IS NULL", valueless=True),
+    "is_not_set": _Rule(
+        lambda field_, _value, _scope: f"{field_.text} IS NULL", when_missing=True, valueless=True
+    ),
     "icontains": _Rule(_contains),
     "not_icontains": _Rule(_negated(_contains), when_missing=True),
     "icontains_multi": _Rule(_contains),

@@ -199,8 +199,8 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
     ),
     (broken_down({"property": "p", "type": "element"}), "p: breakdowns by element are not supported: a click has "),
     (
-        broken_down({"property": "$channel_type", "type": "session"}),
-        "$channel_type: sessions are known by their events alone, which tell of a session: $autocapture_count, ",
+        broken_down({"property": "$vitals_lcp", "type": "session"}),
+        "$vitals_lcp: sessions are known by their events alone, which tell of a session: $autocapture_count, ",
     ),
     (
         MEAN | {"source": filtered(type="session", key="plan")},

@@ -96,7 +96,10 @@ class ClickHouse:
         return f"extract({text}, concat('(?-s)', {pattern}))"
 
     def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
-        return f"arrayExists({name} -> {condition}, extractAll({text}, concat('(?-s)', {pattern})))"
+        return self.any_item(f"extractAll({text}, concat('(?-s)', {pattern}))", name, condition)
+
+    def any_item(self, items: str, name: str, condition: str) -> str:
+        return f"arrayExists({name} -> {condition}, {items})"
 
     def moment(self, text: str) -> str:
         seconds = f"toInt64OrNull(toString(round(({self.number(text)}) * 1000000)))"
@@ -156,6 +159,12 @@ class ClickHouse:
 
     def text_of_number(self, number: str) -> str:
         return f"CAST({number} AS Nullable(String))"
+
+    def text_of_moment(self, micros: str) -> str:
+        return f"concat(replaceOne(toString(fromUnixTimestamp64Micro({micros}, 'UTC')), ' ', 'T'), 'Z')"
+
+    def different_texts(self, text: str) -> str:
+        return f"groupUniqArrayIf({text}, {text} <> '')"
 
     def scattered(self, text: str) -> str:
         return f"cityHash64({text})"

@@ -91,6 +91,18 @@ class Dialect(PropertyDialect, Protocol):
         """The shortest text of a float64, of a whole one without a point."""
         ...
 
+    def text_of_moment(self, micros: str) -> str:
+        """Microseconds since the epoch as ISO 8601 in UTC, with six digits after the second."""
+        ...
+
+    def different_texts(self, text: str) -> str:
+        """Aggregate: a list of the different texts that are there and not empty, in any order."""
+        ...
+
+    def any_item(self, items: str, name: str, condition: str) -> str:
+        """Whether a condition, never NULL, holds for ``name`` being any item of a list; may be NULL without a list."""
+        ...
+
     def scattered(self, text: str) -> str:
         """A number for each text, without any order but always the same."""
         ...

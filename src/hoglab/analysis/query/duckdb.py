@@ -77,8 +77,10 @@ class DuckDb:
         return f"regexp_extract({text}, {pattern}, 1)"
 
     def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
-        found = f"list_filter(regexp_extract_all({text}, {pattern}, 1), lambda {name}: {condition})"
-        return f"(len({found}) > 0)"
+        return self.any_item(f"regexp_extract_all({text}, {pattern}, 1)", name, condition)
+
+    def any_item(self, items: str, name: str, condition: str) -> str:
+        return f"(len(list_filter({items}, lambda {name}: {condition})) > 0)"
 
     def moment(self, text: str) -> str:
         return (
@@ -138,6 +140,12 @@ class DuckDb:
 
     def text_of_number(self, number: str) -> str:
         return f"regexp_replace(CAST({number} AS VARCHAR), '\\.0$', '')"
+
+    def text_of_moment(self, micros: str) -> str:
+        return f"strftime(make_timestamp({micros}), '%Y-%m-%dT%H:%M:%S.%fZ')"
+
+    def different_texts(self, text: str) -> str:
+        return f"list(DISTINCT {text}) FILTER (WHERE {text} <> '')"
 
     def scattered(self, text: str) -> str:
         return f"hash({text})"

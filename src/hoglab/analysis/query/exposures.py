@@ -182,7 +182,13 @@ def _carried_values(scope: Scope) -> str:
         if index is not None and index in scope.question.groups:
             column = group_column(index)
         if breakdown.type == "session":
-            text = scope.of_session(breakdown.property).text
+            known = scope.of_session(breakdown.property)
+            if known.any_item is not None:
+                reason = (
+                    f"breakdowns by {breakdown.property} are not supported: a session has several of them"
+                )
+                raise FilterError(reason, breakdown.property)
+            text = known.text
         elif breakdown.expression is not None:
             text = text_of(breakdown.expression, scope, "the HogQL of a breakdown")
         elif column is not None:

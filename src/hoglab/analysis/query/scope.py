@@ -20,7 +20,7 @@ from hoglab.analysis.query.model import (
     group_column,
     later,
 )
-from hoglab.analysis.query.session_facts import SESSION_REACH, fact_of_session, field_of_session
+from hoglab.analysis.query.session_facts import SESSION_REACH, facts_of_sessions, field_of_session
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, FilterField, FilterScope, Parameters, combined, group_condition
 
@@ -99,14 +99,12 @@ class Scope:
         span, question = self.question.span, self.question
         since = span.start - timedelta(microseconds=question.lookback_us) - SESSION_REACH
         until = exclusive(span.end) if span.capped else LAST_MOMENT
-        facts = "".join(
-            f", {fact_of_session(name, self.dialect, self.parameters)} AS {column}"
-            for name, column in self._session_columns.items()
-        )
+        condition = f"{self.within(since, until)} AND session_id <> ''"
         return self.define(
             "session_fact",
-            f"SELECT session_id AS session{facts} FROM {self.dialect.events} "  # noqa: S608 - all of it is ours
-            f"WHERE {self.within(since, until)} AND session_id <> '' GROUP BY session_id",
+            facts_of_sessions(
+                self._session_columns, self.dialect.events, condition, self.dialect, self.parameters
+            ),
         )
 
     def of_session(self, name: str) -> FilterField:

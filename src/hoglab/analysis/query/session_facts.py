@@ -3,11 +3,14 @@
 Metrics take values of sessions (spec experiment-results 3.5), filters and breakdowns ask for them (1.6, 3.9).
 """
 
+# ruff: noqa: S608 - see scope.py
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from hoglab.analysis.query.channels import PARTS, channel_of
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import FilterField, Parameters
@@ -29,21 +32,47 @@ def measure_of_session(name: str, dialect: Dialect, parameters: Parameters) -> s
     return measure(dialect, parameters)
 
 
-def fact_of_session(name: str, dialect: Dialect, parameters: Parameters) -> str:
-    """Any property of sessions, as an aggregate over their events. Raises `FilterError`."""
-    aggregate = _MEASURES.get(name) or _TEXTS.get(name)
+def facts_of_sessions(
+    columns: Mapping[str, str], events: str, condition: str, dialect: Dialect, parameters: Parameters
+) -> str:
+    """A relation ``(session, …)`` of the sessions of ``events`` that meet a condition, with a column for each property.
+
+    Raises `FilterError` for properties that nothing is known of.
+    """
+    own = [name for name in columns if name != CHANNEL]
+    parts = {
+        name: f"part_{place}" for place, name in enumerate([*own, *(PARTS if CHANNEL in columns else ())])
+    }
+    facts = "".join(f", {_fact(name, dialect, parameters)} AS {part}" for name, part in parts.items())
+    shown = {**parts, CHANNEL: channel_of(parts, dialect, parameters)} if CHANNEL in columns else parts
+    return (
+        f"SELECT session{''.join(f', {shown[name]} AS {column}' for name, column in columns.items())} "
+        f"FROM (SELECT session_id AS session{facts} FROM {events} WHERE {condition} GROUP BY session_id) AS part"
+    )
+
+
+def _fact(name: str, dialect: Dialect, parameters: Parameters) -> str:
+    """Any property of sessions but the channel, as an aggregate over their events. Raises `FilterError`."""
+    aggregate = _FACTS.get(name)
     if aggregate is None:
-        known = ", ".join(sorted({*_MEASURES, *_TEXTS}))
+        known = ", ".join(sorted({*_FACTS, CHANNEL}))
         raise FilterError(f"sessions are known by their events alone, which tell of a session: {known}", name)
     return aggregate(dialect, parameters)
 
 
 def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
-    """What a filter compares, where a column has the `fact_of_session`; text is what breakdowns show."""
+    """What a filter compares, where a column has the fact; text is what breakdowns show."""
     if name == "$is_bounce":
         return FilterField(
             f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column, "NULL"
         )
+    if name == "$urls":
+        each = "visited_url"
+        return FilterField(
+            each, dialect.number(each), "NULL", lambda condition: dialect.any_item(column, each, condition)
+        )
+    if name in _MOMENTS:
+        return FilterField(dialect.text_of_moment(column), f"{column} / 1000000", "NULL")
     if name in _MEASURES:
         return FilterField(dialect.text_of_number(column), column, column)
     return FilterField(column, dialect.number(column), "NULL")
@@ -67,7 +96,15 @@ def _count(event: str) -> _Aggregate:
 
 
 def _urls(dialect: Dialect, parameters: Parameters) -> str:
+    return dialect.different_texts(dialect.property_text("properties", "$current_url", parameters))
+
+
+def _number_of_urls(dialect: Dialect, parameters: Parameters) -> str:
     return f"count(DISTINCT {dialect.property_text('properties', '$current_url', parameters)})"
+
+
+def _moment(extreme: str) -> _Aggregate:
+    return lambda dialect, _parameters: f"{extreme}({_ts(dialect)})"
 
 
 def _bounce(dialect: Dialect, parameters: Parameters) -> str:
@@ -93,18 +130,23 @@ _MEASURES: Mapping[str, _Aggregate] = {
     "$pageview_count": _count("$pageview"),
     "$autocapture_count": _count("$autocapture"),
     "$screen_count": _count("$screen"),
-    "$num_uniq_urls": _urls,
+    "$num_uniq_urls": _number_of_urls,
     "$is_bounce": _bounce,
 }
+_MOMENTS: Mapping[str, _Aggregate] = {"$start_timestamp": _moment("min"), "$end_timestamp": _moment("max")}
 _PLACES = {"current_url": "$current_url", "pathname": "$pathname", "hostname": "$host"}
 _CAMPAIGN = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"),
     *("gclid", "gad_source", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "twclid"),
-    *("li_fat_id", "mc_cid", "igshid", "ttclid"),
+    *("li_fat_id", "mc_cid", "igshid", "ttclid", "_kx", "irclid"),
 )
 _TEXTS: Mapping[str, _Aggregate] = {
     **{f"$entry_{name}": _of_first(key) for name, key in _PLACES.items()},
     **{f"$end_{name}": _of_first(key, "-") for name, key in _PLACES.items()},
     "$entry_referring_domain": _of_first("$referring_domain"),
+    "$entry_referrer": _of_first("$referrer"),
     **{f"$entry_{name}": _of_first(name) for name in _CAMPAIGN},
 }
+_FACTS: Mapping[str, _Aggregate] = {**_MEASURES, **_MOMENTS, **_TEXTS, "$urls": _urls}
+CHANNEL = "$channel_type"
+"""The property that follows from others."""
