@@ -182,8 +182,13 @@ def _metrics(
         if metrics.is_legacy(metric):
             shown.append(_with_date_range(metric, row))
         else:
-            shown.append(stamped(metrics.with_action_names(metric, related.action_names), fingerprints))
+            shown.append(_as_read(metric, fingerprints, related))
     return shown
+
+
+def _as_read(metric: dict[str, Any], fingerprints: Fingerprints, related: Related) -> dict[str, Any]:
+    """A stored metric with its fingerprint, under which results are kept, whatever its actions are called by now."""
+    return metrics.with_action_names(stamped(metric, fingerprints), related.action_names)
 
 
 def _with_date_range(metric: dict[str, Any], row: ExperimentRow) -> dict[str, Any]:
@@ -204,14 +209,13 @@ def _with_date_range(metric: dict[str, Any], row: ExperimentRow) -> dict[str, An
 
 
 def _link_object(link: SavedMetricLink, fingerprints: Fingerprints, related: Related) -> dict[str, Any]:
-    query = metrics.with_action_names(link.query, related.action_names)
     return {
         "id": link.id,
         "experiment": link.experiment_id,
         "saved_metric": link.saved_metric_id,
         "metadata": link.metadata,
         "created_at": link.created_at,
-        "query": stamped(query, fingerprints),
+        "query": _as_read(link.query, fingerprints, related),
         "name": link.name,
     }
 
