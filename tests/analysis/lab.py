@@ -14,6 +14,8 @@ from tests.analysis.events import Event, store_events
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.actions.routes import actions_router
+from hoglab.actions.service import ActionService
 from hoglab.analysis.behaviour import performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
 from hoglab.analysis.metric_problems import exposure_problem, metric_problem
@@ -32,6 +34,7 @@ from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
 from hoglab.http.app import HttpSettings, build_app
 from hoglab.people.cohorts import CohortService
+from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory
@@ -72,10 +75,11 @@ class Lab:
             tables=self.tables,
             state_path=path / "state.duckdb" if keeps else None,
         )
+        cohorts = CohortService(self.database)
         experiments = ExperimentService(
             self.database,
             FlagService(self.database),
-            CohortService(self.database),
+            cohorts,
             metric_problem=metric_problem,
             exposure_problem=exposure_problem,
             now=lambda: self.now,
@@ -97,6 +101,8 @@ class Lab:
             [
                 *routers(self.service, self.events),
                 saved_metrics_router(SavedMetricService(experiments)),
+                actions_router(ActionService(self.database)),
+                cohorts_router(self.database, cohorts, lambda _cohort_id: None),
                 warehouse_router(WarehouseService(self.database, self.tables)),
                 experiments_router(
                     experiments,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.query.model import Cohort
@@ -22,13 +22,24 @@ def named_cohorts(connection: Connection, project_id: int, definitions: Iterable
 
     A cohort that is unknown, deleted or made of behaviour is left out: a filter on it cannot be answered.
     """
+    return _with_nested(definitions, lambda ids: _load(connection, project_id, ids))
+
+
+def cohorts_of(definitions: Iterable[Any], known: Mapping[int, Cohort]) -> dict[int, Cohort]:
+    """Those of the known cohorts that `named_cohorts` would find."""
+    return _with_nested(definitions, lambda ids: {each: known[each] for each in ids & known.keys()})
+
+
+def _with_nested(
+    definitions: Iterable[Any], load: Callable[[set[int]], dict[int, Cohort]]
+) -> dict[int, Cohort]:
     found: dict[int, Cohort] = {}
     wanted = set(_named(list(definitions)))
     for _ in range(MAX_DEPTH):
         missing = wanted - found.keys()
         if not missing:
             break
-        loaded = _load(connection, project_id, missing)
+        loaded = load(missing)
         if not loaded:
             break
         found |= loaded
@@ -48,7 +59,8 @@ def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, C
         if cohort_id not in ids:
             continue
         if each.is_static:
-            found[cohort_id] = Cohort(people=tuple(map(str, cohorts.members(connection, cohort_id))))
+            people = tuple(map(str, cohorts.members(connection, cohort_id)))
+            found[cohort_id] = Cohort(people=people, version=each.version)
         elif (filters := _person_filters(each.tree)) is not None:
             found[cohort_id] = Cohort(filters)
     return found

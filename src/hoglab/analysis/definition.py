@@ -81,8 +81,6 @@ class Reader:
         """The exposures of an experiment, broken down as a metric says. Raises `DefinitionError`."""
         criteria = calculation.exposure_criteria or {}
         activation = criteria.get("activation_config")
-        filtering = criteria.get("filterTestAccounts")
-        filtering = True if filtering is None else bool(filtering)
         config = criteria.get("exposure_config")
         event = config.get("event") if isinstance(config, Mapping) else DEFAULT_EXPOSURE_EVENT
         is_default = event in DEFAULT_EXPOSURES and not _is_action(config)
@@ -99,7 +97,7 @@ class Reader:
             variant_property="$feature_flag_response" if is_default else f"$feature/{key}",
             variants=tuple(calculation.variants),
             test_account_filters=_filters(list(calculation.test_account_filters), "test_account_filters")
-            if filtering
+            if calculation.filters_test_accounts
             else PropertyGroup("AND", ()),
             first_seen=criteria.get("multiple_variant_handling") == "first_seen",
             group_type_index=calculation.aggregation_group_type_index,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.actions import store as actions
-from hoglab.analysis.cohorts import named_cohorts
+from hoglab.analysis.cohorts import cohorts_of, named_cohorts
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
@@ -72,6 +72,17 @@ class Plan:
         """The tables that a metric names, those of them that there are."""
         names = sorted(metrics.table_names([metric]))
         return tuple(self.tables[name] for name in names if name in self.tables)
+
+    def edited(self, metric: Mapping[str, Any]) -> tuple[object, ...]:
+        """What may be edited beside a metric and changes its numbers: the actions and cohorts that it, the exposure
+        criteria and the test accounts name, as they are now. Empty where they name none.
+        """
+        criteria = self.calculation.exposure_criteria or {}
+        ids = metrics.action_ids([metric]) | set(exposure_action_ids(criteria))
+        steps = {identifier: self.actions.get(identifier) for identifier in sorted(ids)}
+        left_out = self.calculation.test_account_filters if self.calculation.filters_test_accounts else ()
+        named = cohorts_of([metric, criteria, left_out, list(steps.values())], self.cohorts)
+        return (*steps.items(), *((identifier, named[identifier].definition) for identifier in sorted(named)))
 
     def metric_of(self, key: SeriesKey) -> tuple[dict[str, Any], SeriesKey] | None:
         """The metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ class Series:
         now, end_date, span = self._now(), found.row.end_date, found.span(self._now())
         if end_date is None or now < end_date or span is None or newest.query_to < exclusive(span.end):
             return False
-        if newest.table_state != self._computer.state_of_tables(found.tables_of(metric)):
+        if newest.named_state != self._named_state(found, metric):
             return False
         try:
             question = found.question(metric, span)
@@ -150,10 +151,16 @@ class Series:
             return True
         if newest.failed_at is not None and now - newest.failed_at < self._refresh:
             return True  # a result that could not be brought up to date is not tried again at once
-        if newest.table_state != self._computer.state_of_tables(found.tables_of(metric)):
+        if newest.named_state != self._named_state(found, metric):
             return False
         same_day = _day(newest.query_to, span) == _day(last, span)
         return same_day and now - newest.tried < self._refresh
+
+    def _named_state(self, found: Plan, metric: Mapping[str, Any]) -> str | None:
+        """What tells the tables, actions and cohorts that decide a metric from what they were; None without any."""
+        tables = self._computer.state_of_tables(found.tables_of(metric))
+        edited = found.edited(metric)
+        return tables if not edited else hashlib.sha256(repr((tables, edited)).encode()).hexdigest()
 
     # -- computing -------------------------------------------------------------------------------------
 
@@ -194,7 +201,7 @@ class Series:
             question = found.question(metric, span)
             # Both are taken before anything is read: what changes meanwhile is looked at again.
             offset = self._position()
-            state = self._computer.state_of_tables(found.tables_of(metric))
+            state = self._named_state(found, metric)
             points = self._points(found, question, key, state, offset, budget_s)
         except (DefinitionError, ComputationError) as error:
             reason = str(error)
@@ -213,7 +220,7 @@ class Series:
         found: Plan,
         question: Question,
         key: SeriesKey,
-        table_state: str | None,
+        named_state: str | None,
         offset: int,
         budget_s: float | None,
     ) -> list[NewPoint]:
@@ -223,7 +230,7 @@ class Series:
         is_whole = all_days_at_once(question)
         kept: dict[int, Point] = {}
         if not is_whole:
-            kept = self._still_right(question, self._past_points(key, span, table_state), offset)
+            kept = self._still_right(question, self._past_points(key, span, named_state), offset)
         deadline = None if budget_s is None else time.monotonic() + budget_s
         groups = dict(self._computer.points(question, [last]))
         missing = [number for number in range(last) if number not in groups and number not in kept]
@@ -241,23 +248,24 @@ class Series:
             NewPoint(
                 query_to(span, number),
                 results[number],
-                table_state=table_state,
+                named_state=named_state,
                 log_offset=None if is_whole and number != last else offset,
             )
             for number in sorted(results)
         ]
 
-    def _past_points(self, key: SeriesKey, span: Span, table_state: str | None) -> dict[int, Point]:
+    def _past_points(self, key: SeriesKey, span: Span, named_state: str | None) -> dict[int, Point]:
         """The stored results of days that are over, by the number of the day.
 
-        A point that was the last one of its day is not that of the whole day, and one of other files is none.
+        A point that was the last one of its day is not that of the whole day, and one of other files, of another
+        action or of other members of a cohort is none.
         """
         assert span.days is not None  # noqa: S101 - made by Plan.span
         with self._database.read() as connection:
             stored = {
                 point.query_to: point
                 for point in store.points(connection, key)
-                if point.status == COMPLETED and point.table_state == table_state
+                if point.status == COMPLETED and point.named_state == named_state
             }
         moments = {number: query_to(span, number) for number in range(span.days.count - 1)}
         return {number: stored[moment] for number, moment in moments.items() if moment in stored}

@@ -49,8 +49,8 @@ class Point:
     failed_at: datetime | None
     """When the newest try to compute it failed, where there is a result of a try before."""
     completed_at: datetime | None
-    table_state: str | None
-    """Of the files of tables that it was computed from; None for metrics of events alone."""
+    named_state: str | None
+    """Of the tables, actions and cohorts that it was computed with; None where the metric names none."""
     log_offset: int | None
     """Up to where in the event log events and merges count; None where nobody asks: for all but the last point of
     series that are computed as a whole."""
@@ -74,7 +74,7 @@ class NewPoint:
 
     query_to: datetime
     result: dict[str, Any]
-    table_state: str | None = None
+    named_state: str | None = None
     log_offset: int | None = None
 
 
@@ -86,7 +86,7 @@ class Newest:
     written: datetime
     failed_at: datetime | None
     """When the newest try to compute it failed; None when it did not."""
-    table_state: str | None
+    named_state: str | None
     log_offset: int | None
 
     @property
@@ -167,7 +167,7 @@ def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | 
             row.query_to,
             row.updated_at,
             sa.case((row.status == FAILED, row.updated_at), else_=row.failed_at),
-            row.table_state,
+            row.named_state,
             row.log_offset,
         )
         .where(
@@ -193,7 +193,7 @@ def put_points(
 ) -> None:
     """Store results in place of the points of the same days. Points after the last one go: the experiment ended before.
 
-    An unchanged result of a day that is over is left alone, unless it is of other files.
+    An unchanged result of a day that is over is left alone, unless it is of other tables, actions or cohorts.
     """
     last = max(point.query_to for point in new)
     stored, replaced = _by_day(connection, key, last, zone)
@@ -253,13 +253,13 @@ def _by_day(
 
 
 def _is_same(old: Point, new: NewPoint) -> bool:
-    """Whether a point is a result of the same time and files already, which nothing went wrong with since."""
+    """Whether a point is a result of the same time and definitions already, which nothing went wrong with since."""
     return (
         old.status == COMPLETED
         and old.failed_at is None
         and old.query_to == new.query_to
         and old.result == new.result
-        and old.table_state == new.table_state
+        and old.named_state == new.named_state
     )
 
 

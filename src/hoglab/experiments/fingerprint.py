@@ -46,6 +46,12 @@ class Calculation:
     timezone: str = "UTC"
     stats_config: Mapping[str, Any] | None = field(default=None)
 
+    @property
+    def filters_test_accounts(self) -> bool:
+        """Whether the test accounts of the project are left out: unless the criteria say otherwise."""
+        filtering = (self.exposure_criteria or {}).get("filterTestAccounts")
+        return True if filtering is None else bool(filtering)
+
 
 def fingerprint(metric: Mapping[str, Any], calculation: Calculation) -> str:
     """Version 2: 64 lower-case hex digits over everything that the numbers depend on."""
@@ -72,8 +78,7 @@ class Fingerprints:
 
 def _settings(calculation: Calculation) -> dict[str, Any]:
     criteria = calculation.exposure_criteria or {}
-    filtering = criteria.get("filterTestAccounts")
-    filtering = True if filtering is None else bool(filtering)
+    filtering = calculation.filters_test_accounts
     variants = list(calculation.variants)
     return {
         "key_version": 2,

@@ -258,6 +258,22 @@ class TestStatic:
         assert (made["count"], made["is_calculating"], made["is_static"]) == (2, False, True)
         assert names(people, made["id"]) == {"bob", "dot"}
 
+    def test_the_version_grows_with_every_change_of_members(self, people):
+        made = create(people, "Chosen", is_static=True, _create_static_distinct_ids=["ann"])
+        versions = [made["version"]]
+        for how, who in [
+            ("add_persons_to", "ann"),
+            ("add_persons_to", "bob"),
+            ("remove_persons_from", "cem"),
+            ("remove_persons_from", "ann"),
+        ]:
+            path = f"{URL}{made['id']}/{how}_static_cohort/"
+            answer = people.client.patch(path, json={"distinct_ids": [who]}).json()
+            assert answer["version"] == answer["pending_version"]
+            versions.append(answer["version"])
+        assert versions == [1, 1, 2, 2, 3]
+        assert create(people, "Empty", is_static=True)["version"] == 1
+
     @pytest.mark.parametrize(
         "text",
         [

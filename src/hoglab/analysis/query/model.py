@@ -297,6 +297,13 @@ class Cohort:
 
     filters: PropertyGroup = NO_FILTERS
     people: tuple[str, ...] | None = None
+    version: int = field(default=0, repr=False)
+    """Of the list of people: another one when it was edited. Merges of persons change the list alone."""
+
+    @property
+    def definition(self) -> object:
+        """What somebody has to change for the cohort to be another one."""
+        return self.filters if self.people is None else self.version
 
 
 @dataclass(frozen=True, slots=True)

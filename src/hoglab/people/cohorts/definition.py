@@ -31,11 +31,15 @@ _COHORT_OPERATORS = frozenset({"in", "not_in", "exact"})
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort."""
+    """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort.
+
+    ``version`` of a static one grows whenever its list of members is changed; merges of persons leave it alone.
+    """
 
     id: int
     is_static: bool
     tree: Any = None
+    version: int = 0
 
 
 def cohort_reference(leaf: PropertyFilter) -> int | None:

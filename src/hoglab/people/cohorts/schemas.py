@@ -40,7 +40,7 @@ NOTES: Notes = {
     "count": "How many members it has; null until they are found.",
     "cohort_type": "Always null here; there for clients that read it.",
     "experiment_set": Note("The ids of the experiments that it was made for.", []),
-    "version": "Which version of its rules the members are from.",
+    "version": "Which version of its rules the members are from; of a static one, how often they changed.",
     "pending_version": "Which version is being calculated, or was last.",
     "persons": Note("Persons there are to look at; null unless they are being looked at.", 120_000),
     "checked": Note("Persons that were looked at so far; null unless they are being looked at.", 46_000),

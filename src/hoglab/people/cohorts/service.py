@@ -237,8 +237,9 @@ class CohortService:
         with self._database.write() as tx:
             row = self._static(tx.connection, project, cohort_id)
             gone = self._rows(tx.connection, project.id, members)
+            gone.intersection_update(store.member_rows(tx.connection, row.id))
             store.remove_members(tx.connection, row.id, gone)
-            return self._recounted(tx, row)
+            return self._recounted(tx, row, changed=bool(gone))
 
     def _static(self, connection: Connection, project: Project, cohort_id: int) -> CohortRow:
         row = self.get(connection, project.id, cohort_id)
@@ -256,11 +257,12 @@ class CohortService:
         wanted = self._rows(tx.connection, row.project_id, members)
         wanted.difference_update(store.member_rows(tx.connection, row.id))
         store.add_members(tx.connection, row.id, sorted(wanted))
-        return self._recounted(tx, row)
+        return self._recounted(tx, row, changed=bool(wanted) or row.version is None)
 
-    def _recounted(self, tx: Transaction, row: CohortRow) -> CohortRow:
-        version = (row.version or 0) + 1
-        changed = store.update_cohort(
+    def _recounted(self, tx: Transaction, row: CohortRow, *, changed: bool) -> CohortRow:
+        """``changed``: results that were computed with the members of before are to be computed anew."""
+        version = (row.version or 0) + changed
+        counted = store.update_cohort(
             tx.connection,
             row.id,
             {
@@ -272,7 +274,7 @@ class CohortService:
         )
         recalculate_dependents(tx, row.project_id, [row.id])
         tx.changed("cohorts", row.project_id)
-        return changed
+        return counted
 
 
 def _check_old_forms(values: Mapping[str, Any]) -> None:

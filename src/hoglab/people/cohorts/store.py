@@ -87,12 +87,12 @@ def list_cohorts(
 
 def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
     """Every cohort of a project that is not deleted, as evaluation needs it."""
-    statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters).where(
+    statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters, cohort.c.version).where(
         cohort.c.project_id == project_id, cohort.c.deleted.is_(False)
     )
     return {
-        cohort_id: Cohort(cohort_id, is_static, (filters or {}).get("properties"))
-        for cohort_id, is_static, filters in connection.execute(statement)
+        cohort_id: Cohort(cohort_id, is_static, (filters or {}).get("properties"), version or 0)
+        for cohort_id, is_static, filters, version in connection.execute(statement)
     }
 
 

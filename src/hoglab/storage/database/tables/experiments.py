@@ -123,7 +123,7 @@ metric_result = Table(
     Column("completed_at", UtcTime),
     Column("error_message", Text),
     Column("failed_at", UtcTime),  # of a result: when the newest try failed since; ``error_message`` says why
-    Column("table_state", String(64)),  # of the files that it was computed from; null for metrics of events
+    Column("named_state", String(64)),  # of the tables, actions and cohorts that it names; null for none
     Column("log_offset", BigInteger),  # up to where events and merges count; null where that is not known
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
