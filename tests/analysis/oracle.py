@@ -347,7 +347,7 @@ def formula(setting: Setting, text: str) -> tuple[str, Callable[[Event], Any]]:
         "uniqIf(kind, amount > 1)": (
             "distinct",
             only_if(
-                lambda row: number(row.properties["amount"]) > 1, lambda row: as_text(row.properties["kind"])
+                lambda row: (row.properties["amount"] or 0) > 1, lambda row: as_text(row.properties["kind"])
             ),
         ),
         "sumIf(amount, kind = 'big')": (
