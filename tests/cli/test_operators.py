@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 HOGLAB = [sys.executable, "-m", "hoglab"]
 TIMEOUT_S = 180
+KEY = "phx_" + "a" * 40
 
 
 def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -47,9 +49,25 @@ def assert_one_clear_line(done: subprocess.CompletedProcess[str], *parts: str) -
         assert part in line
 
 
+def printed_by_a_function(url: str, source: str) -> str:
+    """What a function prints in a test run."""
+    configuration = {"type": "destination", "name": "f", "hog": source, "enabled": True}
+    answer = httpx.post(
+        f"{url}/api/projects/1/hog_functions/new/invocations/",
+        json={
+            "configuration": configuration,
+            "globals": {"event": {"event": "e", "distinct_id": "d", "properties": {}}},
+        },
+        headers={"Authorization": f"Bearer {KEY}"},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["logs"][0]["message"])
+
+
 def test_a_free_port_is_named_in_the_addresses_that_functions_see(tmp_path: Path) -> None:
     command = [*HOGLAB, "serve", "--data", str(tmp_path / "data"), "--port", "0"]
-    environment = {**os.environ, "HOGLAB_BOOTSTRAP_API_KEY": "phx_" + "a" * 40}
+    environment = {**os.environ, "HOGLAB_BOOTSTRAP_API_KEY": KEY}
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -58,26 +76,39 @@ def test_a_free_port_is_named_in_the_addresses_that_functions_see(tmp_path: Path
         line = next(line for line in process.stderr if "is serving on" in line)
         url = line.split()[-1]
         assert not url.endswith(":0")
-        body = {
-            "configuration": {
-                "type": "destination",
-                "name": "f",
-                "hog": "print(project.url)",
-                "enabled": True,
-            },
-            "globals": {"event": {"event": "e", "distinct_id": "d", "properties": {}}},
-        }
-        answer = httpx.post(
-            f"{url}/api/projects/1/hog_functions/new/invocations/",
-            json=body,
-            headers={"Authorization": "Bearer phx_" + "a" * 40},
-            timeout=60,
-        )
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["logs"][0]["message"] == f"{url}/project/1"
+        assert printed_by_a_function(url, "print(project.url)") == f"{url}/project/1"
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_server_needs_no_standard_streams(tmp_path: Path, closed: str) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [*HOGLAB, "serve", "--data", str(tmp_path / "data"), "--port", url.rpartition(":")[2]]
+    process = subprocess.Popen(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOGLAB_BOOTSTRAP_API_KEY": KEY},
+    )
+    try:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_ready(url):
+            assert process.poll() is None, process.returncode
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert printed_by_a_function(url, "print('hello')") == "hello"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/_readiness", timeout=5).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
 
 
 def test_first_start_prints_credentials_once_and_they_work(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Each group of commands is a module of this room. They import what they run insid
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -64,8 +65,20 @@ def _root(
 
 def main() -> None:
     """Run the command line. What an operator can mend is one line on stderr, never a traceback."""
+    _open_standard_streams()
     try:
         app()
     except OperatorError as error:
         typer.echo(f"hoglab: {error}", err=True)
         sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Let a standard stream that came closed lead nowhere: else the next file or socket takes its number, which libuv
+    takes for a fault, and which is written to by whatever writes to that stream.
+    """
+    for number, (name, mode) in enumerate([("stdin", "r"), ("stdout", "w"), ("stderr", "w")]):
+        if getattr(sys, name) is None:
+            taken = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(taken, number == taken)
+            setattr(sys, name, os.fdopen(taken, mode))
