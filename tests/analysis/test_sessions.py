@@ -78,14 +78,15 @@ def bench(engine: Engine) -> Bench:
 
 
 def in_sessions(events: list[Event], seed: int) -> list[Event]:
-    """The same events, of few sessions and on few pages."""
+    """The same events, of few sessions (or not so few, of which some have no event that matters) and on few pages."""
     random = Random(seed)
+    names = [f"s{number}" for number in range(random.choice([4, 4, 25]))]
     return [
         replace(
             event,
             properties={
                 **event.properties,
-                "$session_id": random.choice(["s1", "s2", "s3", "s4", "", None]),
+                "$session_id": random.choice([*names, "", None]),
                 "$pathname": random.choice(["/a", "/b", "", None, 7]),
                 "utm_source": random.choice(["ad", "mail", None, None, ""]),
                 "$current_url": random.choice(
@@ -264,6 +265,22 @@ def test_the_channel_by_which_a_session_came(lab: Lab, properties: dict[str, str
     query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE | by_channel}
     (cell,) = lab.query(query)["breakdown_results"]
     assert cell["breakdown_value"] == [name]
+
+
+def test_sessions_are_told_by_events_that_ask_for_nothing_and_of_nobody_exposed(lab: Lab) -> None:
+    """Only sessions in which somebody exposed bought are looked at, but all that happened in them."""
+    experiment = lab.experiment(start_date=START.isoformat())
+    lab.send([exposed("ann", "test", START), exposed("bob", "control", START)])
+    came = {"utm_source": "ad"}
+    lab.send(
+        [Event("zoe", START - MINUTE, "$pageview", {"$session_id": "s", **came}), bought("zoe", START, 7)]
+    )
+    lab.send([Event("ann", START + MINUTE, "purchase", {"$session_id": "s", "amount": 5})])
+    lab.send([Event("bob", START + MINUTE, "purchase", {"$session_id": "t", "amount": 3})])
+    for value, sums in (("ad", (0, 5)), ("mail", (0, 0)), (None, (3, 0))):
+        metric = REVENUE | {"source": of_session(REVENUE["source"], "$entry_utm_source", value)}
+        answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric})
+        assert (answer["baseline"]["sum"], answer["variant_results"][0]["sum"]) == sums
 
 
 def test_channels_are_what_the_oracle_says_of_all_that_tells_them(bench: Bench) -> None:

@@ -114,6 +114,17 @@ class Exposures:
     substitute: EventSource | None = None
     """What counts instead of the source while the project has no event of it at all."""
 
+    @property
+    def sources(self) -> tuple[EventSource, ...]:
+        """All that tells who is exposed: who has no event of any of them is not."""
+        sources = (self.source, self.activation, self.substitute)
+        return tuple(source for source in sources if source is not None)
+
+    @property
+    def event_names(self) -> frozenset[str | None]:
+        """The names of the events of these sources; None stands for any event."""
+        return frozenset(match.event for source in self.sources for match in source.alternatives)
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -363,6 +374,21 @@ class Question:
         return tuple(sorted(found))
 
     @property
+    def session_events(self) -> frozenset[str | None]:
+        """The names of the events of whose sessions filters and breakdowns ask; None stands for any event."""
+        exposures = self.exposures
+        by_exposure = any(each.type == "session" for each in exposures.breakdowns)
+        by_exposure = by_exposure or _ask_for_sessions(exposures.test_account_filters)
+        asked = [(source, by_exposure) for source in exposures.sources]
+        asked += [(source, False) for source in sources_of(self.metric) if isinstance(source, EventSource)]
+        return frozenset(
+            match.event
+            for source, always in asked
+            for match in source.alternatives
+            if always or _ask_for_sessions(source.filters) or _ask_for_sessions(match.filters)
+        )
+
+    @property
     def lookback_us(self) -> int:
         """How long before the start of the span events may be read."""
         metric = self.metric
@@ -377,12 +403,15 @@ class Question:
 def _filters_of(question: Question) -> Iterator[PropertyFilter]:
     exposures = question.exposures
     yield from exposures.test_account_filters.leaves()
-    events = (exposures.source, exposures.activation, exposures.substitute)
-    for source in (*(each for each in events if each is not None), *sources_of(question.metric)):
+    for source in (*exposures.sources, *sources_of(question.metric)):
         yield from source.filters.leaves()
         if isinstance(source, EventSource):
             for match in source.alternatives:
                 yield from match.filters.leaves()
+
+
+def _ask_for_sessions(filters: PropertyGroup) -> bool:
+    return any(leaf.type == "session" for leaf in filters.leaves())
 
 
 def _expressions_of(question: Question) -> Iterator[Expr]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -19,8 +19,14 @@ from hoglab.analysis.query.model import (
     TableSource,
     group_column,
     later,
+    tables_of,
 )
-from hoglab.analysis.query.session_facts import SESSION_REACH, facts_of_sessions, field_of_session
+from hoglab.analysis.query.session_facts import (
+    SESSION_REACH,
+    facts_of_sessions,
+    field_of_session,
+    reads_properties,
+)
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, FilterField, FilterScope, Parameters, combined, group_condition
 
@@ -95,17 +101,42 @@ class Scope:
         return {name: f"session_{place}" for place, name in enumerate(self.question.session_properties)}
 
     def _define_sessions(self) -> str:
-        """``session_fact(session, …)``: sessions of which events may be read, as far as the span knows them."""
+        """``session_fact(session, …)``: sessions of the events that ask for them, as far as the span knows them."""
         span, question = self.question.span, self.question
         since = span.start - timedelta(microseconds=question.lookback_us) - SESSION_REACH
         until = exclusive(span.end) if span.capped else LAST_MOMENT
         condition = f"{self.within(since, until)} AND session_id <> ''"
+        if reads_properties(self._session_columns):
+            condition += self._asking(self.within(since, until))
         return self.define(
             "session_fact",
             facts_of_sessions(
                 self._session_columns, self.dialect.events, condition, self.dialect, self.parameters
             ),
         )
+
+    def _asking(self, within: str) -> str:
+        """A further condition on events: of sessions that are asked for, as far as names of events tell.
+
+        To read the properties of all events of these sessions costs more than to find out which they are.
+        """
+        question, events = self.question, self.dialect.events
+        asking, exposing = question.session_events, question.exposures.event_names
+        if None in asking:
+            return ""
+        some = f"{within} AND {self._named(asking)}"
+        # Rows of tables may belong to anybody who has their key, and so do events beside them.
+        if not asking <= exposing and None not in exposing and not tables_of(question.metric):
+            entity = self.entity()
+            some += (
+                f" AND {entity} IN (SELECT {entity} FROM {events} WHERE {within} AND {self._named(exposing)})"  # noqa: S608 - all of it is ours
+            )
+        return f" AND session_id IN (SELECT session_id FROM {events} WHERE {some})"  # noqa: S608 - all of it is ours
+
+    def _named(self, names: Iterable[str | None]) -> str:
+        """Whether a row of events has one of these names."""
+        known = sorted(name for name in names if name is not None)
+        return combined("OR", [FALSE, *(f"event = {self.bind(name)}" for name in known)])
 
     def of_session(self, name: str) -> FilterField:
         """A property of an event's session; NULL where it has none. Raises `FilterError`."""

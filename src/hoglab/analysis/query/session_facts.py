@@ -7,7 +7,7 @@ Metrics take values of sessions (spec experiment-results 3.5), filters and break
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from hoglab.analysis.query.channels import PARTS, channel_of
@@ -49,6 +49,11 @@ def facts_of_sessions(
         f"SELECT session{''.join(f', {shown[name]} AS {column}' for name, column in columns.items())} "
         f"FROM (SELECT session_id AS session{facts} FROM {events} WHERE {condition} GROUP BY session_id) AS part"
     )
+
+
+def reads_properties(names: Iterable[str]) -> bool:
+    """Whether any of these properties of sessions takes more of an event than its name and its time."""
+    return not _OF_COLUMNS.issuperset(names)
 
 
 def _fact(name: str, dialect: Dialect, parameters: Parameters) -> str:
@@ -147,6 +152,7 @@ _TEXTS: Mapping[str, _Aggregate] = {
     "$entry_referrer": _of_first("$referrer"),
     **{f"$entry_{name}": _of_first(name) for name in _CAMPAIGN},
 }
+_OF_COLUMNS = (_MEASURES.keys() | _MOMENTS.keys()) - {"$num_uniq_urls"}
 _FACTS: Mapping[str, _Aggregate] = {**_MEASURES, **_MOMENTS, **_TEXTS, "$urls": _urls}
 CHANNEL = "$channel_type"
 """The property that follows from others."""

@@ -18,9 +18,9 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
         f"SELECT {scope.entity()} AS entity, {session} AS session, min({ts}) AS ts FROM {scope.events} "
         f"WHERE {scope.within(scope.question.span.start, scope.read_until(window_us))} AND {scope.has_entity()} "
         f"AND {scope.matches(source)} AND {session} IS NOT NULL AND {session} <> '' "
-        f"GROUP BY {scope.entity()}, {session}",
+        f"AND {scope.entity()} IN (SELECT entity FROM unit) GROUP BY {scope.entity()}, {session}",
     )
-    sessions = _define_sessions(scope, value.session_property or "", name, session, window_us)
+    sessions = _define_sessions(scope, value.session_property or "", name, session, touched, window_us)
     within = f" AND {touched}.ts < unit.t0 + {window_us}" if window_us else ""
     return scope.define(
         f"{name}_row",
@@ -30,8 +30,8 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
     )
 
 
-def _define_sessions(scope: Scope, prop: str, name: str, session: str, window_us: int) -> str:
-    """``<name>_session(session, x)``: the property of every session that may be asked for."""
+def _define_sessions(scope: Scope, prop: str, name: str, session: str, touched: str, window_us: int) -> str:
+    """``<name>_session(session, x)``: the property of every session that was ``touched``."""
     measure = measure_of_session(prop, scope.dialect, scope.parameters)
     span = scope.question.span
     until = scope.read_until(window_us)
@@ -39,5 +39,5 @@ def _define_sessions(scope: Scope, prop: str, name: str, session: str, window_us
         f"{name}_session",
         f"SELECT {session} AS session, CAST({measure} AS DOUBLE) AS x FROM {scope.events} "
         f"WHERE {scope.within(span.start - SESSION_REACH, until if span.capped else until + SESSION_REACH)} "
-        f"AND {session} IS NOT NULL AND {session} <> '' GROUP BY {session}",
+        f"AND {session} IN (SELECT session FROM {touched}) GROUP BY {session}",
     )
