@@ -162,6 +162,24 @@ def test_sums_are_computed_together_and_equal_metrics_once(
     assert count.of_shared_events[0].count("FILTER") == MAX_TOGETHER
 
 
+def test_metrics_of_the_same_events_are_computed_together(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a statement looks at no events but theirs."""
+    names = ["purchase", "signup"] * MAX_TOGETHER
+    asked = questions(bench, plain(), 6, [mean(event=name) for name in names])
+    asked = [
+        replace(question, metric=replace(question.metric, window_us=(number + 1) * 3_600_000_000))
+        for number, question in enumerate(asked)
+    ]
+    count = Statements(monkeypatch)
+    with bench.computer.sharing(asked) as result:
+        for question in asked:
+            result(question)
+    assert len(count.of_shared_events) == 2
+    assert not any("OR event" in sql for sql in count.of_shared_events)
+
+
 def test_what_fails_together_is_computed_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = questions(bench, plain(), 5, [mean(), mean(math="sum", math_property="amount"), mean(math="dau")])
     alone = [bench.computer.result(question) for question in asked]

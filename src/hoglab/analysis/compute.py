@@ -20,7 +20,7 @@ from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
 from hoglab.analysis.query.kept import Kept, kept, kept_exposures, key_of
 from hoglab.analysis.query.model import KnownGroups, MeanMetric, Metric, QuantileMetric, Question, tables_of
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
+from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share, metric_sources
 from hoglab.analysis.query.statements import (
     Answer,
     Compiled,
@@ -388,6 +388,7 @@ class _Several:
         self._computer = computer
         fitting = [question for question in questions if can_be_together(_whole(question))]
         different = [question for number, question in enumerate(fitting) if question not in fitting[:number]]
+        different.sort(key=_events_of)  # a statement looks at the events of all that it answers
         self._batches = [
             different[start : start + MAX_TOGETHER] for start in range(0, len(different), MAX_TOGETHER)
         ]
@@ -404,6 +405,12 @@ class _Several:
             if known == question:
                 return _bounded(answer)
         return self._computer.result(question)
+
+
+def _events_of(question: Question) -> list[str]:
+    """The names of the events that a metric counts."""
+    sources = metric_sources(question.metric)
+    return sorted({match.event or "" for source in sources for match in source.alternatives})
 
 
 class _Borrowed:
