@@ -34,7 +34,8 @@ setup: $(VENV)/.dev-ready tests/node/node_modules/.package-lock.json ## Install 
 run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated users, results; then keep serving
 	$(BIN)/hoglab demo --port $(PORT)
 
-test: lint suite ## Run everything that CI runs: lint, types, layers, tests
+test: setup ## Run everything that CI runs: lint, types, layers, tests
+	.ci/test
 
 suite: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
