@@ -18,6 +18,7 @@ WARMING, STORMS = 2, 3
 ROOM_BYTES = 32 << 20
 """What the allocator may keep from one storm to the next."""
 READINGS = 100
+"""Of the size before the storms, of which the least counts."""
 
 CODE = """\
 let r := fetch(inputs.url, {'body': event.properties})
