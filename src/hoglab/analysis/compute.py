@@ -18,9 +18,18 @@ from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
 from hoglab.analysis.query.kept import Kept, kept, kept_exposures, key_of
-from hoglab.analysis.query.model import KnownGroups, MeanMetric, Metric, QuantileMetric, Question, tables_of
+from hoglab.analysis.query.model import (
+    KnownGroups,
+    MeanMetric,
+    Metric,
+    QuantileMetric,
+    Question,
+    event_names,
+    metric_sources,
+    tables_of,
+)
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share, metric_sources
+from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
 from hoglab.analysis.query.statements import (
     Answer,
     Compiled,
@@ -409,8 +418,7 @@ class _Several:
 
 def _events_of(question: Question) -> list[str]:
     """The names of the events that a metric counts."""
-    sources = metric_sources(question.metric)
-    return sorted({match.event or "" for source in sources for match in source.alternatives})
+    return sorted(name or "" for name in event_names(metric_sources(question.metric)))
 
 
 class _Borrowed:

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from hoglab.analysis.days import micros
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import exposure_condition
-from hoglab.analysis.query.model import Math, Question, values_of
+from hoglab.analysis.query.model import Math, Question, metric_sources, values_of
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.analysis.query.session_facts import SESSION_REACH
-from hoglab.analysis.query.shared import exposure_sources, metric_sources, named, of_sessions
+from hoglab.analysis.query.shared import named, of_sessions
 from hoglab.filters.sql import combined
 
 MERGED = "moved_event"
@@ -68,7 +68,7 @@ def merges(question: Question, after: int, until: datetime) -> Statement | None:
         return None
     exposed = "TRUE"
     if by_name:  # what was of the one may not count for the other, and the other way round
-        sources = [*exposure_sources(question), *metric_sources(question.metric)]
+        sources = [*question.exposures.sources, *metric_sources(question.metric)]
         conditions = list(dict.fromkeys(named(scope, source) for source in sources))
     elif not is_grouped:
         span = question.span

@@ -29,15 +29,18 @@ from functools import cached_property
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
 from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
-from hoglab.analysis.query.model import EventSource, MeanMetric, Question, Span, Value
-from hoglab.analysis.query.resuming import ENTITY, EVENTS, TOUCHED, Resuming, can_resume
-from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import (
-    COLUMNS,
-    can_share,
-    exposure_sources,
+from hoglab.analysis.query.model import (
+    EventSource,
+    MeanMetric,
+    Question,
+    Span,
+    Value,
+    event_names,
     metric_sources,
 )
+from hoglab.analysis.query.resuming import ENTITY, EVENTS, TOUCHED, Resuming, can_resume
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.shared import COLUMNS, can_share
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
 from hoglab.filters.sql import Parameters, combined
 
@@ -350,7 +353,7 @@ def _logs(
     question: Question, taken: Mapping[str, tuple[bool, str, str]], units: str, metric: str
 ) -> Iterator[Log]:
     sources = list(metric_sources(question.metric))
-    if any(mine.may_overlap(other) for mine in sources for other in exposure_sources(question)):
+    if any(mine.may_overlap(other) for mine in sources for other in question.exposures.sources):
         yield _log(question, taken, f"{units}\n{metric}", exposed=True, counted=sources)
     else:
         yield _log(question, taken, units, exposed=True, counted=[])
@@ -382,7 +385,7 @@ def _log(
         if name in words
     }
     condition = combined("OR", list(dict.fromkeys(conditions)))
-    sources = [*counted, *(exposure_sources(question) if exposed else ())]
+    sources = [*counted, *(question.exposures.sources if exposed else ())]
     constants = _constants(question, sources, counts=bool(counted))
     return Log(
         question.exposures.project_id,
@@ -407,9 +410,9 @@ def entity_column(question: Question) -> str:
 def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
     """The columns of which all events of some sources have the same value; ``counts``: not exposures alone."""
     found = {}
-    events = {match.event for source in sources for match in source.alternatives}
-    if len(events) == 1 and (event := events.pop()) is not None:
-        found["event"] = event
+    match tuple(event_names(sources)):
+        case (str(name),):
+            found["event"] = name
     exposures = question.exposures
     if not counts and exposures.activation is None and exposures.flag_key is not None:
         found[PROMOTED["$feature_flag"]] = exposures.flag_key

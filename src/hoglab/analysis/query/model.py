@@ -15,7 +15,7 @@ from hoglab.filters.model import GROUP_TYPES, PropertyFilter, PropertyGroup
 from hoglab.hog import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hoglab.analysis.days import DayGrid
     from hoglab.hog.nodes import Expr
@@ -123,7 +123,7 @@ class Exposures:
     @property
     def event_names(self) -> frozenset[str | None]:
         """The names of the events of these sources; None stands for any event."""
-        return frozenset(match.event for source in self.sources for match in source.alternatives)
+        return event_names(self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +287,16 @@ def sources_of(metric: Metric) -> tuple[Source, ...]:
             return (metric.start, metric.completion)
 
 
+def metric_sources(metric: Metric) -> Iterator[EventSource]:
+    """Where the events come from that a metric counts."""
+    yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
+
+
+def event_names(sources: Iterable[EventSource]) -> frozenset[str | None]:
+    """The names of the events of some sources; None stands for any event."""
+    return frozenset(match.event for source in sources for match in source.alternatives)
+
+
 def values_of(metric: Metric) -> tuple[Value, ...]:
     """The values that a metric takes of its sources; none where it is about whether something happened."""
     match metric:
@@ -380,7 +390,7 @@ class Question:
         by_exposure = any(each.type == "session" for each in exposures.breakdowns)
         by_exposure = by_exposure or _ask_for_sessions(exposures.test_account_filters)
         asked = [(source, by_exposure) for source in exposures.sources]
-        asked += [(source, False) for source in sources_of(self.metric) if isinstance(source, EventSource)]
+        asked += [(source, False) for source in metric_sources(self.metric)]
         return frozenset(
             match.event
             for source, always in asked

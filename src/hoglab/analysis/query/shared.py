@@ -24,7 +24,7 @@ from hoglab.analysis.query.model import (
     Question,
     RetentionMetric,
     later,
-    sources_of,
+    metric_sources,
     tables_of,
     values_of,
 )
@@ -62,11 +62,11 @@ class _Reading:
     def sources_of(self, words: Collection[str]) -> Iterator[EventSource]:
         """Where the events come from of which any of the words is read."""
         if not self.units.isdisjoint(words):
-            yield from exposure_sources(self.question)
+            yield from self.question.exposures.sources
         if not self.metric.isdisjoint(words):
             yield from metric_sources(self.question.metric)
             if isinstance(self.question.metric, FunnelMetric):  # an exposure is the first step
-                yield from exposure_sources(self.question)
+                yield from self.question.exposures.sources
 
 
 class SharedEvents(DuckDb):
@@ -205,18 +205,6 @@ def named(scope: Scope, source: EventSource) -> str:
         for match in source.alternatives
     ]
     return combined("OR", parts) if parts else "FALSE"
-
-
-def exposure_sources(question: Question) -> Iterator[EventSource]:
-    """Where the events come from that expose an entity."""
-    yield question.exposures.source
-    if question.exposures.activation is not None:
-        yield question.exposures.activation
-
-
-def metric_sources(metric: Metric) -> Iterator[EventSource]:
-    """Where the events come from that a metric counts."""
-    yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
 
 
 def of_sessions(metric: Metric) -> bool:

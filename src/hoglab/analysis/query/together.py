@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.exposures import define_units
-from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value
+from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value, metric_sources
 from hoglab.analysis.query.outcome import Outcome, total_columns
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import metric_sources, named
+from hoglab.analysis.query.shared import named
 from hoglab.analysis.query.statements import Answer, Compiled
 from hoglab.analysis.query.values import (
     aggregates,
