@@ -137,6 +137,7 @@ def main() -> int:
     events = 120_000 if options.smoke else options.events
     metrics = {"mean": question(MEAN), "funnel": question(FUNNEL)}
     costs: Costs = {name: {} for name in metrics}
+    checkpoints: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as directory:
         path, state_path = Path(directory) / "events.duckdb", Path(directory) / "results-state.duckdb"
         DuckDbEventStore(path).close()
@@ -149,6 +150,8 @@ def main() -> int:
             if day > DAYS - NEW_DAYS:
                 with store.reader() as reader:
                     add_days(reader.execute, events, day - 1, day)
+                *cost, _ = timed(store.checkpoint)  # as the server's writer does when it is idle
+                checkpoints.append((cost[0], cost[1]))
             for name, asked in metrics.items():
                 step = "first" if day == DAYS - NEW_DAYS else "increment"
                 measure(store, at_end_of(asked, day), step, costs[name])
@@ -164,10 +167,13 @@ def main() -> int:
         increment = middle["increment"][0] / middle["all points"][0]
         point = middle["increment"][0] / middle["one point"][0]
         series = middle["all points"][0] / middle["one point"][0]
-        print(f"        increment / all points {increment:.2f}, limit {INCREMENT_LIMIT}", end="   ")
-        print(f"increment / one point {point:.2f}", end="   ")
+        print(f"        increment / all points {increment:.3f}, limit {INCREMENT_LIMIT}", end="   ")
+        print(f"increment / one point {point:.3f}", end="   ")
         print(f"all points / one point {series:.2f}, limit {SERIES_LIMIT}")
-    print(f"state    {size:.2f} of the size of the events")
+    cpu, clock = (statistics.median(each) for each in zip(*checkpoints, strict=True))
+    print(
+        f"state    {size:.2f} of the size of the events   checkpoint of a day of both {cpu:.0f} ({clock:.0f})"
+    )
     return 0
 
 

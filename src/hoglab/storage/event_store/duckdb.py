@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 MEMORY = "1GB"
-"""What queries and caches of the engine may use together."""
+"""What queries and caches of the engine may use together.
+
+Its blocks have a place of this size of their own. Otherwise DuckDB 2.0.0 gives all free memory back to the system each
+time when blocks of a sixteenth of the limit were dropped from the cache, and a query waits for as much new memory."""
 
 MAX_SPILL_BYTES = 4096 * MIB
 """What queries that need more than that may put into temporary files."""
@@ -59,7 +62,8 @@ CHECKPOINT_BYTES = 128 * MIB
 """When the write-ahead log has this size it is worked into the file, which holds the writer up."""
 
 IDLE_CHECKPOINT_BYTES = 1 * MIB
-"""A write-ahead log smaller than this is left alone when the writer is idle."""
+"""A write-ahead log smaller than this is left alone when the writer is idle, and so are fewer changes of results
+state."""
 
 CHECK_PATIENCE_S = 0.2
 """How long a health check waits for the writer, who may be at a checkpoint for seconds."""
@@ -176,6 +180,7 @@ class DuckDbEventStore:
         self._state_path = state_path
         self._config = {
             "memory_limit": memory,
+            "block_allocator_memory": memory,
             "threads": threads or os.cpu_count() or 1,
             "disabled_optimizers": ",".join(WRONG_OPTIMIZERS),
             "temp_directory": f"{path}.tmp",
@@ -350,12 +355,19 @@ class DuckDbEventStore:
             raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
 
     def checkpoint(self) -> None:
-        """Work the write-ahead log into the file. Called by the writer when it is idle; may do nothing."""
+        """Work the write-ahead log into the file, and into the one of results state what changed there.
+
+        Called by the writer when it is idle; may do nothing.
+        """
         with self._writing:
-            if self._closed or self._file.broken or self._file.wal_bytes() < IDLE_CHECKPOINT_BYTES:
+            if self._closed or self._file.broken:
                 return
             try:
-                self._file.connection.execute("CHECKPOINT")
+                self.check_room()
+                for statement in self._file.checkpoints_due(IDLE_CHECKPOINT_BYTES):
+                    self._file.connection.execute(statement)
+            except EventStoreUnavailableError as error:
+                _log.info("event_store_checkpoint_postponed", reason=str(error))
             except duckdb.TransactionException:
                 _log.info("event_store_checkpoint_postponed", reason="queries are running")
             except duckdb.Error as error:

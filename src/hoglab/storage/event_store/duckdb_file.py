@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError, QueryMemoryError
+from hoglab.storage.event_store.results_state import SCHEMA as STATE_SCHEMA
 from hoglab.storage.event_store.results_state import ResultsStateFile
 from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION, UPGRADES
 from hoglab.storage.table_files import confine
@@ -111,8 +112,14 @@ class DuckDbFile:
         with contextlib.suppress(duckdb.Error):
             self.connection.execute("ROLLBACK")
 
-    def wal_bytes(self) -> int:
-        """Size of the write-ahead log."""
+    def checkpoints_due(self, at_least: int) -> Iterator[str]:
+        """The statements that write what changed into the files, of those where that is so many bytes."""
+        if self._wal_bytes() >= at_least:
+            yield "CHECKPOINT"
+        if self.state is not None and self.state.unwritten_bytes(self.connection) >= at_least:
+            yield f"CHECKPOINT {STATE_SCHEMA}"
+
+    def _wal_bytes(self) -> int:
         try:
             return self._path.with_name(self._path.name + ".wal").stat().st_size
         except FileNotFoundError:

@@ -3,6 +3,10 @@
 The engine has it open together with the events, as the schema `SCHEMA`, so that statements read both and share one
 limit of memory. What is in it is the business of `hoglab.analysis`. A file that cannot be read is replaced by an
 empty one.
+
+A cache needs no write-ahead log. What changes stays in memory until a checkpoint, which the engine makes by itself
+when it is `hoglab.storage.event_store.duckdb.CHECKPOINT_BYTES`, and when the file is closed. A process that is killed
+leaves the file as it was at the last one: older, and whole.
 """
 
 from __future__ import annotations
@@ -16,6 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = "results_state"
+
+ROW_GROUP_ROWS = 2 * 122_880
+"""Twice what the engine has by itself. Rows that come in at once are compressed and written at once when they are
+more, and are added as they are when they are fewer; a day's events of a log should be the latter."""
+
+_ATTACH = f"ATTACH '{{place}}' AS {SCHEMA} (RECOVERY_MODE 'no_wal_writes', ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
+_UNWRITTEN = "SELECT parse_formatted_bytes(wal_size) FROM pragma_database_size() WHERE database_name = $1"
 
 _log = structlog.get_logger(__name__)
 
@@ -48,10 +59,17 @@ class ResultsStateFile:
             return
         self._attach(connection)
 
+    def unwritten_bytes(self, connection: Any) -> int:
+        """How much a process that is killed now would lose."""
+        if not self.is_attached:
+            return 0
+        [(size,)] = connection.execute(_UNWRITTEN, [SCHEMA]).fetchall()
+        return int(size)
+
     def _attach(self, connection: Any) -> bool:
         place = str(self._path).replace("'", "''")
         try:
-            connection.execute(f"ATTACH '{place}' AS {SCHEMA}")
+            connection.execute(_ATTACH.format(place=place))
         except duckdb.Error as error:
             _log.warning(
                 "results_state_not_opened", path=str(self._path), reason=str(error).partition("\n")[0]
