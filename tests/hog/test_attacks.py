@@ -181,9 +181,9 @@ HELD = "let big := 'x' for (let i := 0; i < 24; i := i + 1) { big := big || big 
 def test_what_nobody_sees_is_accounted_for(source: str, interpreted: bool) -> None:
     """In a process of its own, so that the growth of its memory is the program's."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=run_alone, args=(sender, source, interpreted)
-    )
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])  # what it imports, it imports once
+    process = processes.Process(target=run_alone, args=(sender, source, interpreted))
     process.start()
     error, used_s, grown_kb = receiver.recv()
     process.join()

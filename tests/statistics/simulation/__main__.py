@@ -8,6 +8,7 @@ Ends with status 1 when a promise is not kept. The tables are deterministic for 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -182,7 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
-    with ProcessPoolExecutor(options.jobs) as pool:
+    processes = multiprocessing.get_context("forkserver")  # whoever calls this may have threads
+    with ProcessPoolExecutor(options.jobs, processes) as pool:
         lines = [line for some in pool.map(done, tasks(options.runs, options.watched)) for line in some]
     text = section(options.runs, options.watched, lines)
     print(text)
