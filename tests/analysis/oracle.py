@@ -407,9 +407,11 @@ def session_values(
             if name := event.properties.get("$session_id"):
                 began.setdefault(name, event.timestamp)
         mine = [
-            session_property(node["math_property"], sessions[name])
+            number
             for name, first in began.items()
-            if first >= unit.first and (not length or first < unit.first + length)
+            if first >= unit.first
+            and (not length or first < unit.first + length)
+            and (number := session_property(node["math_property"], sessions[name])) is not None
         ]
         if mine:
             result[entity] = aggregated(node["math"], mine)
@@ -425,7 +427,8 @@ def session_property(name: str, found: Sequence[Event]) -> Any:
         case "$pageview_count":
             return views
         case "$is_bounce":
-            return views == 1 and not clicks and max(moments) - min(moments) < timedelta(seconds=10)
+            short = max(moments) - min(moments) < timedelta(seconds=10)
+            return (views == 1 and not clicks and short) if views else None
         case "$start_timestamp":
             return f"{min(moments).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
         case "$end_timestamp":

@@ -141,6 +141,7 @@ METRICS = [
     mean(source=of_sessions("sum", "$session_duration")),
     mean(source={**of_sessions("avg", "$session_duration"), "event": "purchase"}),
     mean(source=of_sessions("max", "$pageview_count"), upper_bound_percentile=0.6),
+    *(mean(source=of_sessions(how, "$is_bounce")) for how in ("avg", "min")),
     {
         "metric_type": "ratio",
         "numerator": {**of_sessions("sum", "$session_duration"), "event": "purchase"},

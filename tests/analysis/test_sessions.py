@@ -333,7 +333,7 @@ def test_of_the_pages_of_a_session_any_may_meet_a_filter(
         ("$pageview", "scroll", timedelta(seconds=10), "false"),
         ("$pageview", "$autocapture", timedelta(seconds=1), "false"),
         ("$pageview", "$pageview", timedelta(seconds=1), "false"),
-        ("ping", "scroll", timedelta(seconds=1), "false"),
+        ("ping", "scroll", timedelta(seconds=1), "$$_posthog_breakdown_null_$$"),
     ],
 )
 def test_a_bounce_is_one_view_soon_over(

@@ -114,8 +114,10 @@ def _moment(extreme: str) -> _Aggregate:
 
 def _bounce(dialect: Dialect, parameters: Parameters) -> str:
     views, clicks = (_count(event)(dialect, parameters) for event in ("$pageview", "$autocapture"))
+    # Without a page view, as in applications and on servers, nothing could bounce.
     return (
-        f"CASE WHEN {views} = 1 AND {clicks} = 0 AND {_duration_us(dialect)} < {BOUNCE_US} THEN 1 ELSE 0 END"
+        f"CASE WHEN {views} = 0 THEN NULL "
+        f"WHEN {views} = 1 AND {clicks} = 0 AND {_duration_us(dialect)} < {BOUNCE_US} THEN 1 ELSE 0 END"
     )
 
 

@@ -10,7 +10,7 @@ from hoglab.analysis.query.session_facts import SESSION_REACH, measure_of_sessio
 
 
 def define_session_rows(scope: Scope, value: Value, source: EventSource, name: str, window_us: int) -> str:
-    """``<name>_row(entity, ts, x)``: one row for each session that an exposed entity began in its window."""
+    """``<name>_row(entity, ts, x)``: one row for each session with a value that an exposed entity began in time."""
     ts = scope.ts()
     session = scope.dialect.property_text("properties", "$session_id", scope.parameters)
     touched = scope.define(
@@ -26,7 +26,8 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
         f"{name}_row",
         f"SELECT unit.entity AS entity, {touched}.ts AS ts, {sessions}.x AS x "
         f"FROM {touched} INNER JOIN unit ON unit.entity = {touched}.entity "
-        f"INNER JOIN {sessions} ON {sessions}.session = {touched}.session WHERE {touched}.ts >= unit.t0{within}",
+        f"INNER JOIN {sessions} ON {sessions}.session = {touched}.session "
+        f"WHERE {touched}.ts >= unit.t0{within} AND {sessions}.x IS NOT NULL",
     )
 
 
