@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
 import select
-import signal
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
 import pytest
 
 COMMAND = [sys.executable, "-m", "hoglab", "hog", "repl"]
+AS_FROM_A_SHELL = ["setsid", "--ctty", "env", "--default-signal=INT", *COMMAND]
+"""Ctrl-C reaches it, even where our own process ignores it."""
 TIMEOUT_S = 30
 
 
@@ -71,12 +70,6 @@ def test_end_of_input_and_text_that_is_none() -> None:
         assert b"Traceback" not in done.stderr, given
 
 
-def _take_terminal() -> None:
-    """As a shell starts a program: Ctrl-C reaches it, even where our own process ignores it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 class Terminal:
     """A program at a terminal of its own."""
 
@@ -84,13 +77,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         environment = {**os.environ, "XDG_STATE_HOME": str(state), "TERM": "dumb", "COLUMNS": "200"}
         self.process = subprocess.Popen(
-            COMMAND,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=_take_terminal,
+            AS_FROM_A_SHELL, stdin=slave, stdout=slave, stderr=slave, env=environment
         )
         os.close(slave)
         self.seen = ""
