@@ -148,7 +148,8 @@ def _look(refresh: Refresh, kept: Kept, resuming: Resuming, news: News, *, merge
         return _Found()
     if others:
         make(refresh, OTHERS, of_others, temporary=True)
-    found = kept.stated(resuming.recent(kept.recent(merged=merged)), watermark)
+    recent_events = resuming.recent(kept.recent(merged=merged), exposures_apart=len(kept.logs) > 1)
+    found = kept.stated(recent_events, watermark)
     make(refresh, RECENT, found, temporary=True)
     make(refresh, KNOWN, Statement(resuming.known(others=others), {}), temporary=True)
     counted = kept.restored(RECENT, [NUMBER], counted=True)

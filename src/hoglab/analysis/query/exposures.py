@@ -70,20 +70,23 @@ def flag_exposures(scope: Scope, also: str = "") -> str:
     """
     span = scope.question.span
     exposures = scope.question.exposures
-    number = "0"
-    if exposures.variants and exposures.variant_property is not None:
-        cases = " ".join(
-            f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants)
-        )
-        number = f"CASE {_variant_text(scope, exposures.variant_property)} {cases} END"
     reads_first = exposures.first_seen or scope.carried or exposures.activation is not None
     uuid = ", uuid" if reads_first else ""
     return (
-        f"SELECT {scope.entity()} AS entity, {number} AS variant, {scope.ts()} AS ts"
+        f"SELECT {scope.entity()} AS entity, {variant_of_exposure(scope)} AS variant, {scope.ts()} AS ts"
         f"{uuid}{_carried_values(scope)}{also} FROM {scope.events} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} AND {scope.has_entity()} "
         f"AND {exposure_condition(scope)}"
     )
+
+
+def variant_of_exposure(scope: Scope) -> str:
+    """The number of the variant that an exposure tells of."""
+    exposures = scope.question.exposures
+    if not exposures.variants or exposures.variant_property is None:
+        return "0"
+    cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
+    return f"CASE {_variant_text(scope, exposures.variant_property)} {cases} END"
 
 
 def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> None:

@@ -13,7 +13,7 @@ first exposure does.
 Statements read and write temporary tables, so that what they share is computed once:
 
 - `OTHERS`: entities to look at for another reason than new events. They may be there several times.
-- `RECENT`: the new events of entities with a state, and all that may be exposures.
+- `RECENT`: the new events of entities with a state, and all that may be exposures, as far as they may change anything.
 - `KNOWN`: the states of their entities, and of `OTHERS`.
 - `TOUCHED`: entities that do not go on from their state. Those that are computed anew are then taken out of `KNOWN`,
   and those that go back have the partials of that time there. `TOUCHED_EVENTS`: the events of both that matter.
@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hoglab.analysis.days import DAY_US
-from hoglab.analysis.query.exposures import MULTIPLE, flag_exposures
+from hoglab.analysis.query.exposures import MULTIPLE, flag_exposures, variant_of_exposure
 from hoglab.analysis.query.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
 from hoglab.analysis.query.outcome import RUNNING_DAYS, STANDING, Outcome, running, valued
@@ -144,11 +144,27 @@ class Resuming:
 
     # -- who goes on, and from where -------------------------------------------------------------------
 
-    def recent(self, events: str) -> str:
-        """`RECENT`, of events with the number of their log; those of the first log, 0, may be exposures."""
+    def recent(self, events: str, *, exposures_apart: bool) -> str:
+        """`RECENT`, of events with the number of their log; those of the first log, 0, may be exposures.
+
+        ``exposures_apart``: and nothing else.
+        """
+        exposed = "TRUE"
+        if exposures_apart and not self._counts_exposures:
+            variant = variant_of_exposure(self.scope)
+            changes = f"{self.scope.ts()} <= known.t0 OR {variant} IS DISTINCT FROM known.variant"
+            exposed = f"known.number IS NULL OR {changes}"
         return (
             f"SELECT events.*, known.number AS {NUMBER} FROM ({events}) AS events LEFT JOIN {self.state} AS known "
-            f"ON known.entity = events.{ENTITY} WHERE events.log = 0 OR known.number IS NOT NULL"
+            f"ON known.entity = events.{ENTITY} "
+            f"WHERE CASE WHEN events.log = 0 THEN {exposed} ELSE known.number IS NOT NULL END"
+        )
+
+    @property
+    def _counts_exposures(self) -> bool:
+        """Whether an exposure may change something that is after the first one and to the same variant."""
+        return (
+            isinstance(self.question.metric, FunnelMetric) or self.question.exposures.activation is not None
         )
 
     def known(self, *, others: bool) -> str:
