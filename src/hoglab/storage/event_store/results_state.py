@@ -61,10 +61,8 @@ class ResultsStateFile:
 
     def unwritten_bytes(self, connection: Any) -> int:
         """How much a process that is killed now would lose."""
-        if not self.is_attached:
-            return 0
-        [(size,)] = connection.execute(_UNWRITTEN, [SCHEMA]).fetchall()
-        return int(size)
+        found = connection.execute(_UNWRITTEN, [SCHEMA]).fetchall()
+        return int(found[0][0]) if found else 0  # it may not be attached
 
     def _attach(self, connection: Any) -> bool:
         place = str(self._path).replace("'", "''")
