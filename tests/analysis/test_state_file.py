@@ -57,6 +57,13 @@ def unwritten(engine: Stateful) -> int:
     return state.unwritten_bytes(engine.store._file.connection)
 
 
+def written_blocks(engine: Stateful) -> int:
+    with engine.store.reader() as reader:
+        sizes = "SELECT used_blocks FROM pragma_database_size() WHERE database_name = 'results_state'"
+        [(blocks,)] = reader.execute(sizes)
+    return int(blocks)
+
+
 def test_there_is_no_write_ahead_log(experiment: Experiment) -> None:
     assert unwritten(experiment.engine) > 0
     assert not list(experiment.engine.path.glob(f"{FILE}.wal"))
@@ -140,12 +147,11 @@ def test_a_write_ahead_log_of_an_earlier_version_is_taken_over(
     assert not (before / f"{FILE}.wal").exists()
 
 
-@pytest.mark.slow
-def test_more_rows_than_a_row_group_are_taken_in_as_well(experiment: Experiment) -> None:
-    """Rows of one increment that fit a row group stay as they are until a checkpoint; more are written at once."""
+def test_rows_that_fit_a_row_group_wait_for_a_checkpoint(experiment: Experiment) -> None:
     engine, question = experiment.engine, experiment.ask(REVENUE)
-    for rows in (ROW_GROUP_ROWS // 2, ROW_GROUP_ROWS + 1000):
+    for rows, waits in ((ROW_GROUP_ROWS - 1000, True), (ROW_GROUP_ROWS + 1000, False)):
         with engine.store.reader() as reader:
+            reader.execute("CHECKPOINT results_state")
             reader.execute(
                 "INSERT INTO events BY NAME SELECT e.* REPLACE (s.next_seq + i AS seq, uuid() AS uuid, "
                 "e.timestamp + to_microseconds(86400000000 + i) AS timestamp) "
@@ -154,8 +160,10 @@ def test_more_rows_than_a_row_group_are_taken_in_as_well(experiment: Experiment)
                 {"rows": rows},
             )
             reader.execute("UPDATE store_state SET next_seq = next_seq + $rows", {"rows": rows})
+        before = written_blocks(engine)
         work = experiment.cost(question)
         assert (work.entities, work.rebuilt) == (1, False)
+        assert (written_blocks(engine) == before) is waits
 
 
 WORKER = """

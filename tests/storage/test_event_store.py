@@ -510,6 +510,27 @@ class TestLife:
             assert rows.fetchone()
         assert append(store, event_row(2))
 
+    def test_blocks_have_a_place_of_their_own(self, tmp_path: Path) -> None:
+        store = DuckDbEventStore(tmp_path / "events.duckdb", memory="300MiB")
+        place = "SELECT value FROM duckdb_settings() WHERE name = 'block_allocator_memory'"
+        assert query(store, place) == [("300.0 MiB",)]
+        store.close()
+
+    def test_it_does_without_that_place_where_addresses_are_few(self, tmp_path: Path) -> None:
+        """DuckDB reserves addresses for most of the machine's memory."""
+        work = (
+            "import resource, sys; from pathlib import Path; "
+            "resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31)); "
+            "from hoglab.storage.event_store.duckdb import DuckDbEventStore as Store; "
+            "store = Store(Path(sys.argv[1]), memory='300MiB'); "
+            "store.reader().__enter__().execute("
+            "'CREATE TABLE t AS SELECT md5(i::VARCHAR) AS x FROM range(900000) AS r(i)'); "
+            "store.close(); print('done')"
+        )
+        command = [sys.executable, "-c", work, str(tmp_path / "events.duckdb")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stdout == "done\n", done.stderr
+
     def test_a_nearly_full_disk_is_refused(self, tmp_path: Path) -> None:
         store = DuckDbEventStore(tmp_path / "events.duckdb", min_free_disk_bytes=1 << 60)
         with pytest.raises(EventStoreUnavailableError, match="nearly full"):
