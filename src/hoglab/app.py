@@ -70,6 +70,7 @@ from hoglab.functions.state_changes import StateChanges
 from hoglab.functions.transformations import Transformations
 from hoglab.hog.rt.context import EXPRESSION_LIMITS
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.health import Problem
 from hoglab.http.idempotency import Idempotency
 from hoglab.http.streams import Streams
 from hoglab.ingestion.flag_calls import FlagCalls
@@ -352,7 +353,7 @@ class Hoglab:
                     **webhook_paths(),
                     **template_routes.public_paths(),
                 },
-                readiness=lambda: _unready(storage, ingestion, delivery),
+                checks=lambda: _problems(storage, ingestion, delivery),
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,
             ),
@@ -403,22 +404,22 @@ def _experiment_routers(
     ]
 
 
-def _unready(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list[str]:
-    """Why the server cannot take events now, in words; nothing when it can."""
-    reasons = []
+def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list[Problem]:
+    """What does not work as it should now."""
+    problems = []
     try:
         storage.log.check()
     except EventLogFullError as error:
-        reasons.append(f"event log: {error}")
+        problems.append(Problem("event log", str(error)))
     try:
         storage.store.check()
     except (EventStoreUnavailableError, QueryError) as error:
-        reasons.append(f"event store: {error}")
+        problems.append(Problem("event store", str(error)))
     if not ingestion.is_alive():
-        reasons.append("ingestion is not running")
+        problems.append(Problem("ingestion", "is not running; restart the server"))
     if not delivery.is_alive():
-        reasons.append("delivery is not running")
-    return reasons
+        problems.append(Problem("delivery", "is not running; restart the server"))
+    return problems
 
 
 def calm_garbage_collector() -> None:

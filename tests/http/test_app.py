@@ -25,6 +25,7 @@ from hoglab.http import errors
 from hoglab.http.app import MAX_LOGGED, HttpSettings
 from hoglab.http.body import ClientGoneError, read_body
 from hoglab.http.errors import ApiError, BareError
+from hoglab.http.health import Problem
 from hoglab.http.logs import configure_logging, redact_keys, redact_query
 from hoglab.http.responses import encode_json, error_response
 from hoglab.http.wire import user_object
@@ -250,21 +251,36 @@ class TestProbes:
         assert nobody.post("/_health").status_code == 405
 
     def test_not_ready(self, make_client: Any) -> None:
-        reasons = ["the event log cannot be written"]
-        client = make_client(readiness=lambda: reasons)
+        problems = [Problem("event log", "cannot be written")]
+        client = make_client(checks=lambda: problems)
         response = client.get("/_readiness")
+        reasons = ["event log: cannot be written"]
         assert (response.status_code, response.json()) == (503, {"status": "not ready", "reasons": reasons})
-        assert client.get("/_health").status_code == 200
-        reasons.clear()
+        health = client.get("/_health")
+        assert (health.status_code, health.json()) == (200, {"status": "degraded", "problems": reasons})
+        assert client.get("/_liveness").json() == {"status": "ok"}
+        problems.clear()
         assert client.get("/_readiness").status_code == 200
+
+    def test_problem_that_does_not_block(self, make_client: Any) -> None:
+        client = make_client(checks=lambda: [Problem("delivery", "stands still", blocks=False)])
+        response = client.get("/_readiness")
+        assert (response.status_code, response.json()) == (
+            200,
+            {"status": "ok", "degraded": ["delivery: stands still"]},
+        )
+        assert client.get("/_health").json()["problems"] == ["delivery: stands still"]
 
     @pytest.mark.logs_exceptions
     def test_check_that_fails(self, make_client: Any) -> None:
-        def check() -> list[str]:
+        def check() -> list[Problem]:
             raise OSError("the disk is gone")
 
-        response = make_client(readiness=check).get("/_readiness")
-        assert (response.status_code, response.json()["reasons"]) == (503, ["the check failed: OSError"])
+        response = make_client(checks=check).get("/_readiness")
+        assert (response.status_code, response.json()["reasons"]) == (
+            503,
+            ["health: the check failed: OSError"],
+        )
 
     def test_metrics(self, client: Any) -> None:
         client.get(WIDGETS + "3/")

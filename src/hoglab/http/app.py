@@ -20,7 +20,7 @@ from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.dates import utc_now
 from hoglab.http.docs_page import docs_app
 from hoglab.http.explorer import explorer_apps
-from hoglab.http.health import Readiness, probes
+from hoglab.http.health import Checks, probes
 from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
 from hoglab.http.management import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
 from hoglab.http.metrics import observe
@@ -83,7 +83,7 @@ def build_app(
     *,
     sdk_routes: Sequence[BaseRoute] = (),
     public_routes: Sequence[BaseRoute] = (),
-    readiness: Readiness = lambda: (),
+    checks: Checks = lambda: (),
     extra_paths: Mapping[str, Any] | None = None,
     idempotency: Idempotency | None = None,
     streams: Streams | None = None,
@@ -111,7 +111,7 @@ def build_app(
     )
     document = Document(management.table, extra_paths or {})
     exact: dict[str, _Target] = {}
-    for path, app in probes(readiness).items():
+    for path, app in probes(checks).items():
         exact[path] = _Target(app, path, quiet=True)
     described = {"/api/schema": schema_app(document), "/api/docs": docs_app(document), **explorer_apps()}
     for path, app in described.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,28 +18,55 @@ from hoglab.http.responses import json_response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-Readiness = Callable[[], Sequence[str]]
-"""Tells why the server cannot take events now; nothing when it can. May block: it runs in a thread."""
 
-READINESS_TIMEOUT_S = 5.0
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that does not work as it should, for the operator.
+
+    ``component``: the part of the server, such as "event log". ``text``: one line, what is wrong and what to do about
+    it; strangers may read it, so it names no user's data. ``blocks``: whether events cannot be taken because of it;
+    the others are told, and the server stays in the load balancer.
+    """
+
+    component: str
+    text: str
+    blocks: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.component}: {self.text}"
+
+
+Checks = Callable[[], Sequence[Problem]]
+"""Tells what does not work now; nothing when all does. May block: it runs in a thread."""
+
+CHECKS_TIMEOUT_S = 5.0
 """A check that takes longer than this counts as failed."""
 
 _log = structlog.get_logger(__name__)
 
 
-def probes(readiness: Readiness) -> dict[str, ASGIApp]:
-    """The probe endpoints by their exact paths."""
-    alive = _get(_alive)
+def probes(checks: Checks) -> dict[str, ASGIApp]:
+    """The probe endpoints by their exact paths.
+
+    ``/_liveness`` answers as long as the process does: who restarts the server asks it. ``/_readiness`` is 503 while
+    events cannot be taken: who sends requests to the server asks it. ``/_health`` tells of all problems, always as 200.
+    """
 
     async def ready() -> Response:
-        reasons = await _reasons(readiness)
+        problems = await _problems(checks)
+        reasons = [str(problem) for problem in problems if problem.blocks]
         body = {"status": "not ready", "reasons": reasons} if reasons else {"status": "ok"}
-        return json_response(body, 503 if reasons else 200)
+        degraded = [str(problem) for problem in problems if not problem.blocks]
+        return json_response(body | ({"degraded": degraded} if degraded else {}), 503 if reasons else 200)
+
+    async def healthy() -> Response:
+        problems = [str(problem) for problem in await _problems(checks)]
+        return json_response({"status": "degraded", "problems": problems} if problems else {"status": "ok"})
 
     return {
         "/": _get(_root),
-        "/_health": alive,
-        "/_liveness": alive,
+        "/_health": _get(healthy),
+        "/_liveness": _get(_alive),
         "/_readiness": _get(ready),
         "/metrics": _get(_metrics),
     }
@@ -57,15 +85,15 @@ async def _metrics() -> Response:
     return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-async def _reasons(readiness: Readiness) -> list[str]:
+async def _problems(checks: Checks) -> list[Problem]:
     try:
-        async with asyncio.timeout(READINESS_TIMEOUT_S):
-            return list(await asyncio.to_thread(readiness))
+        async with asyncio.timeout(CHECKS_TIMEOUT_S):
+            return list(await asyncio.to_thread(checks))
     except TimeoutError:
-        return [f"the check did not end within {READINESS_TIMEOUT_S:g} s"]
+        return [Problem("health", f"the check did not end within {CHECKS_TIMEOUT_S:g} s")]
     except Exception as error:
-        _log.exception("readiness_check_failed")
-        return [f"the check failed: {type(error).__name__}"]
+        _log.exception("health_check_failed")
+        return [Problem("health", f"the check failed: {type(error).__name__}")]
 
 
 def _get(endpoint: Callable[[], Awaitable[Response]]) -> ASGIApp:
