@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from hoglab.accounts import routes as account_routes
-from hoglab.accounts.bootstrap import FirstStart, bootstrap
+from hoglab.accounts.bootstrap import FirstStart, first_start
 from hoglab.accounts.service import AccountService
 from hoglab.actions.routes import actions_router
 from hoglab.actions.service import ActionService
@@ -135,9 +135,11 @@ class Hoglab:
         self._resources = resources
         storage = self._open_storage(directory)
         accounts = AccountService(storage.database)
-        self.first_start: FirstStart | None = bootstrap(
+        self._unannounced = directory.unannounced_path
+        self.first_start: FirstStart | None = first_start(
             storage.database,
             accounts,
+            self._unannounced,
             api_key=settings.bootstrap_api_key,
             project_token=settings.bootstrap_project_token,
         )
@@ -364,6 +366,10 @@ class Hoglab:
         """Remember to close something, in the reverse order of opening."""
         self._resources.callback(close, thing)
         return thing
+
+    def announced(self) -> None:
+        """Note that the operator was shown `first_start`."""
+        self._unannounced.unlink(missing_ok=True)
 
     def start(self) -> None:
         """Start the background services."""

@@ -5,15 +5,25 @@ Rooms never read this module: they are given what they need by `hoglab.app`.
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hoglab.delivery.mail import MailServer
 
 MIB = 1024 * 1024
+PREFIX = "HOGLAB_"
+OF_CLIENTS = frozenset({"HOGLAB_API_KEY"})
+"""Variables that are no settings of a server: commands that are clients of one read them."""
+SECRET = frozenset({"bootstrap_api_key", "bootstrap_project_token", "secret_keys", "smtp_url"})
+"""Settings whose values are in no message."""
+SDK_FILE = "array.js"
+"""What the snippet of web pages loads first; the dist of posthog-js has it."""
 
 
 class SettingsError(Exception):
@@ -23,17 +33,25 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     """All settings of one server. Every one can be given as ``HOGLAB_<NAME>``."""
 
-    model_config = SettingsConfigDict(env_prefix="HOGLAB_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
     data: Path = Field(Path("hoglab-data"), description="Directory that holds everything.")
-    host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    site_url: str | None = Field(
-        None, description="Address under which people reach this server; default http://HOST:PORT."
+    host: str = Field("127.0.0.1", description="Address to listen on.", examples=["192.0.2.10"])
+    port: int = Field(
+        8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.", examples=["8000"]
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
-    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
-    access_log: bool = Field(True, description="Log one line for each API request.")
+    site_url: str | None = Field(
+        None,
+        description="Address under which people reach this server; default http://HOST:PORT.",
+        examples=["https://flags.example.com"],
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level logged.", examples=["info"]
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console", description="How log lines look.", examples=["json"]
+    )
+    access_log: bool = Field(True, description="Log one line for each API request.", examples=["false"])
 
     bootstrap_api_key: str | None = Field(
         None, description="Personal API key (phx_…) made at first start instead of a random one."
@@ -54,87 +72,129 @@ class Settings(BaseSettings):
         (), description="Internal host names that hog functions may reach, comma-separated."
     )
     fetch_timeout_s: float = Field(
-        10.0, gt=0, le=60, description="Longest time of a request of a hog function."
+        10.0, gt=0, le=60, description="Longest time of a request of a hog function.", examples=["10"]
     )
     fetch_max_request_bytes: int = Field(
-        MIB, ge=1024, le=64 * MIB, description="Largest body of a request of a hog function."
+        MIB,
+        ge=1024,
+        le=64 * MIB,
+        description="Largest body of a request of a hog function.",
+        examples=["1048576"],
     )
     fetch_max_response_bytes: int = Field(
-        2 * MIB, ge=1024, le=64 * MIB, description="What is read of the answer to a request, decompressed."
+        2 * MIB,
+        ge=1024,
+        le=64 * MIB,
+        description="What is read of the answer to a request, decompressed.",
+        examples=["2097152"],
     )
     smtp_url: SecretStr | None = Field(
         None,
         description="Mail server for the e-mails of hog functions: smtp://user:password@host:587 (STARTTLS), "
         "smtps://… (TLS from the start) or smtp://host:25?tls=none; default: no e-mails.",
+        examples=["smtp://user:password@mail.example.com:587"],
     )
     function_time_s: float = Field(
         1.0,
         gt=0,
         le=10,
         description="Computing time of one run of a hog function's body, over all its turns.",
+        examples=["1"],
     )
     function_calls: int = Field(
         5,
         ge=1,
         le=100,
         description="Calls (fetch, sendEmail, sleep) that one run of a hog function may make.",
+        examples=["5"],
     )
     filter_time_s: float = Field(
         1.0,
         gt=0,
         le=10,
         description="Computing time of one evaluation of a hog function's filter or inputs.",
+        examples=["1"],
     )
     log_retention_days: int = Field(
-        90, ge=1, le=3650, description="How long the logs and metrics of hog functions are kept."
+        90,
+        ge=1,
+        le=3650,
+        description="How long the logs and metrics of hog functions are kept.",
+        examples=["90"],
     )
     function_processes: int = Field(
-        2, ge=1, le=64, description="Processes that run the bodies of hog functions; started when needed."
+        2,
+        ge=1,
+        le=64,
+        description="Processes that run the bodies of hog functions; started when needed.",
+        examples=["2"],
     )
     function_memory_bytes: int = Field(
-        1024 * MIB, ge=128 * MIB, description="Address space of each of these processes."
+        1024 * MIB,
+        ge=128 * MIB,
+        description="Address space of each of these processes.",
+        examples=["1073741824"],
     )
     function_program_bytes: int = Field(
         64 * MIB,
         ge=MIB,
         description="Memory of one program of a hog function, as the language accounts for it; at most half of the "
         "address space of a process.",
+        examples=["67108864"],
     )
     warehouse: Path | None = Field(
         None,
         description="Directory of the files that may be tables beside the events; default: `warehouse` in the data "
         "directory.",
+        examples=["/srv/tables"],
     )
     sdk_files: Path | None = Field(
         None,
         description="Folder with the dist of posthog-js, served under /static/ for the snippet of web pages.",
+        examples=["node_modules/posthog-js/dist"],
     )
-    rate_limit_enabled: bool = Field(False, description="Throttle the API (480 a minute, 4800 an hour).")
+    rate_limit_enabled: bool = Field(
+        False, description="Throttle the API (480 a minute, 4800 an hour).", examples=["true"]
+    )
 
     geoip_database: Path | None = Field(
         None, description="GeoIP database (.mmdb) by which transformations give events `$geoip_…` properties."
     )
 
-    max_request_bytes: int = Field(20 * MIB, ge=1024, description="Largest request body, decompressed.")
+    max_request_bytes: int = Field(
+        20 * MIB, ge=1024, description="Largest request body, decompressed.", examples=["20971520"]
+    )
     event_log_max_bytes: int = Field(
-        2048 * MIB, ge=MIB, description="Events that may wait for ingestion before capture answers 503."
+        2048 * MIB,
+        ge=MIB,
+        description="Events that may wait for ingestion before capture answers 503.",
+        examples=["2147483648"],
     )
     min_free_disk_bytes: int = Field(
-        200 * MIB, ge=0, description="Capture answers 503 when the disk has less free space than this."
+        200 * MIB,
+        ge=0,
+        description="Capture answers 503 when the disk has less free space than this.",
+        examples=["200000000"],
     )
     event_store_memory: str = Field(
         "1GB",
-        pattern=r"^\d+(\.\d+)?\s?(KB|MB|GB|KiB|MiB|GiB)$",
         description="Memory for queries.",
+        examples=["2GB"],
     )
-    query_timeout_s: float = Field(60.0, gt=0, description="Longest time of one analysis query.")
+    query_timeout_s: float = Field(
+        60.0, gt=0, description="Longest time of one analysis query.", examples=["60"]
+    )
     results_refresh_s: float = Field(
-        60.0, ge=0, description="A running experiment's newest point is computed anew when older than this."
+        60.0,
+        ge=0,
+        description="A running experiment's newest point is computed anew when older than this.",
+        examples=["60"],
     )
     results_state_max_bytes: int = Field(
         8192 * MIB,
         ge=0,
         description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
+        examples=["8589934592"],
     )
 
     @field_validator("function_program_bytes")
@@ -151,6 +211,34 @@ class Settings(BaseSettings):
         data = known.data.get("data")
         if value is not None and data is not None and data.resolve().is_relative_to(value.resolve()):
             raise ValueError("must not hold the data directory, whose files are nobody's tables")
+        return value
+
+    @field_validator("event_store_memory")
+    @classmethod
+    def _size_with_unit(cls, value: str) -> str:
+        if not re.fullmatch(r"\d+(\.\d+)?\s?(KB|MB|GB|KiB|MiB|GiB)", value):
+            raise ValueError("must be a number and KB, MB, GB, KiB, MiB or GiB")
+        return value
+
+    @field_validator("site_url")
+    @classmethod
+    def _address_of_a_site(cls, value: str | None) -> str | None:
+        if value is None or not value.strip():
+            return None
+        rule = "must be an address that starts with http:// or https:// and has no ? or #"
+        try:
+            url = TypeAdapter(HttpUrl).validate_python(value.strip())
+        except ValidationError:
+            raise ValueError(rule) from None
+        if url.query is not None or url.fragment is not None:
+            raise ValueError(rule)
+        return value.strip()
+
+    @field_validator("sdk_files")
+    @classmethod
+    def _folder_of_scripts(cls, value: Path | None) -> Path | None:
+        if value is not None and not (value / SDK_FILE).is_file():
+            raise ValueError(f"must be the folder dist of the npm package posthog-js; no {SDK_FILE} is there")
         return value
 
     @property
@@ -187,11 +275,34 @@ class Settings(BaseSettings):
 def load(**overrides: Any) -> Settings:
     """Settings from the environment, with the given values (those that are not None) on top.
 
-    Raises `SettingsError` with one line that names the variable and what is wrong with it.
+    Raises `SettingsError` with one line that names the variable, its value, what is wrong with it, and an example.
     """
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
-        first = error.errors()[0]
-        name = "HOGLAB_" + "_".join(str(part) for part in first["loc"][:1]).upper()
-        raise SettingsError(f"{name}: {first['msg']}") from error
+        raise SettingsError(_explained(error.errors()[0])) from error
+
+
+def _explained(fault: Any) -> str:
+    name = str(fault["loc"][0])
+    rule = fault["msg"].removeprefix("Value error, ").removesuffix(".")
+    value = "" if name in SECRET else f"{str(fault['input'])!r}: "
+    field = Settings.model_fields.get(name)
+    example = (
+        ""
+        if field is None or not field.examples
+        else f" (example: {PREFIX}{name.upper()}={field.examples[0]})"
+    )
+    return f"{PREFIX}{name.upper()}: {value}{rule}{example}"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the setting that is likely meant."""
+    known = sorted(name.upper() for name in Settings.model_fields)
+    unknown = sorted(
+        name.removeprefix(PREFIX)
+        for name in environment
+        if name.startswith(PREFIX) and name not in OF_CLIENTS
+    )
+    likely = {name: difflib.get_close_matches(name, known, n=1) for name in unknown if name not in known}
+    return {PREFIX + name: PREFIX + found[0] if found else None for name, found in likely.items()}

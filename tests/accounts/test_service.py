@@ -6,6 +6,7 @@ import hashlib
 import re
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 
-from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.bootstrap import bootstrap, first_start
 from hoglab.accounts.errors import AccountError
-from hoglab.accounts.keys import hash_key, is_key, is_scope, is_token, mask_key, new_key, new_token
+from hoglab.accounts.keys import hash_key, is_key, is_token, mask_key, new_key, new_token
+from hoglab.accounts.scopes import scope_fault
 from hoglab.accounts.service import (
     MAX_KEYS_PER_USER,
     MAX_LABEL_LENGTH,
@@ -71,13 +73,16 @@ class TestKeyTexts:
             ("experiment:*", False),
             ("experiment:admin", False),
             ("Experiment:read", False),
+            ("experimnt:read", False),
+            ("made_up:read", False),
+            ("insight:read", True),
             (":read", False),
             ("experiment:read\n", False),
             ("", False),
         ],
     )
     def test_scopes(self, scope: str, good: bool) -> None:
-        assert is_scope(scope) is good
+        assert (scope_fault(scope) is None) is good
 
 
 class TestFirstStart:
@@ -118,6 +123,41 @@ class TestFirstStart:
         with pytest.raises(AccountError, match=r"is ph[xc]_ and"):
             bootstrap(database, accounts, **values)
         assert accounts.projects() == []
+
+    def test_key_that_nobody_saw_gets_another_value(
+        self, database: Database, accounts: AccountService, tmp_path: Path
+    ) -> None:
+        unannounced = tmp_path / "first-start"
+        lost = first_start(database, accounts, unannounced)
+        assert lost is not None
+        shown = first_start(database, accounts, unannounced)
+        assert shown is not None
+        assert (shown.project_id, shown.project_token) == (lost.project_id, lost.project_token)
+        assert accounts.authenticate(lost.api_key) is None
+        assert accounts.authenticate(shown.api_key) is not None
+        assert len(accounts.keys()) == 1
+        unannounced.unlink()
+        assert first_start(database, accounts, unannounced) is None
+        assert accounts.authenticate(shown.api_key) is not None
+
+    def test_key_that_is_in_use_keeps_its_value(
+        self, database: Database, accounts: AccountService, tmp_path: Path
+    ) -> None:
+        first = first_start(database, accounts, tmp_path / "first-start")
+        assert first is not None
+        principal = accounts.authenticate(first.api_key)
+        assert principal is not None
+        accounts.used(principal)
+        accounts.usage.write()
+        assert first_start(database, accounts, tmp_path / "first-start") is None
+        assert accounts.authenticate(first.api_key) is not None
+
+    def test_given_key_is_no_secret_to_its_giver(
+        self, database: Database, accounts: AccountService, tmp_path: Path
+    ) -> None:
+        assert first_start(database, accounts, tmp_path / "first-start", api_key=new_key()) is not None
+        assert not (tmp_path / "first-start").exists()
+        assert first_start(database, accounts, tmp_path / "first-start") is None
 
     def test_survives_a_restart(self, database: Database, first: Any) -> None:
         again = AccountService(database)
@@ -237,6 +277,7 @@ class TestKeys:
             ("x" * (MAX_LABEL_LENGTH + 1), ["*"], "at most 40 characters", "label"),
             ("x", [], "at least one scope", "scopes"),
             ("x", ["nonsense"], "Invalid scope: nonsense", "scopes"),
+            ("x", ["hog_functions:write"], r"Did you mean hog_function:write\?", "scopes"),
             ("x", [f"a{n}:read" for n in range(MAX_SCOPES + 1)], "at most 200 scopes", "scopes"),
         ],
     )
@@ -262,7 +303,7 @@ class TestKeys:
             accounts.create_key(owner, "x", ["*"])
 
     def test_repeated_scopes_are_kept_once(self) -> None:
-        assert check_scopes(["a:read", "b:read", "a:read"]) == ["a:read", "b:read"]
+        assert check_scopes(["user:read", "query:read", "user:read"]) == ["user:read", "query:read"]
 
     def test_revoking_what_is_not_there(self, accounts: AccountService) -> None:
         assert not accounts.revoke_key("nothing")

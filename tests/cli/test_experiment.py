@@ -384,7 +384,7 @@ def test_what_cannot_be_answered_is_one_clear_line(hoglab: Command, data: Path, 
     for arguments, part in (
         (["results", 77, "--data", data], "experiment 77"),
         (["results", 1, "--data", data, "--project", 9], "no project 9"),
-        (["results", 1, "--data", tmp_path / "none"], "no data directory"),
+        (["results", 1, "--data", tmp_path / "none"], "no hoglab data"),
         (["plan", 1, "--data", data, "--metric", "Nothing"], "no metric Nothing"),
         (["plan", 1, "--data", data, "--days", 400], "history_days"),
         (["simulate", 1, "--data", data, "--days", 366, "--effect", 0], "effect"),

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.slow
 HOGLAB = [sys.executable, "-m", "hoglab"]
 TIMEOUT_S = 180
 KEY = "phx_" + "a" * 40
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HOGLAB_")}
+"""Without the variables that steer tests, which a server would tell of as unknown settings."""
 
 
 def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +37,7 @@ def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         [*HOGLAB, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, **environment},
+        env={**ENVIRONMENT, **environment},
         timeout=TIMEOUT_S,
         check=False,
     )
@@ -153,6 +156,113 @@ def test_bootstrap_credentials_come_from_the_environment(start_server: StartServ
 def test_unusable_bootstrap_credentials(tmp_path: Path, name: str) -> None:
     done = hoglab("serve", "--data", str(tmp_path / "d"), "--port", str(free_port()), **{name: "short"})
     assert_one_clear_line(done)
+
+
+WITHOUT_A_SERVER = (
+    ("keys", "create", "--label", "x"),
+    ("keys", "list"),
+    ("keys", "revoke", "x"),
+    ("projects", "create", "x"),
+    ("projects", "list"),
+    ("warehouse", "list"),
+    ("secrets", "rotate"),
+    ("experiment", "results", "1"),
+    ("export", "events", "--to", "events.jsonl"),
+    ("export", "persons", "--to", "persons.jsonl"),
+)
+
+
+@pytest.mark.parametrize("command", WITHOUT_A_SERVER, ids=" ".join)
+def test_only_a_server_makes_a_data_directory(tmp_path: Path, command: tuple[str, ...]) -> None:
+    data = tmp_path / "d"
+    done = hoglab(*command, "--data", str(data))
+    assert_one_clear_line(done, str(data), "--data", "HOGLAB_DATA", "hoglab serve")
+    assert not data.exists()
+
+
+def test_the_first_key_is_shown_by_the_next_start_when_the_first_one_failed(tmp_path: Path) -> None:
+    """It was made, and then the server could not go on."""
+    data = tmp_path / "d"
+    data.mkdir()
+    (data / "missing.mmdb").write_text("no database")
+    failed = hoglab(
+        "serve", "--data", str(data), "--port", "0", HOGLAB_GEOIP_DATABASE=str(data / "missing.mmdb")
+    )
+    assert_one_clear_line(failed)
+    assert (data / "hoglab.db").exists()
+    with serving(data) as (url, printed):
+        (key,) = set(re.findall(r"phx_\w+", "".join(printed)))
+        answer = httpx.get(f"{url}/api/projects/@current/", headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == 200
+    with serving(data) as (_, printed):
+        assert printed == []
+
+
+@contextmanager
+def serving(data: Path, **environment: str) -> Iterator[tuple[str, list[str]]]:
+    """A server's address, and the lines of its standard output until it was there."""
+    with (data.parent / "stdout").open("w+") as stdout:
+        process = subprocess.Popen(
+            [*HOGLAB, "serve", "--data", str(data), "--port", "0"],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**ENVIRONMENT, **environment},
+        )
+        assert process.stderr is not None
+        try:
+            line = next(line for line in process.stderr if "http://" in line)
+            stdout.seek(0)
+            yield re.findall(r"http://[\d.:]+", line)[0], stdout.readlines()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=TIMEOUT_S)
+
+
+def test_lines_of_json_from_the_first_on(tmp_path: Path) -> None:
+    data = tmp_path / "d"
+    with serving(data, HOGLAB_LOG_FORMAT="json") as (url, printed):
+        [first] = map(json.loads, printed)
+        assert (first["event"], first["url"], first["personal_api_key"][:4]) == ("first_start", url, "phx_")
+    done = hoglab(
+        "serve", "--data", str(data), HOGLAB_LOG_FORMAT="json", HOGLAB_PORT="many", HOGLAB_SITE_URI="x"
+    )
+    [line] = map(json.loads, done.stderr.splitlines())
+    assert (done.returncode, line["event"], "HOGLAB_PORT" in line["reason"]) == (1, "start_failed", True)
+
+
+def test_variable_that_is_no_setting(start_server: StartServer) -> None:
+    busy = start_server()
+    done = hoglab(
+        "serve", "--data", str(busy.data), "--port", "0", HOGLAB_SITE_URI="https://x", HOGLAB_FOO="1"
+    )
+    told, error = done.stderr.splitlines()[:-1], done.stderr.splitlines()[-1]
+    assert "in use" in error
+    assert len(told) == 2
+    assert "HOGLAB_FOO" in told[0]
+    assert "did_you_mean" not in told[0]
+    assert "HOGLAB_SITE_URI" in told[1]
+    assert "did_you_mean=HOGLAB_SITE_URL" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("HOGLAB_SITE_URL", "flags.example.com", "http://"),
+        ("HOGLAB_SITE_URL", "ftp://flags.example.com", "http://"),
+        ("HOGLAB_SITE_URL", "https://flags.example.com/?a=1", "no ? or #"),
+        ("HOGLAB_SDK_FILES", "/nowhere", "posthog-js"),
+        ("HOGLAB_PORT", "70000", "less than or equal to 65535"),
+        ("HOGLAB_EVENT_STORE_MEMORY", "lots", "KB, MB, GB"),
+        ("HOGLAB_LOG_FORMAT", "xml", "'console' or 'json'"),
+    ],
+)
+def test_errors_of_settings_name_value_rule_and_example(
+    tmp_path: Path, name: str, value: str, rule: str
+) -> None:
+    done = hoglab("serve", "--data", str(tmp_path / "d"), **{name: value})
+    assert_one_clear_line(done, name, value, rule, f"example: {name}=")
+    assert not (tmp_path / "d").exists()
 
 
 @pytest.fixture
@@ -312,11 +422,13 @@ def test_keys_made_and_revoked_beside_a_running_server(start_server: StartServer
     assert_one_clear_line(hoglab("keys", "revoke", key_id, *data), key_id)
 
 
-def test_key_mistakes(tmp_path: Path) -> None:
-    data = ("--data", str(tmp_path / "d"))
+def test_key_mistakes(start_server: StartServer) -> None:
+    data = ("--data", str(start_server().data))
     assert_one_clear_line(
         hoglab("keys", "create", "--label", "x", "--scopes", "everything", *data), "everything"
     )
+    done = hoglab("keys", "create", "--label", "x", "--scopes", "experimnt:read", *data)
+    assert_one_clear_line(done, "experimnt:read", "Did you mean experiment:read?")
     assert_one_clear_line(hoglab("keys", "create", "--label", "x", "--project", "7", *data), "7")
 
 
@@ -387,12 +499,13 @@ def test_version_and_help() -> None:
         assert command in helped
 
 
-def test_tables_beside_the_events(tmp_path: Path) -> None:
+def test_tables_beside_the_events(start_server: StartServer, tmp_path: Path) -> None:
     """Registered on the machine itself, from the directory of the operator's choice."""
+    server = start_server()
     tables = tmp_path / "tables"
     tables.mkdir()
     (tables / "orders.csv").write_text("customer,at,amount\nc1,2026-01-01 10:00:00,2.5\n")
-    environment = {"HOGLAB_DATA": str(tmp_path / "data"), "HOGLAB_WAREHOUSE": str(tables)}
+    environment = {"HOGLAB_DATA": str(server.data), "HOGLAB_WAREHOUSE": str(tables)}
     added = hoglab("warehouse", "add", "orders", "orders.csv", **environment)
     assert added.stdout.splitlines() == ["customer\tstring", "at\tdatetime", "amount\tfloat"], added.stderr
     (listed,) = json.loads(hoglab("warehouse", "list", "--json", **environment).stdout)

@@ -13,6 +13,7 @@ import pytest
 from tests.accounts.conftest import database, first, migrated
 
 from hoglab.accounts.bootstrap import FirstStart
+from hoglab.accounts.scopes import KNOWN
 from hoglab.accounts.service import AccountService
 from hoglab.http import errors
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
@@ -186,7 +187,7 @@ class Client:
 
 @pytest.fixture
 def accounts(database: Database) -> AccountService:
-    return AccountService(database)
+    return AccountService(database, scope_objects=KNOWN | {"widget", "colour", "paint"})
 
 
 @pytest.fixture

@@ -37,6 +37,19 @@ def bad_key(response: Any, place: str) -> None:
 
 
 class TestPlaceOfTheKey:
+    def test_token_of_a_project(self, client: Any) -> None:
+        for headers in (
+            {"Authorization": "Bearer phc_" + "a" * 40},
+            {"Authorization": "Bearer phx_" + "a" * 40},
+        ):
+            response = client.with_key(None).get(WIDGETS, headers=headers)
+            assert response.status_code == 401
+            assert ("is a project token" in response.json()["detail"]) is ("phc_" in headers["Authorization"])
+        assert (
+            "hoglab keys create"
+            in client.with_key(None).get(f"{WIDGETS}?personal_api_key=phc_1").json()["detail"]
+        )
+
     def test_no_key(self, client: Any) -> None:
         unauthenticated(client.with_key(None).get(WIDGETS))
 
@@ -108,7 +121,10 @@ class TestWhichKeys:
         bad_key(client.with_key("phx_" + "a" * 43).get(WIDGETS), "Authorization header")
 
     def test_project_token(self, client: Any, first: Any) -> None:
-        bad_key(client.with_key(first.project_token).get(WIDGETS), "Authorization header")
+        detail = client.with_key(first.project_token).get(WIDGETS).json()["detail"]
+        assert detail.startswith(
+            "Personal API key found in request Authorization header is invalid. It is a project token"
+        )
 
     def test_revoked_key(self, client: Any, accounts: AccountService, new_key: Callable[..., str]) -> None:
         key = new_key()

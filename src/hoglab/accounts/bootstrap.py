@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ FIRST_PROJECT_ID = 1
 ORGANIZATION_NAME = "My organization"
 PROJECT_NAME = "Default project"
 OWNER_EMAIL = "owner@localhost"
+KEY_LABEL = "First key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,35 @@ class FirstStart:
     project_id: int
     api_key: str
     project_token: str
+
+
+def first_start(
+    database: Database,
+    accounts: AccountService,
+    unannounced: Path,
+    *,
+    api_key: str | None = None,
+    project_token: str | None = None,
+) -> FirstStart | None:
+    """What is to be shown to the operator: what this start made, or what an earlier one made and could not show.
+
+    ``unannounced`` is a file that is there from before the key is made until it was shown: whoever shows it removes
+    the file. The value of a key is kept nowhere, so a key that nobody saw gets another value. The parameters are
+    those of `bootstrap`; a given key is known to who gave it. Raises `AccountError`.
+    """
+    if api_key is None:
+        with database.read() as connection:
+            if store.is_empty(connection):
+                unannounced.touch()
+    made = bootstrap(database, accounts, api_key=api_key, project_token=project_token)
+    if made is not None or not unannounced.exists():
+        return made
+    keys = accounts.keys()
+    unseen = [key for key in keys if key["label"] == KEY_LABEL and key["last_used_at"] is None]
+    project = accounts.project(FIRST_PROJECT_ID)
+    if project is None or not unseen:
+        return None
+    return FirstStart(project.id, accounts.roll_key(unseen[-1]["id"]).value, project.api_token)
 
 
 def bootstrap(
@@ -61,5 +92,5 @@ def bootstrap(
         )
         owner = accounts.insert_user(tx, OWNER_EMAIL, "Owner", "", project.id)
         store.insert_membership(tx.connection, organization_id, owner.id, Level.OWNER, now)
-        key = accounts.insert_key(tx, owner.id, "First key", ["*"], value=api_key)
+        key = accounts.insert_key(tx, owner.id, KEY_LABEL, ["*"], value=api_key)
     return FirstStart(project.id, key.value, token)

@@ -7,16 +7,16 @@ import re
 import secrets
 import string
 
+from hoglab.http.access import TOKEN_PREFIX
+
 KEY_PREFIX = "phx_"
 SECRET_PREFIX = "phs_"  # noqa: S105 - how project secret keys begin
-TOKEN_PREFIX = "phc_"  # noqa: S105 - the public prefix of project tokens
 RANDOM_CHARACTERS = 48
 """Random part of what we make: 48 characters out of 62 carry 285 bits."""
 
 _BASE62 = string.digits + string.ascii_letters
 _KEY = re.compile(r"phx_[A-Za-z0-9_-]{32,200}")
 _TOKEN = re.compile(r"phc_[A-Za-z0-9_-]{10,60}")
-_SCOPE = re.compile(r"[a-z][a-z0-9_]*:(read|write)")
 _HASH_PREFIX = "sha256$"
 
 
@@ -63,8 +63,3 @@ def is_key(text: str) -> bool:
 def is_token(text: str) -> bool:
     """Whether a text may serve as a project token."""
     return _TOKEN.fullmatch(text) is not None
-
-
-def is_scope(text: str) -> bool:
-    """Whether a text is a scope: ``object:read``, ``object:write``, or ``*``."""
-    return text == "*" or _SCOPE.fullmatch(text) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -18,13 +18,13 @@ from hoglab.accounts.errors import AccountError
 from hoglab.accounts.keys import (
     SECRET_PREFIX,
     hash_key,
-    is_scope,
     mask_key,
     new_distinct_id,
     new_key,
     new_secret_key,
     new_token,
 )
+from hoglab.accounts.scopes import KNOWN, scope_fault
 from hoglab.accounts.usage import KeyUsage
 from hoglab.http.dates import utc_now
 from hoglab.http.identity import UNKNOWN, Level, Principal, Project, Unknown, User
@@ -68,10 +68,12 @@ class AccountService:
         database: Database,
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
+        scope_objects: Set[str] = KNOWN,
     ) -> None:
         self._database = database
         self.now = now
         self._clock = clock
+        self._scope_objects = scope_objects
         self.usage = KeyUsage(database, now)
         self._remembered: dict[str, tuple[Principal, float]] = {}
         self._forgotten = (
@@ -372,7 +374,7 @@ class AccountService:
                 "label": _label(label),
                 "secure_value": hash_key(key.value),
                 "mask_value": mask_key(key.value),
-                "scopes": check_scopes(scopes),
+                "scopes": check_scopes(scopes, self._scope_objects),
                 "scoped_projects": list(scoped_projects) if scoped_projects is not None else None,
                 "scoped_organizations": list(scoped_organizations)
                 if scoped_organizations is not None
@@ -399,7 +401,7 @@ class AccountService:
         if "label" in changes:
             changes["label"] = _label(changes["label"])
         if "scopes" in changes:
-            changes["scopes"] = check_scopes(changes["scopes"])
+            changes["scopes"] = check_scopes(changes["scopes"], self._scope_objects)
         with self._database.write() as tx:
             if not store.update_key(tx.connection, key_id, changes):
                 raise LookupError(f"no key {key_id}")
@@ -457,15 +459,16 @@ class AccountService:
             return store.delete_key(tx.connection, key_id)
 
 
-def check_scopes(scopes: Sequence[str]) -> list[str]:
+def check_scopes(scopes: Sequence[str], objects: Set[str] = KNOWN) -> list[str]:
     """Scopes without repetitions. Raises `AccountError` for none, too many, or one that is none."""
     if not scopes:
         raise AccountError("A key needs at least one scope.", "scopes")
     if len(scopes) > MAX_SCOPES:
         raise AccountError(f"A key may have at most {MAX_SCOPES} scopes.", "scopes")
     for scope in scopes:
-        if not is_scope(scope):
-            raise AccountError(f"Invalid scope: {scope}", "scopes")
+        fault = scope_fault(scope, objects)
+        if fault is not None:
+            raise AccountError(f"Invalid scope: {scope}. {fault}", "scopes")
     return list(dict.fromkeys(scopes))
 
 

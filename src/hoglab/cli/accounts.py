@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import load_settings
+from hoglab.cli.options import existing_settings
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
@@ -24,29 +24,21 @@ def opened_accounts(data: Path | None) -> Iterator[AccountService]:
 
 @contextmanager
 def opened_database(data: Path | None) -> Iterator[tuple[Database, AccountService]]:
-    """The metadata of a directory. An empty directory gets its first project, as at a server's first start.
+    """The metadata of a directory that a server made.
 
     Needs no lock: ``hoglab.db`` may be shared, and a running server notices changes. Raises `OperatorError`.
     """
-    from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.errors import AccountError
     from hoglab.accounts.service import AccountService
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
 
-    settings = load_settings(data=data)
+    settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data, exclusive=False) as directory:
             database = Database.open(directory.metadata_path)
             try:
-                accounts = AccountService(database)
-                bootstrap(
-                    database,
-                    accounts,
-                    api_key=settings.bootstrap_api_key,
-                    project_token=settings.bootstrap_project_token,
-                )
-                yield database, accounts
+                yield database, AccountService(database)
             finally:
                 database.dispose()
     except (DirectoryError, DatabaseError, AccountError) as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hoglab.cli.accounts import opened_accounts
 from hoglab.cli.api_client import ApiClient, RefusedError
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import load_settings
+from hoglab.cli.options import existing_settings
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
@@ -67,12 +67,10 @@ def opened_source(
     """
     from hoglab.storage.directory import DataDirectory, DirectoryError, DirectoryLockedError
 
-    settings = load_settings(data=data)
     if host is not None and key is not None:
         yield _Remote(host, key, project_id)
         return
-    if not (settings.data / "hoglab.db").exists():
-        raise OperatorError(f"{settings.data} is no data directory: give --data, or --host and --key")
+    settings = existing_settings(data)
     try:
         directory = None if host is not None else DataDirectory.open(settings.data)
     except DirectoryLockedError:

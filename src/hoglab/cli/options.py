@@ -25,6 +25,20 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 
 
+def existing_settings(data: Path | None) -> Settings:
+    """Settings of a command that needs a data directory that is there: only `serve` and `demo` make one.
+
+    Raises `OperatorError`, which says where it looked and what to do.
+    """
+    settings = load_settings(data=data)
+    if not (settings.data / "hoglab.db").exists():
+        raise OperatorError(
+            f"there is no hoglab data in {settings.data.absolute()} (no file hoglab.db): name the directory with "
+            "--data or HOGLAB_DATA; `hoglab serve` makes a new one"
+        )
+    return settings
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Settings from the environment with the command's options on top. Raises `OperatorError`."""
     from hoglab import settings

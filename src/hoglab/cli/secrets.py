@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, load_settings
+from hoglab.cli.options import DataOption, existing_settings
 
 secrets_app = typer.Typer(help="Secrets of functions and flags at rest.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def rotate(data: DataOption = None) -> None:
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
 
-    settings = load_settings(data=data)
+    settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data) as directory:
             database = Database.open(directory.metadata_path)

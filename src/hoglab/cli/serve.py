@@ -9,6 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
+import structlog
 import typer
 
 from hoglab.cli.errors import OperatorError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from hoglab.app import Hoglab
     from hoglab.http.server import Address
     from hoglab.settings import Settings
+
+_log = structlog.get_logger("hoglab")
 
 FIRST_START = """\
 hoglab made a new project. This key is shown only once; keep it:
@@ -66,10 +70,20 @@ def serve(
     import uvloop
 
     from hoglab.http.logs import configure_logging
+    from hoglab.settings import unknown_variables
 
-    settings = load_settings(host=host, port=port, data=data)
-    configure_logging(settings.log_level, settings.log_format)
-    uvloop.run(_serve(settings))
+    try:
+        settings = load_settings(host=host, port=port, data=data)
+        configure_logging(settings.log_level, settings.log_format)
+        for name, likely in unknown_variables(os.environ).items():
+            _log.warning("unknown_setting", variable=name, **({"did_you_mean": likely} if likely else {}))
+        uvloop.run(_serve(settings))
+    except OperatorError as error:
+        if os.environ.get("HOGLAB_LOG_FORMAT") != "json":
+            raise
+        configure_logging("error", "json")  # for who collects the lines: what hoglab says first is JSON, too
+        _log.error("start_failed", reason=str(error))
+        raise typer.Exit(1) from None
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # nobody reads it any more
             stream.flush()
@@ -94,7 +108,7 @@ async def _serve(settings: Settings) -> None:
                     address,
                     stop=stop,
                     grace_s=HTTP_GRACE_S,
-                    ready=lambda address: _announce(address, hoglab.first_start),
+                    ready=lambda address: _announce(address, hoglab, settings),
                 )
             finally:
                 await asyncio.to_thread(hoglab.stop)
@@ -127,10 +141,36 @@ def _open(settings: Settings) -> Hoglab:
         raise OperatorError(str(error)) from error
 
 
-def _announce(address: Address, first: FirstStart | None) -> None:
+def _announce(address: Address, hoglab: Hoglab, settings: Settings) -> None:
+    as_json = settings.log_format == "json"
+    first = hoglab.first_start
     if first is not None:
-        text = FIRST_START.format(
-            key=first.api_key, token=first.project_token, url=address.url, project=first.project_id
-        )
-        typer.echo(text)
-    typer.echo(f"hoglab is serving on {address.url}", err=True)
+        text = (_first_start_line if as_json else _first_start_text)(address, first)
+        with contextlib.suppress(
+            OSError
+        ):  # nobody reads it: then it was not shown, and the next start shows it
+            typer.echo(text)
+            sys.stdout.flush()
+            hoglab.announced()
+    if as_json:
+        _log.info("serving", url=address.url)
+    else:
+        typer.echo(f"hoglab is serving on {address.url}", err=True)
+
+
+def _first_start_text(address: Address, first: FirstStart) -> str:
+    return FIRST_START.format(
+        key=first.api_key, token=first.project_token, url=address.url, project=first.project_id
+    )
+
+
+def _first_start_line(address: Address, first: FirstStart) -> str:
+    """The same for programs that read lines of JSON."""
+    facts = {
+        "event": "first_start",
+        "personal_api_key": first.api_key,
+        "project_token": first.project_token,
+        "project_id": first.project_id,
+        "url": address.url,
+    }
+    return orjson.dumps(facts).decode()

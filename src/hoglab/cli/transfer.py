@@ -11,7 +11,7 @@ import typer
 
 from hoglab.cli.accounts import opened_accounts
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, ProjectOption, load_settings
+from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +202,7 @@ def export_events(
     from hoglab.storage.event_store.export import EventSelection
     from hoglab.transfer import exporting
 
-    settings = _existing(data)
+    settings = existing_settings(data)
     selection = EventSelection(
         project_id=project, event=event, after=_moment(after, "--after"), before=_moment(before, "--before")
     )
@@ -244,7 +244,7 @@ def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = 
     from hoglab.storage.directory import DataDirectory, DirectoryError
     from hoglab.transfer import exporting
 
-    settings = _existing(data)
+    settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data, exclusive=False) as directory:
             database = Database.open(directory.metadata_path)
@@ -255,13 +255,6 @@ def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = 
     except (DirectoryError, DatabaseError, exporting.ExportError) as error:
         raise OperatorError(str(error)) from error
     typer.echo(f"{to}: {rows} persons")
-
-
-def _existing(data: Path | None) -> Settings:
-    settings = load_settings(data=data)
-    if not (settings.data / "hoglab.db").exists():
-        raise OperatorError(f"{settings.data} is no data directory")
-    return settings
 
 
 def _moment(text: str | None, option: str) -> datetime | None:

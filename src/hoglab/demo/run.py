@@ -314,9 +314,9 @@ def _print_next_steps(
     console.print(
         f"""
 Look around:
-  export HOGLAB_URL={server.url} HOGLAB_KEY={server.api_key}
-  curl -H "Authorization: Bearer $HOGLAB_KEY" $HOGLAB_URL/api/projects/1/experiments/{experiment["id"]}/
-  curl -H "Authorization: Bearer $HOGLAB_KEY" $HOGLAB_URL/api/projects/1/hog_functions/{function["id"]}/logs/
+  export URL={server.url} KEY={server.api_key}
+  curl -H "Authorization: Bearer $KEY" $URL/api/projects/1/experiments/{experiment["id"]}/
+  curl -H "Authorization: Bearer $KEY" $URL/api/projects/1/hog_functions/{function["id"]}/logs/
   SDKs: project token {server.project_token}, host {server.url}""",
         highlight=False,
         soft_wrap=True,

@@ -18,6 +18,7 @@ BODY = "body"
 QUERY = "query string"
 
 BODY_KEY = "personal_api_key"
+TOKEN_PREFIX = "phc_"  # noqa: S105 - the public prefix of project tokens
 
 _BEARER = re.compile(r"Bearer\s+(\S.*)", re.DOTALL)
 
@@ -40,6 +41,16 @@ def key_from_query(query_string: bytes) -> str | None:
         return None
     pairs = parse_qsl(query_string.decode("utf-8", "replace"), errors="replace")
     return dict(pairs).get(BODY_KEY, "").strip() or None
+
+
+def no_key(text: str) -> str:
+    """What a text is that was sent as a key and is none, as a further sentence; nothing where it looks like one."""
+    if text.startswith(TOKEN_PREFIX):
+        return (
+            " It is a project token (phc_…), which SDKs send with events; this endpoint needs a personal API key "
+            "(phx_…): `hoglab keys create` makes one."
+        )
+    return ""
 
 
 def check_scopes(principal: Principal, needs: tuple[ScopeNeed, ...] | None) -> None:

@@ -110,13 +110,14 @@ def not_authenticated() -> ApiError:
     )
 
 
-def authentication_failed(place: str) -> ApiError:
-    """401: the key is unknown, revoked or expired. ``place`` says where it was found (http/access.py)."""
+def authentication_failed(place: str, hint: str = "") -> ApiError:
+    """401: the key is unknown, revoked or expired. ``place`` says where it was found (http/access.py), ``hint`` what
+    it is instead of a key."""
     return ApiError(
         401,
         AUTHENTICATION,
         "authentication_failed",
-        f"Personal API key found in request {place} is invalid.",
+        f"Personal API key found in request {place} is invalid.{hint}",
         headers={"WWW-Authenticate": "Bearer"},
     )
 

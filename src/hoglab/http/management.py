@@ -177,7 +177,7 @@ class ManagementApi:
         else:
             principal = remembered
         if principal is None:
-            raise errors.authentication_failed(place)
+            raise errors.authentication_failed(place, access.no_key(key))
         return principal, place != access.BODY
 
     async def _key(self, arrived: _Arrived) -> tuple[str, str | None]:

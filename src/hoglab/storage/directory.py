@@ -50,6 +50,7 @@ class DataDirectory:
         self.events_path = path / "events.duckdb"
         self.results_state_path = path / "results-state.duckdb"
         self.socket_path = path / "hoglab.sock"
+        self.unannounced_path = path / "first-start"
         self._lock = lock
 
     @classmethod
