@@ -1,8 +1,8 @@
 """How fast events go from the log through persons into the store, beside the store alone.
 
 Fills a log with 100-event gzip batches (as `benchmarks.capture_batches` sends them), then times the real
-loop until all are stored: without functions, and with a hundred that about one event in a hundred matches, whose
-invocations are queued. The reference writes the same rows to another event store, ready-made: what is
+loop until all are stored: without functions, with a hundred that about one event in a hundred matches, whose
+invocations are queued, and with a thousand that match none. The reference writes the same rows to another event store, ready-made: what is
 left of its speed is what reading, normalising, resolving persons and dispatching cost.
 
 ``--memory`` instead judges whether the memory of the process stays as it is over many events, and fails if it grows.
@@ -40,6 +40,7 @@ MIB = 1024 * 1024
 
 REFERENCE_ROWS = 20_000
 FUNCTIONS = 100
+IDLE_FUNCTIONS = 1_000
 
 ROUND_EVENTS = 50_000
 SAMPLES = 20
@@ -65,6 +66,9 @@ class Keeper:
 
     def has_room(self) -> bool:
         return True
+
+    def flush(self) -> None:
+        """Nothing waits."""
 
 
 async def fill(log: SqliteEventLog, numbers: range) -> None:
@@ -96,15 +100,15 @@ class Speed:
     backlog: int
 
 
-def add_functions(house: House, count: int) -> None:
-    """Destinations that each wait for one kind of event on one page."""
+def add_functions(house: House, count: int, first_page: int = 1_000) -> None:
+    """Destinations that each wait for one kind of event on one page; those from page 100,000 on wait in vain."""
     for number in range(count):
         name = ["$pageview", "purchase", "$feature_flag_called"][number % 3]
         page = {
             "key": "$current_url",
             "type": "event",
             "operator": "icontains",
-            "value": f"/{1_000 + number}",
+            "value": f"/{first_page + number}",
         }
         house.create(
             hog=FORWARD,
@@ -120,6 +124,7 @@ def run_loop(
     functions: int = 0,
     rounds: int = 2,
     *,
+    first_page: int = 1_000,
     memory: str = MEMORY,
     after_round: Callable[[Speed, DuckDbEventStore], object] = lambda _speed, _store: None,
 ) -> tuple[list[Speed], list[EventRow]]:
@@ -129,7 +134,7 @@ def run_loop(
     """
     house = House(folder)
     accounts = AccountService(house.database)
-    add_functions(house, functions)
+    add_functions(house, functions, first_page)
     log = SqliteEventLog(folder / "queue.db")
     store = DuckDbEventStore(folder / "events.duckdb", memory=memory)
     people, keeper = PersonService(house.database), Keeper()
@@ -262,16 +267,27 @@ def main() -> None:
         reference = store_only(Path(folder), rows)
     with tempfile.TemporaryDirectory() as folder:
         dispatched, _ = run_loop(Path(folder), batches, FUNCTIONS)
+    with tempfile.TemporaryDirectory() as folder:
+        idle, _ = run_loop(Path(folder), batches, IDLE_FUNCTIONS, first_page=100_000)
     events = batches * EVENTS
     print(f"{events:,} events a round; target 10,000 events/s on one core, aim 25,000")
     print(f"  store alone, rows ready-made      {reference:9,.0f} events/s")
-    for title, speeds in (("no function", plain), (f"{FUNCTIONS} functions", dispatched)):
+    kinds = (
+        ("no function", plain),
+        (f"{FUNCTIONS} functions", dispatched),
+        (f"{IDLE_FUNCTIONS:,} that match nothing", idle),
+    )
+    for title, speeds in kinds:
         for speed in speeds:
             print(
-                f"  log to dispatch, {title:>13}, {speed.new_persons:6,} new persons {speed.clock:9,.0f} events/s "
+                f"  log to dispatch, {title:>24}, {speed.new_persons:6,} new persons {speed.clock:9,.0f} events/s "
                 f"({speed.processor:,.0f} per second of processor time)   "
                 f"ratio to store alone {speed.clock / reference:.2f}   {speed.backlog:,} invocations queued"
             )
+    print(
+        f"{IDLE_FUNCTIONS:,} functions of which none matches, by processor time, of the speed without functions: "
+        + ", ".join(f"{one.processor / other.processor:.2f}" for one, other in zip(idle, plain, strict=True))
+    )
     print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
 
 

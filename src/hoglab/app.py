@@ -106,6 +106,8 @@ STOP_BUDGET_S = 6.0
 """How long the background services may take together to finish what they are doing."""
 HTTP_GRACE_S = 2.5
 """How long requests may take to finish before that; the contract with operators is ten seconds in all."""
+LATE_S = 60.0
+"""From when on health tells that events wait to be ingested."""
 GC_THRESHOLDS = (20_000, 20, 100)
 
 T = TypeVar("T")
@@ -358,6 +360,7 @@ class Hoglab:
                 checks=lambda: _problems(storage, ingestion, delivery),
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,
+                lag_s=ingestion.lag_s,
             ),
             HoglabApp.close,
         )
@@ -423,6 +426,8 @@ def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> lis
         problems.append(Problem("event store", str(error)))
     if not ingestion.is_alive():
         problems.append(Problem("ingestion", "is not running; restart the server"))
+    elif (lag_s := ingestion.lag_s()) > LATE_S:
+        problems.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
     return problems

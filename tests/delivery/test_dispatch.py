@@ -18,6 +18,7 @@ from hoglab.delivery.masking import Masked, allowed, decide
 from hoglab.delivery.reruns import RerunFilter, rerun
 from hoglab.delivery.state import INVOCATIONS, invocation_id
 from hoglab.functions.status import DEGRADED_STATE
+from hoglab.storage.database import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import MaskingCount
 
@@ -152,6 +153,39 @@ def test_filters_decide_and_are_counted(house: House) -> None:
     assert sorted(matched) == sorted([by_person["id"], by_group["id"], by_element["id"]])
     for function in (by_person, by_group, by_element):
         assert house.metrics(function) == {"triggered": 1, "filtered": 3}
+
+
+def test_counts_of_what_was_filtered_are_written_once_a_second_and_when_idle(house: House) -> None:
+    function = house.create(filters={"events": [{"id": "other", "type": "events"}]})
+    dispatcher = house.delivery.dispatcher
+    for _ in range(3):
+        house.dispatch(stored("signup"), stored("other"))
+    assert house.metrics(function) == {"triggered": 3, "filtered": 1}
+    dispatcher.flush()
+    assert house.metrics(function) == {"triggered": 3, "filtered": 3}
+    dispatcher.flush()
+    house.change(function, enabled=False)
+    house.dispatch(stored("signup"))
+    dispatcher.flush()
+    assert house.metrics(function) == {"triggered": 3, "filtered": 3}
+
+
+def test_a_batch_that_could_not_be_written_is_counted_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = house.create(filters={"events": [{"id": "other", "type": "events"}]})
+    house.dispatch(stored("signup"))
+
+    def full(*_: Any, **__: Any) -> int:
+        raise DatabaseFullError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.queue, "enqueue", full)
+        with pytest.raises(DatabaseFullError):
+            house.dispatch(stored("signup"))
+    house.dispatch(stored("signup"))
+    house.delivery.dispatcher.flush()
+    assert house.metrics(function) == {"filtered": 2}
 
 
 @rule("H1.3")

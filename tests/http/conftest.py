@@ -147,7 +147,7 @@ def outside() -> ResourceRouter:
     def things(call: Call) -> dict[str, Any]:
         return {"organization": call.principal.organization_id}
 
-    @router.get("/open", scope=ANY_KEY, limited_keys=True)
+    @router.get("/open", scope=ANY_KEY, limited_keys=True, reads_events=True)
     def open_things(call: Call) -> dict[str, Any]:
         return {"open": True}
 

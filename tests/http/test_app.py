@@ -241,6 +241,12 @@ def request_raising(client: Any, path: str) -> None:
     client.runner.run(go())
 
 
+def test_answers_that_follow_from_events_tell_how_late_these_are(make_client: Any) -> None:
+    client = make_client(lag_s=lambda: 12.34)
+    assert client.get("/api/things/open/").headers["X-Hoglab-Ingestion-Lag"] == "12.3"
+    assert "X-Hoglab-Ingestion-Lag" not in client.get("/api/things/").headers
+
+
 class TestProbes:
     def test_up(self, client: Any) -> None:
         nobody = client.with_key(None)

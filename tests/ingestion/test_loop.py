@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,6 +12,7 @@ from uuid import UUID
 
 import orjson
 import pytest
+from prometheus_client import REGISTRY
 
 from hoglab.ingestion import Event, IngestedEvent, IngestionLimits
 from hoglab.people import derived_person_id
@@ -33,6 +35,7 @@ class Recorder:
         self.offset = 0
         self.seen: list[IngestedEvent] = []
         self.failures = 0
+        self.flushes = 0
         self.room = threading.Event()
         self.room.set()
 
@@ -48,6 +51,9 @@ class Recorder:
 
     def has_room(self) -> bool:
         return self.room.is_set()
+
+    def flush(self) -> None:
+        self.flushes += 1
 
     def names(self) -> list[str]:
         return [each.row.event for each in self.seen]
@@ -323,9 +329,27 @@ def test_ingestion_waits_while_there_is_no_room_and_capture_goes_on(house: Any, 
         house.send(event("e", number=number + 1))
     assert house.ingestion.position == 0
     assert house.log.stats().records == 20
+    time.sleep(0.01)
+    waited_s = house.ingestion.lag_s()
+    assert waited_s >= 0.01
+    lag = REGISTRY.get_sample_value("hoglab_ingestion_lag_seconds")
+    assert lag is not None
+    assert lag >= waited_s
     dispatcher.room.set()
     house.run()
     assert len(house.rows()) == 20
+    assert house.ingestion.lag_s() == 0
+    assert REGISTRY.get_sample_value("hoglab_ingestion_lag_seconds") == 0
+
+
+def test_what_the_dispatcher_left_for_later_is_written_when_idle_and_at_the_end(
+    house: Any, dispatcher: Recorder
+) -> None:
+    house.send(event("e", number=1))
+    house.run()
+    house.wait(lambda: dispatcher.flushes == 1)
+    house.ingestion.stop(10)
+    assert dispatcher.flushes == 2
 
 
 # --- batches and life

@@ -38,7 +38,7 @@ def health_router(health: ExperimentHealth) -> ResourceRouter:
     """``/experiments/{id}/health``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
-    @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True)
+    @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True, reads_events=True)
     def experiment_health(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """What endangers an experiment: each finding says what is wrong and what to do about it."""
         return health.examine(call.project, experiment_id)
@@ -55,6 +55,7 @@ def results_router(service: ResultsService) -> ResourceRouter:
         query=schemas.TimeseriesQuery,
         response=schemas.TimeseriesOut,
         heavy=True,
+        reads_events=True,
     )
     def timeseries_results(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """The daily results of one metric. Today's are computed when they are older than a minute."""
@@ -121,7 +122,12 @@ def query_router(live: LiveResults) -> ResourceRouter:
     routes = ResourceRouter("/query", tag="query", scopes=(_QUERY, _QUERY))
 
     @routes.post(
-        "/", body=schemas.QueryBody, response=schemas.QueryOut, answers={202: schemas.QueryOut}, heavy=True
+        "/",
+        body=schemas.QueryBody,
+        response=schemas.QueryOut,
+        answers={202: schemas.QueryOut},
+        heavy=True,
+        reads_events=True,
     )
     def query(call: Call) -> Response:
         """Compute an ``ExperimentQuery`` or an ``ExperimentExposureQuery``, or give a kept answer.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.dead_events import EVENTS
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.masking import decide, mask_of
-from hoglab.delivery.plan import Candidate, Cause, Plan
+from hoglab.delivery.plan import Asked, Candidate, Cause, Plan, filtered_metrics
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, clipped
 from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.state import Timing, invocation_id, raw_json
@@ -44,6 +46,9 @@ CONSUMER = "dispatch"
 """Name of the dispatcher's position in the event log."""
 
 FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
+FILTERED_EVERY_S = 1.0
+"""How often metrics of events that filters did not let through are written while events come. With each batch they
+would be a row for each function that nothing is run of; the end of the process may lose those of the last second."""
 OVERFLOW_QUEUE = "hogoverflow"
 """Where functions go that are slow, so that they hold up nobody else."""
 
@@ -93,6 +98,7 @@ class EventDispatcher:
         audience: Audience | None = None,
         once: bool = False,
         now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``once``: leave out runs that were begun before, not only those that are still in the queue."""
         self._queue = queue
@@ -105,6 +111,9 @@ class EventDispatcher:
         self._versions = versions or Versions()
         self._once = once
         self._now = now
+        self._clock = clock
+        self._asked: list[Asked] = []
+        self._asked_since = -math.inf
 
     # --- what ingestion calls
 
@@ -164,11 +173,13 @@ class EventDispatcher:
 
     def commit(self, plan: Plan, log_offset: int | None = None, *, step: BackfillStep | None = None) -> int:
         """Write everything in one transaction; returns how many invocations are new. Raises `BackfillOverError`."""
+        asked = [*self._asked, *plan.asked]
+        is_due = log_offset is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
         new = self._queue.enqueue(
             plan.invocations,
             consumer=None if log_offset is None else CONSUMER,
             log_offset=log_offset,
-            metrics=plan.metrics(),
+            metrics=[*plan.metrics(), *(filtered_metrics(asked, plan.now) if is_due else ())],
             logs=plan.logs,
             results=plan.results,
             masking=plan.masking,
@@ -176,7 +187,12 @@ class EventDispatcher:
             revived=plan.revived,
             step=step,
         )
-        totals: Counter[str] = Counter()
+        self._asked = [] if is_due else asked
+        if is_due:
+            self._asked_since = self._clock()
+        totals = Counter(
+            filtered=sum(len(one.functions) * one.events - one.hits.total() for one in plan.asked)
+        )
         for (_, _, name), count in plan.counts.items():
             totals[name] += count
         for name, count in totals.items():
@@ -186,6 +202,12 @@ class EventDispatcher:
         if plan.costs:
             self._watcher.observe(plan.costs)
         return new
+
+    def flush(self) -> None:
+        """Write the metrics that wait for more events, when there are none. Raises `DatabaseError`."""
+        if self._asked:
+            self._queue.write_metrics(filtered_metrics(self._asked, self._now()))
+            self._asked = []
 
     # --- filters
 
@@ -202,16 +224,16 @@ class EventDispatcher:
                 raise
             except Exception as error:
                 batch.failed(event, None, error)
-        for place, function in enumerate(asked.functions):
-            batch.count(function, "filtered", len(events) - hits[place])
+        batch.asked.append(Asked(asked, len(events), hits))
         if batch.patience.was_tried():
             for function in asked.functions:
                 self._charge(function, batch)
 
     def _hold_back(self, asked: FunctionSet, batch: Plan) -> None:
         """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
-        for function in asked.functions:
-            state = self._watcher.effective_state(function.id)
+        states = self._watcher.restrained()
+        for function in asked.functions if states else ():
+            state = states.get(function.id)
             if state == DISABLED_STATE:
                 batch.stopped.add(function.id)
                 for each in function.filters():

@@ -20,7 +20,7 @@ from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, Ma
 
 if TYPE_CHECKING:
     from hoglab.delivery.masking import Masked
-    from hoglab.functions.compile import CompiledFunction
+    from hoglab.functions.compile import CompiledFunction, FunctionSet
     from hoglab.storage.event_store.ingested import IngestedEvent
     from hoglab.storage.invocations import DeadEvent
 
@@ -35,6 +35,35 @@ METRIC_KINDS = {
 }
 
 _logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How many events a set of functions was asked about, and how many of them each function let through or failed on,
+    by its place in the set."""
+
+    functions: FunctionSet
+    events: int
+    hits: Counter[int]
+
+
+def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
+    """Metrics of the events that filters did not let through."""
+    totals: Counter[tuple[int, str]] = Counter()
+    by_set: dict[int, list[Asked]] = {}
+    for one in asked:
+        by_set.setdefault(id(one.functions), []).append(one)
+    for ours in by_set.values():
+        events = sum(one.events for one in ours)
+        hits = sum((one.hits for one in ours), Counter[int]())
+        for place, function in enumerate(ours[0].functions.functions):
+            totals[function.project_id, function.id] += events - hits[place]
+    name = "filtered"
+    return [
+        AppMetric(project_id, function_id, METRIC_KINDS[name], name, count, now)
+        for (project_id, function_id), count in totals.items()
+        if count
+    ]
 
 
 class Cause:
@@ -97,6 +126,7 @@ class Plan:
     dead: list[DeadEvent] = field(default_factory=list)
     revived: Sequence[str] = ()
     """Ids of dead events that these events were."""
+    asked: list[Asked] = field(default_factory=list)
     settled: int = 0
     """Runs that are left out, for they were begun before."""
 

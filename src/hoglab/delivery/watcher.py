@@ -136,6 +136,13 @@ class Watcher:
         watch = self._watches.get(function_id)
         return HEALTHY_STATE if watch is None else watch.effective
 
+    def restrained(self) -> Mapping[str, int]:
+        """The effective states of the functions that are slowed down or stopped, by id."""
+        watches = list(self._watches.items())
+        return {
+            function_id: watch.effective for function_id, watch in watches if watch.state != HEALTHY_STATE
+        }
+
     def is_disabled(self, function_id: str) -> bool:
         return self.effective_state(function_id) == DISABLED_STATE
 

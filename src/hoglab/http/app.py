@@ -87,6 +87,7 @@ def build_app(
     extra_paths: Mapping[str, Any] | None = None,
     idempotency: Idempotency | None = None,
     streams: Streams | None = None,
+    lag_s: Callable[[], float] = lambda: 0.0,
     lifespan: Lifespan | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> HoglabApp:
@@ -95,7 +96,7 @@ def build_app(
     ``hot_routes`` are exact paths, served with and without a slash at the end before anything else is looked
     at; ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers.
     ``public_routes`` (webhooks, say) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document.
-    ``streams``: what the routers answer open-ended requests with.
+    ``streams``: what the routers answer open-ended requests with. ``lag_s``: how late stored events are.
     """
     management = ManagementApi(
         routers,
@@ -105,6 +106,7 @@ def build_app(
         max_body_bytes=settings.max_body_bytes,
         body_timeout_s=settings.body_timeout_s,
         public_url=settings.public_url,
+        lag_s=lag_s,
         threads=settings.handler_threads,
         heavy_threads=settings.heavy_threads,
         now=now,

@@ -39,6 +39,7 @@ from hoglab.http.idempotency import HEADER as IDEMPOTENCY_KEY
 from hoglab.http.identity import Principal, Project, Unknown
 from hoglab.http.preconditions import EntityTags, entity_tag
 from hoglab.http.responses import EncodedObject, empty_response, encode_json, json_response
+from hoglab.http.routing import LAG_HEADER
 from hoglab.http.table import Entry, RoutingTable
 from hoglab.http.throttling import Throttle
 
@@ -99,6 +100,7 @@ class ManagementApi:
         max_body_bytes: int = MAX_BODY_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
         public_url: str | None = None,
+        lag_s: Callable[[], float] = lambda: 0.0,
         threads: int = HANDLER_THREADS,
         heavy_threads: int = HEAVY_THREADS,
         now: Callable[[], datetime] = utc_now,
@@ -110,6 +112,7 @@ class ManagementApi:
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
         self._public_url = public_url
+        self._lag_s = lag_s
         self._now = now
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="hoglab-http")
         self._heavy_threads = ThreadPoolExecutor(heavy_threads, thread_name_prefix="hoglab-heavy")
@@ -163,7 +166,10 @@ class ManagementApi:
         body = await self._body(arrived) if method in _WITH_BODY else empty_body()
         request = Request(scope, arrived.receive)
         call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
-        return await self._handled(operation, operation.handler, call, segments, arrived.raw or b"")
+        response = await self._handled(operation, operation.handler, call, segments, arrived.raw or b"")
+        if operation.reads_events:
+            response.headers[LAG_HEADER] = f"{await asyncio.to_thread(self._lag_s):.1f}"
+        return response
 
     async def _authenticated(self, arrived: _Arrived) -> tuple[Principal, bool]:
         """Who calls, and whether the place of the key makes the request count for throttles."""

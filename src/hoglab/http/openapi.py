@@ -18,7 +18,7 @@ from hoglab.http.body import JSON, MULTIPART, URLENCODED
 from hoglab.http.described_errors import ERROR, ERROR_SCHEMA, error_responses, meaning, response_name
 from hoglab.http.examples import Examples
 from hoglab.http.responses import encode_json
-from hoglab.http.routing import Either, Kind
+from hoglab.http.routing import LAG_HEADER, Either, Kind
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -312,6 +312,11 @@ def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         good["content"] = _content(operation.response, operation.media_type, schemas)
     if operation.versioned:
         good["headers"] = {"ETag": {"description": "Identifies this state.", "schema": _TEXT_SCHEMA}}
+    if operation.reads_events:
+        good.setdefault("headers", {})[LAG_HEADER] = {
+            "description": "Seconds for which the oldest accepted event waits to be stored; 0.0: all are.",
+            "schema": {"type": "number"},
+        }
     answers: dict[str, Any] = {str(operation.status): good}
     if operation.versioned and operation.method == "GET":
         answers["304"] = {"description": "It is still in the state of If-None-Match."}

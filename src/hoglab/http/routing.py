@@ -68,6 +68,10 @@ _KINDS = {
 }
 
 
+LAG_HEADER = "X-Hoglab-Ingestion-Lag"
+"""Header of answers that follow from stored events: seconds for which the oldest accepted event waits to be stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Either:
     """A need that any one of several scopes meets; the first is named when none is there."""
@@ -125,6 +129,8 @@ class Operation:
     """Whether the handler runs in the pool of slow ones."""
     versioned: bool = False
     """Whether the answer is one object whose state has an entity tag."""
+    reads_events: bool = False
+    """Whether the answer follows from stored events, and so tells by how much these are late."""
     recall: Callable[..., Any] | None = None
     """Asked before the handler: the answer from memory, or None."""
 
@@ -162,6 +168,8 @@ class Options(TypedDict, total=False):
     versioned: bool
     """Whether the answer is one object: it gets an ``ETag``, and GET answers ``If-None-Match``. Handlers that change
     it pass `Call.if_match` to whoever holds the transaction."""
+    reads_events: bool
+    """Whether the answer follows from stored events: it then tells in `LAG_HEADER` by how much these are late."""
     recall: Callable[..., Any] | None
     """Asked before the handler, with its arguments, on the event loop: the answer from memory, or None. A read that
     is answered so costs no thread."""
@@ -232,6 +240,7 @@ class ResourceRouter:
                     is_async=inspect.iscoroutinefunction(handler),
                     heavy=options.get("heavy", False),
                     versioned=options.get("versioned", False),
+                    reads_events=options.get("reads_events", False),
                     recall=options.get("recall"),
                 )
             )

@@ -49,7 +49,7 @@ _DROPPED = Counter("hoglab_ingestion_dropped_events", "Events dropped on purpose
 _PARKED = Counter("hoglab_ingestion_parked_records", "Log records parked as unreadable or unprocessable.")
 _RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
 _BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
-_LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the newest record when it was finished.")
+_LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the oldest record that waits to be ingested.")
 
 
 class KnownProject(Protocol):
@@ -84,6 +84,10 @@ class Dispatcher(Protocol):
 
     def has_room(self) -> bool:
         """Whether more may be enqueued now; ingestion waits while not."""
+        ...
+
+    def flush(self) -> None:
+        """Write what was left for later. Called when there is nothing to do, and at the end."""
         ...
 
 
@@ -159,6 +163,7 @@ class Ingestion:
     def start(self) -> None:
         """Find the position to continue from and start the thread."""
         self._recover()
+        _LAG_SECONDS.set_function(self.lag_s)
         self._thread = threading.Thread(target=self._run, name="ingestion", daemon=True)
         self._thread.start()
 
@@ -169,6 +174,7 @@ class Ingestion:
         thread = self._thread
         if thread is None:
             return True
+        _LAG_SECONDS.set_function(lambda: 0.0)
         thread.join(timeout_s)
         return not thread.is_alive()
 
@@ -180,6 +186,13 @@ class Ingestion:
     def is_alive(self) -> bool:
         """Whether the loop runs, for health checks."""
         return self._thread is not None and self._thread.is_alive()
+
+    def lag_s(self) -> float:
+        """Age of the oldest record that waits to be ingested, in seconds; 0 when none does."""
+        if self._position >= self._log.last_offset():
+            return 0.0
+        waiting = self._log.read(self._position, max_records=1, max_bytes=1)
+        return max(0.0, time.time() - waiting[0].appended_at.timestamp()) if waiting else 0.0
 
     def _recover(self) -> None:
         """Continue where both the store and the dispatcher have everything before.
@@ -220,6 +233,14 @@ class Ingestion:
                     )
                     self._stopping.wait(retry_s)
                     retry_s = min(retry_s * 2, self._limits.max_retry_s)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._dispatcher is not None:
+            try:
+                self._dispatcher.flush()
+            except Exception as error:
+                _logger.warning("metrics of functions were not written", error=str(error))
 
     def _turn(self, decoder: Executor) -> None:
         if self._dispatcher is not None and not self._dispatcher.has_room():
@@ -255,6 +276,7 @@ class Ingestion:
     def _rest(self) -> None:
         """There is nothing to do: settle what was written."""
         if self._dirty:
+            self._flush()
             self._store.checkpoint()
             self._people.forget_old_warnings()
             self._dirty = False
@@ -339,7 +361,6 @@ class Ingestion:
         if self._flag_calls is not None:
             self._flag_calls.note(kept)
         self._advance(rows, kept, batch.records[-1])
-        _LAG_SECONDS.set(max(0.0, time.time() - batch.records[-1].appended_at.timestamp()))
 
     def _known(self, events: Sequence[Event]) -> list[Event]:
         """Without events of projects that are gone, and without repetitions inside the batch."""

@@ -125,7 +125,14 @@ def events_router(store: EventStore, database: Database) -> ResourceRouter:
     """``/events``: list and read."""
     router = ResourceRouter("/events", tag="events", scopes=("query:read", "query:write"))
 
-    @router.get("/", query=EventQuery, response=EventList, summary="List events, newest first", errors=(503,))
+    @router.get(
+        "/",
+        query=EventQuery,
+        response=EventList,
+        summary="List events, newest first",
+        errors=(503,),
+        reads_events=True,
+    )
     def list_events(call: Call) -> dict[str, Any]:
         page = call.page(maximum=MAX_EVENTS)
         where, parameters = _filters(call)
@@ -135,7 +142,7 @@ def events_router(store: EventStore, database: Database) -> ResourceRouter:
         events = _shown(call, database, rows[: page.limit])
         return {**_links(call, page, has_more=len(rows) > page.limit), "results": events}
 
-    @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,))
+    @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,), reads_events=True)
     def read_event(call: Call, event_id: UuidId) -> dict[str, Any]:
         sql = "WHERE project_id = $project_id AND uuid = $uuid::UUID LIMIT 1"
         rows = _read(store, sql, {"project_id": call.project.id, "uuid": event_id})
