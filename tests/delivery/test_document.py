@@ -13,6 +13,7 @@ import hoglab.app  # noqa: F401 - so that every metric is known
 from hoglab.delivery import calls, loops, program_run, room, urls
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
+from hoglab.delivery.fair_semaphore import FUNCTION_PART
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.mail import MailLimits
 from hoglab.delivery.retries import RetryPolicy
@@ -98,7 +99,12 @@ def limits() -> dict[str, str]:
         "`Retry-After` that is waited for": seconds(RetryPolicy().max_retry_after_s),
         "invocations at work": str(worker.in_flight),
         "invocations of one function at work": str(worker.per_function),
-        "requests to one host at a time": str(worker.per_host),
+        "requests to one host and port at a time": str(worker.per_destination),
+        "requests of one function to one host and port at a time": str(
+            worker.per_destination // FUNCTION_PART
+        ),
+        "requests to one host and port at a time, with those that hang": str(worker.per_destination_slow),
+        "time without an answer after which a request counts as one that hangs": seconds(worker.slow_s),
         "invocations of one function that are taken at a time, alone": str(worker.claim_each),
         "the same while other functions have work": str(worker.claim_shared),
         "runs that are sent to a process of bodies together, of one function": str(body.batch),

@@ -85,15 +85,16 @@ async def fetch(
 def test_spellings_of_an_address_are_one_host_and_only_so_many_urls_are_remembered(run: Any) -> None:
     async def story() -> None:
         fetcher = Fetcher(LOOPBACK)
-        same = ["http://127.0.0.1:80/x", "http://0x7f.1/", "https://2130706433", "http://127.0.0.1./y"]
-        assert {fetcher.host_of(url) for url in same} == {"127.0.0.1"}
-        assert fetcher.host_of("http://a.example/x?y") == "a.example"
-        assert fetcher.host_of("nonsense") == fetcher.host_of("ftp://a.example") == ""
+        same = ["http://127.0.0.1:80/x", "http://0x7f.1/", "http://2130706433", "http://127.0.0.1./y"]
+        assert {fetcher.destination_of(url) for url in same} == {"127.0.0.1:80"}
+        assert fetcher.destination_of("https://A.example./x?y") == "a.example:443"
+        assert fetcher.destination_of("http://a.example:8080") == "a.example:8080"
+        assert fetcher.destination_of("nonsense") == fetcher.destination_of("ftp://a.example") == ""
         for number in range(TARGETS + 1):
-            assert fetcher.host_of(f"http://a.example/{number}") == "a.example"
+            assert fetcher.destination_of(f"http://a.example/{number}") == "a.example:80"
         assert fetcher._target.cache_info().currsize == TARGETS
         known = fetcher._target.cache_info().misses
-        assert fetcher.host_of(f"http://a.example/{'x' * REMEMBERED_CHARS}") == "a.example"
+        assert fetcher.destination_of(f"http://a.example/{'x' * REMEMBERED_CHARS}") == "a.example:80"
         assert fetcher._target.cache_info().misses == known
         await fetcher.close()
 

@@ -41,18 +41,24 @@ class Origin(NamedTuple):
     port: int
     host_allowed: bool = False
 
+    @property
+    def destination(self) -> str:
+        """Who has to bear the requests: host and port."""
+        return f"{self.host.removesuffix('.')}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Named limits of connections (spec hog-runtime 4.1). Times in seconds.
 
-    ``max_head_bytes``: of a response, its trailers and the framing of its body. ``connections``: open at a time.
+    ``max_head_bytes``: of a response, its trailers and the framing of its body. ``connections``: open at a time; with
+    fewer than there may be requests under way, these would wait for each other without turns.
     """
 
     connect_s: float = 3.0
     max_response_bytes: int = 2 * 1024 * 1024
     max_head_bytes: int = 64 * 1024
-    connections: int = 500
+    connections: int = 512
     keepalive_s: float = 10.0
 
 

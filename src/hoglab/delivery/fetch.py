@@ -152,10 +152,11 @@ class Fetcher:
             return _invalid_url()
         return _response(answer)
 
-    def host_of(self, text: str) -> str:
-        """The host that a URL leads to, the same for all spellings of an address; empty when it leads nowhere."""
+    def destination_of(self, text: str) -> str:
+        """The host and the port that a URL leads to, the same for all spellings of an address; empty when it leads
+        nowhere."""
         target = self._target_of(text)
-        return "" if isinstance(target, FetchFailure) else target.origin.host
+        return "" if isinstance(target, FetchFailure) else target.origin.destination
 
     async def close(self) -> None:
         await self._connections.close()

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hoglab.storage.invocations import (
+        Allowance,
         AppMetric,
         BackfillStep,
         ClaimedInvocation,
@@ -248,8 +249,9 @@ class SqliteInvocationQueue:
         queue: str = "hog",
         limit: int = 100,
         limit_each: int | None = None,
-        exclude_functions: Sequence[str] = (),
-        allowance: Callable[[str, int], int] | None = None,
+        exclude_functions: Collection[str] = (),
+        exclude_projects: Collection[int] = (),
+        allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
         """Lock up to ``limit`` due invocations: priority ascending, then projects and functions in turn, the
         oldest of each first."""
@@ -260,7 +262,7 @@ class SqliteInvocationQueue:
         priorities = self._priorities(queue)
         if not priorities:
             return claimed
-        shares = Shares(frozenset(exclude_functions), allowance)
+        shares = Shares(frozenset(exclude_functions), frozenset(exclude_projects), allowance)
         with self._transaction() as connection:
             for priority in priorities:
                 room = limit - len(claimed)
