@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 import hoglab.app  # noqa: F401 - so that every metric is known
-from hoglab.delivery import calls, loops, program_run, room, urls
+from hoglab.delivery import calls, loops, program_run, resolver, room, urls
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.fair_semaphore import FUNCTION_PART
@@ -85,6 +85,10 @@ def limits() -> dict[str, str]:
         "of which come back in a second": seconds(fair_share.SHARE),
         "time for a request, with connecting": seconds(fetch.total_s),
         "time for connecting": seconds(fetch.connect_s),
+        "names that are looked up at a time": str(resolver.LOOK_UPS),
+        f"names that are looked up at a time, with those that take longer than {seconds(resolver.SLOW_S)}": str(
+            resolver.SLOW_LOOK_UPS
+        ),
         "characters of a URL": str(urls.MAX_URL_CHARS),
         "body of a request": mib(fetch.max_request_bytes),
         "body of an answer, decompressed": mib(fetch.max_response_bytes),

@@ -12,7 +12,7 @@ from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.fair_semaphore import FairSemaphore
+from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.in_flight import InFlight
 from hoglab.delivery.pace import Paces
@@ -131,7 +131,7 @@ class Requests:
         go_on = asyncio.Event()
 
         async def request() -> None:
-            place = await self.semaphore.enter(key, project_id, function_id)
+            place = await self.semaphore.enter(key, Holder(project_id, function_id))
             self.entered.append(function_id)
             try:
                 await go_on.wait()

@@ -25,7 +25,7 @@ def failure_text(answer: Answer, attempts: int) -> str:
         case FetchResponse():
             return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}."
         case FetchFailure():
-            return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.detail}."
+            return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.told}."
         case MailFailure(code=code):
             said = "" if code is None else f" with SMTP code {code}"
             return f"E-mail failed on attempt {attempts}{said}. Error: {answer.detail}."
@@ -38,7 +38,8 @@ def for_program(answer: Answer) -> dict[str, Any]:
         case FetchResponse():
             return {"status": answer.status, "body": answer.body, "headers": answer.headers}
         case FetchFailure():
-            return {"status": 500, "body": f"{answer.name}: {answer.detail}"}
+            # The status is the upstream product's; `error` is there to tell that nobody sent it.
+            return {"status": 500, "body": f"{answer.name}: {answer.detail}", "error": answer.told}
         case MailSent():
             return {"success": True}
         case MailFailure():

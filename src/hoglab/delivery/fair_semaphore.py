@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.shares import more_of_function, one_less, room_of_project
@@ -17,13 +18,23 @@ FUNCTION_PART = 3
 """A function has no more than this part of the places: a third."""
 
 
+class Holder(NamedTuple):
+    """On whose account something is used."""
+
+    project_id: int = 0
+    function_id: str = ""
+
+
+NOBODY = Holder()
+"""For what is no function's."""
+
+
 @dataclass(slots=True, eq=False)
 class Place:
     """One that is held. ``counts``: among the places of its key; no longer once it is held for long."""
 
     key: str
-    project_id: int
-    function_id: str
+    holder: Holder
     since: float = 0.0
     counts: bool = True
 
@@ -59,9 +70,9 @@ class FairSemaphore:
         self._counted: dict[Place, None] = {}  # in the order in which they were taken
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, key: str, project_id: int, function_id: str) -> Place:
+    async def enter(self, key: str, holder: Holder) -> Place:
         """Wait for a place."""
-        place = Place(key, project_id, function_id)
+        place = Place(key, holder)
         holders = self._keys.get(key)
         if holders is None:
             holders = self._keys[key] = _Holders()
@@ -69,7 +80,7 @@ class FairSemaphore:
             self._take(holders, place)
             return place
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        holders.waiting.append(function_id, (place, turn))
+        holders.waiting.append(holder.function_id, (place, turn))
         try:
             await turn
         except asyncio.CancelledError:
@@ -81,8 +92,8 @@ class FairSemaphore:
     def leave(self, place: Place) -> None:
         """Give a place back, to those whose turn it is."""
         holders = self._keys[place.key]
-        one_less(holders.of_function, place.function_id)
-        one_less(holders.of_project, place.project_id)
+        one_less(holders.of_function, place.holder.function_id)
+        one_less(holders.of_project, place.holder.project_id)
         holders.held -= 1
         self._discount(holders, place)
         self._hand_on(holders)
@@ -102,14 +113,17 @@ class FairSemaphore:
 
     def _admits(self, holders: _Holders, place: Place) -> bool:
         free = min(self._places - holders.counted, self._most - holders.held)
-        has = holders.of_function.get(place.function_id, 0)
+        has = holders.of_function.get(place.holder.function_id, 0)
         if free <= 0 or has >= max(1, self._places // FUNCTION_PART):
             return False
-        return more_of_function(has, room_of_project(free, holders.of_project.get(place.project_id, 0))) > 0
+        return (
+            more_of_function(has, room_of_project(free, holders.of_project.get(place.holder.project_id, 0)))
+            > 0
+        )
 
     def _take(self, holders: _Holders, place: Place) -> None:
-        holders.of_function[place.function_id] += 1
-        holders.of_project[place.project_id] += 1
+        holders.of_function[place.holder.function_id] += 1
+        holders.of_project[place.holder.project_id] += 1
         holders.counted += 1
         holders.held += 1
         if self._slow_s is None:

@@ -28,7 +28,7 @@ from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.dispatch import NO_EVENTS_FAULT
-from hoglab.delivery.fair_semaphore import FairSemaphore
+from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.fetch import Fetcher, FetchLimits, FetchResponse
 from hoglab.delivery.in_flight import InFlight
 from hoglab.delivery.latency import Latencies
@@ -410,20 +410,23 @@ class _Shift:
         else:
             where = self._fetcher.destination_of(request.url)
             places, seconds = self._destinations, _REQUEST_SECONDS
-        place = await places.enter(where, claimed.project_id, claimed.function_id)
+        holder = Holder(claimed.project_id, claimed.function_id)
+        place = await places.enter(where, holder)
         try:
             started = time.perf_counter()
             if accepted_at is not None:
                 self._latencies.first_request(claimed.function_id, accepted_at, datetime.now(UTC))
-            answer = await (self._send(request) if isinstance(request, Email) else self._fetch(request))
+            answer = await (
+                self._send(request) if isinstance(request, Email) else self._fetch(request, holder)
+            )
             took_s = time.perf_counter() - started
         finally:
             places.leave(place)
         seconds.observe(took_s)
         return answer, took_s * 1000
 
-    async def _fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
-        answer = await self._fetcher.fetch(request)
+    async def _fetch(self, request: FetchRequest, holder: Holder) -> FetchResponse | FetchFailure:
+        answer = await self._fetcher.fetch(request, holder)
         self._requests[str(answer.status) if isinstance(answer, FetchResponse) else answer.kind] += 1
         return answer
 
