@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hoglab.delivery.mail import MailServer
+from hoglab.delivery.retries import RetryPolicy, parse_policy
 
 MIB = 1024 * 1024
 
@@ -61,6 +62,11 @@ class Settings(BaseSettings):
     )
     fetch_max_response_bytes: int = Field(
         2 * MIB, ge=1024, le=64 * MIB, description="What is read of the answer to a request, decompressed."
+    )
+    delivery_retries: str = Field(
+        "24h",
+        description="For how long hog functions repeat a request that may succeed later (1m to 7d), with waits that "
+        "double up to half an hour; posthog: three attempts within five seconds.",
     )
     smtp_url: SecretStr | None = Field(
         None,
@@ -170,6 +176,17 @@ class Settings(BaseSettings):
             return None
         MailServer.parse(value.get_secret_value())
         return value
+
+    @field_validator("delivery_retries")
+    @classmethod
+    def _is_retry_policy(cls, value: str) -> str:
+        parse_policy(value)
+        return value
+
+    @property
+    def retries(self) -> RetryPolicy:
+        """When failed requests of functions are sent again."""
+        return parse_policy(self.delivery_retries)
 
     @property
     def mail_server(self) -> MailServer | None:

@@ -12,6 +12,7 @@ from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.breaker import CircuitBreakers
 from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.in_flight import InFlight
@@ -237,7 +238,7 @@ def test_whatever_hangs_of_a_project_there_is_room_at_work_for_others(functions:
     in_flight = InFlight(512, 128)
 
     def claim(project_id: int, names: list[str]) -> int:
-        quota, left = in_flight.quota(Paces(lambda _function_id: None)), 100
+        quota, left = in_flight.quota(Paces(lambda _function_id: None), CircuitBreakers()), 100
         for name in names:
             quota._paces.allowance(name, 1)
         quota._paces.look_up()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hoglab.delivery.shares import more_of_function, one_less, room_of_project
 
 if TYPE_CHECKING:
+    from hoglab.delivery.breaker import CircuitBreakers
     from hoglab.delivery.pace import Paces
     from hoglab.storage.invocations import ClaimedInvocation
 
@@ -94,30 +95,34 @@ class InFlight:
         """Whether one of those that were passed over may have more since."""
         return self._passed_over != full
 
-    def quota(self, paces: Paces) -> Quota:
+    def quota(self, paces: Paces, breakers: CircuitBreakers) -> Quota:
         """For the next claim."""
         tallies = self._tallies
         copies = tallies.functions.copy(), tallies.projects.copy()
-        return Quota(Tallies(tallies.most, tallies.per_function, *copies), paces)
+        return Quota(Tallies(tallies.most, tallies.per_function, *copies), paces, breakers)
 
 
 class Quota:
-    """What one claim may take: as much of each function as fits beside what is at work, and as its pace allows. Used by
-    the thread that claims."""
+    """What one claim may take: as much of each function as fits beside what is at work, and as its pace and its circuit
+    breaker allow. Used by the thread that claims."""
 
-    def __init__(self, tallies: Tallies, paces: Paces) -> None:
+    def __init__(self, tallies: Tallies, paces: Paces, breakers: CircuitBreakers) -> None:
         self._tallies = tallies
         self._paces = paces
+        self._breakers = breakers
         self._taken: Counter[str] = Counter()
 
     def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
         """How many of ``wanted`` a function may have."""
-        had = self._taken[function_id]
         wanted = min(wanted, self._tallies.more_of(project_id, function_id))
+        wanted = self._breakers.allowed(function_id, wanted) if wanted > 0 else 0
+        had = self._taken[function_id]
         return max(0, self._paces.allowance(function_id, wanted + had) - had) if wanted > 0 else 0
 
     def took(self, project_id: int, function_id: str, number: int) -> None:
         """Note that it was given so many."""
+        if number:
+            self._breakers.began(function_id)
         self._taken[function_id] += number
         self._tallies.add(project_id, function_id, number)
 

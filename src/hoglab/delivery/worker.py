@@ -36,6 +36,8 @@ from hoglab.delivery.mail import Email, Mailer, MailSent
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.portions import Portions
 from hoglab.delivery.program_run import clipped
+from hoglab.delivery.retries import retriable
+from hoglab.delivery.streaks import Streaks
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
@@ -43,6 +45,7 @@ from hoglab.storage.invocations import InvocationOutcome, LogEntry
 if TYPE_CHECKING:
     from hoglab.delivery.answers import Answer
     from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.breaker import CircuitBreakers
     from hoglab.delivery.capturing import Capture
     from hoglab.delivery.fetch import FetchFailure, FetchRequest
     from hoglab.delivery.in_flight import Full, Quota
@@ -74,6 +77,9 @@ _WAITING = Gauge(
 )
 _OLDEST_S = Gauge(
     "hoglab_delivery_oldest_due_seconds", "For how long the oldest due invocation waits; 0: none."
+)
+_HELD_BACK = Gauge(
+    "hoglab_delivery_circuits_open", "Functions whose runs wait because their destination is away."
 )
 _DEAD = Gauge(
     "hoglab_delivery_dead_events_kept", "Events put aside that nobody tried again or discarded yet."
@@ -118,6 +124,7 @@ class Worker:
         shop: Workshop,
         guard: AddressGuard,
         watcher: Watcher,
+        breakers: CircuitBreakers,
         bodies: BodyPool,
         *,
         capture: Capture | None = None,
@@ -131,6 +138,7 @@ class Worker:
         self._shop = shop
         self._guard = guard
         self._watcher = watcher
+        self._breakers = breakers
         self._bodies = bodies
         self._capture = capture
         self._limits = limits or WorkerLimits()
@@ -189,6 +197,7 @@ class Worker:
             fetcher,
             self._mailer,
             self._watcher,
+            self._breakers,
             BodiesOnLoop(self._bodies),
             self._capture,
             self._limits,
@@ -213,6 +222,7 @@ class _Shift:
         fetcher: Fetcher,
         mailer: Mailer,
         watcher: Watcher,
+        breakers: CircuitBreakers,
         bodies: BodiesOnLoop,
         capture: Capture | None,
         limits: WorkerLimits,
@@ -223,6 +233,8 @@ class _Shift:
         self._fetcher = fetcher
         self._mailer = mailer
         self._watcher = watcher
+        self._breakers = breakers
+        self._streaks = Streaks()
         self._capture = capture
         self._limits = limits
         self._stopping = stopping
@@ -313,7 +325,7 @@ class _Shift:
             if room < min(self._limits.claim, self._limits.in_flight) // 4:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._in_flight.free)
-            full, quota = self._in_flight.pass_over(), self._in_flight.quota(self._paces)
+            full, quota = self._in_flight.pass_over(), self._in_flight.quota(self._paces, self._breakers)
             each = max(1, min(self._portions.size(), free // 8))
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full, quota)
             if self._stopping.is_set():
@@ -351,12 +363,15 @@ class _Shift:
         quota.close()
         if self._in_flight.is_stale(full):
             return claimed  # one of them had a run that ended before the last claim, which thus knows of its wake
-        wait_s = self._paces.wait_s()
+        wait_s = min(
+            (each for each in (self._paces.wait_s(), self._breakers.wait_s()) if each is not None),
+            default=None,
+        )
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
             timeout_s = PASSED_OVER_S if any(full) else self._limits.idle_s
             due = self._queue.next_due()
-            if wait_s is not None:  # what is due waits for the pace of its function
+            if wait_s is not None:  # what is due waits for the pace of its function, or for a destination
                 timeout_s = min(timeout_s, wait_s)
             elif due is not None:
                 until_s = (due - datetime.now(UTC)).total_seconds()
@@ -395,7 +410,9 @@ class _Shift:
         step: Perform | Settled = await self._bodies.run(turn.begin, function_id)
         while isinstance(step, Perform):
             accepted_at = turn.accepted_at()
-            answer, duration_ms = await self._perform(step.request, claimed, accepted_at)
+            answer, duration_ms, where = await self._perform(step.request, claimed, accepted_at)
+            if self._breakers.note(function_id, where, turn.patience_s, failed=retriable(answer)):
+                self._queue.wake()
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.held)
         if step.captured is not None and self._capture is not None:
@@ -404,7 +421,8 @@ class _Shift:
 
     async def _perform(
         self, request: FetchRequest | Email, claimed: ClaimedInvocation, accepted_at: datetime | None
-    ) -> tuple[Answer, float]:
+    ) -> tuple[Answer, float, str]:
+        """The answer, how many milliseconds it took, and where it came from."""
         if isinstance(request, Email):
             places, where, seconds = self._mail_servers, self._mailer.host, _EMAIL_SECONDS
         else:
@@ -423,7 +441,7 @@ class _Shift:
         finally:
             places.leave(place)
         seconds.observe(took_s)
-        return answer, took_s * 1000
+        return answer, took_s * 1000, where
 
     async def _fetch(self, request: FetchRequest, holder: Holder) -> FetchResponse | FetchFailure:
         answer = await self._fetcher.fetch(request, holder)
@@ -526,6 +544,8 @@ class _Shift:
         )
         costs: Tally[str] = Tally()
         for one in settled:
+            for result in one.results:
+                self._streaks.note(result)
             if one.timings:
                 costs[one.function_id] += cost_of(one.timings)
         if costs:
@@ -559,6 +579,7 @@ class _Shift:
                 self._settle(turn.poisoned())
             await loop.run_in_executor(self._writer, self._watcher.save)
             _show(await loop.run_in_executor(self._writer, self._queue.stats))
+            _HELD_BACK.set(self._breakers.open_count())
             await asyncio.sleep(self._limits.sweep_s)
 
 

@@ -297,9 +297,16 @@ class InvocationQueue(Protocol):
         none."""
         ...
 
-    def due(self, until: datetime, *, most: int, apart_from: Collection[str] = ()) -> int:
+    def due(
+        self,
+        until: datetime,
+        *,
+        most: int,
+        most_of_project: int | None = None,
+        apart_from: Collection[str] = (),
+    ) -> int:
         """How many available invocations are due at a time, ``apart_from`` those of some functions; counted up to
-        ``most``, which is what it costs."""
+        ``most``, which is what it costs, and of one project (in each queue and priority) up to ``most_of_project``."""
         ...
 
     def wait(self, timeout_s: float) -> bool:

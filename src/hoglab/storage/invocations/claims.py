@@ -144,17 +144,24 @@ def first_scheduled(
 
 
 def count_due(
-    connection: sqlite3.Connection, lane: tuple[str, int], until: int, apart_from: Collection[str], most: int
+    connection: sqlite3.Connection,
+    lane: tuple[str, int],
+    until: int,
+    apart_from: Collection[str],
+    most: int,
+    most_of_project: int,
 ) -> int:
     """How many invocations of a lane are due at a time (microseconds), apart from those of some functions; counted
-    up to ``most``."""
-    found = 0
+    up to ``most``, and of each project up to ``most_of_project``."""
+    found: Counter[int] = Counter()
     for project, function_id in _functions_of(connection, lane, apart_from):
-        parameters = (*lane, project, function_id, until, most - found)
-        found += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
-        if found >= most:
+        left = min(most - found.total(), most_of_project - found[project])
+        if left > 0:
+            parameters = (*lane, project, function_id, until, left)
+            found[project] += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
+        if found.total() >= most:
             break
-    return found
+    return found.total()
 
 
 def _functions_of(

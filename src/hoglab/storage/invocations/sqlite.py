@@ -387,13 +387,21 @@ class SqliteInvocationQueue:
         first = self._first_scheduled(apart_from)
         return None if first is None else from_micros(first)
 
-    def due(self, until: datetime, *, most: int, apart_from: Collection[str] = ()) -> int:
+    def due(
+        self,
+        until: datetime,
+        *,
+        most: int,
+        most_of_project: int | None = None,
+        apart_from: Collection[str] = (),
+    ) -> int:
         """How many available invocations are due at a time, counted up to ``most``."""
         found = 0
         for queue, priority in self._lanes():
             with explained(self._name), self._reading:
+                lane, left = (queue, priority), most - found
                 found += count_due(
-                    self._reader, (queue, priority), to_micros(until), apart_from, most - found
+                    self._reader, lane, to_micros(until), apart_from, left, most_of_project or left
                 )
             if found >= most:
                 break
