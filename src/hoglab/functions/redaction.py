@@ -172,9 +172,8 @@ def _encoded(secret: str) -> list[tuple[int, str]]:
     found = [(2 * len(data), f"(?i:{data.hex()})")]
     for shift in range(3):
         text = base64.b64encode(bytes(shift) + data).decode()
-        # The characters that hold nothing but bits of the secret; those beside them hold a few, too.
+        # The characters that hold nothing but bits of the secret; the one behind them may hold a few, too.
         whole = text[-(-8 * shift // 6) : 8 * (shift + len(data)) // 6]
         middle = "".join(_IN_BASE64.get(each, each) for each in whole)
-        before = f"{_BASE64}?" if shift else ""
-        found.append((len(whole), f"{before}{middle}{_BASE64}?(?:=|%3[dD]){{0,2}}"))
+        found.append((len(whole), f"{middle}{_BASE64}?(?:=|%3[dD]){{0,2}}"))
     return found
