@@ -243,6 +243,7 @@ class Hoglab:
             ),
             geoip_database=settings.geoip_database,
             mail_server=settings.mail_server,
+            retries=settings.retries,
         )
         ingestion = Ingestion(
             storage.log,

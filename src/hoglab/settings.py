@@ -15,6 +15,7 @@ from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, Va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hoglab.delivery.mail import MailServer
+from hoglab.delivery.retries import RetryPolicy, parse_policy
 
 MIB = 1024 * 1024
 PREFIX = "HOGLAB_"
@@ -87,6 +88,11 @@ class Settings(BaseSettings):
         le=64 * MIB,
         description="What is read of the answer to a request, decompressed.",
         examples=["2097152"],
+    )
+    delivery_retries: str = Field(
+        "24h",
+        description="For how long hog functions repeat a request that may succeed later (1m to 7d), with waits that "
+        "double up to half an hour; posthog: three attempts within five seconds.",
     )
     smtp_url: SecretStr | None = Field(
         None,
@@ -258,6 +264,17 @@ class Settings(BaseSettings):
             return None
         MailServer.parse(value.get_secret_value())
         return value
+
+    @field_validator("delivery_retries")
+    @classmethod
+    def _is_retry_policy(cls, value: str) -> str:
+        parse_policy(value)
+        return value
+
+    @property
+    def retries(self) -> RetryPolicy:
+        """When failed requests of functions are sent again."""
+        return parse_policy(self.delivery_retries)
 
     @property
     def mail_server(self) -> MailServer | None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from hoglab.delivery import connections
 from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.fair_semaphore import NOBODY
 from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest, FetchResponse
 
 LIMITS = FetchLimits(total_s=10.0, max_head_bytes=4_000, max_response_bytes=50_000)
@@ -582,7 +583,11 @@ def over_the_wire(loop: asyncio.Runner, pieces: list[bytes]) -> Any:
     async def story() -> Any:
         async with serving(saying(*pieces)) as server, client() as fetcher:
             return await fetcher._connections.exchange(
-                fetcher._target(server.url).origin, b"GET / HTTP/1.1\r\n\r\n", bodiless=False
+                fetcher._target(server.url).origin,
+                b"GET / HTTP/1.1\r\n\r\n",
+                bodiless=False,
+                holder=NOBODY,
+                progress=connections.Progress(),
             )
 
     return loop.run(asyncio.wait_for(story(), 30))

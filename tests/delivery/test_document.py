@@ -10,12 +10,13 @@ import pytest
 from prometheus_client import REGISTRY
 
 import hoglab.app  # noqa: F401 - so that every metric is known
-from hoglab.delivery import calls, loops, program_run, room, urls
+from hoglab.delivery import breaker, calls, loops, program_run, resolver, room, urls
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
+from hoglab.delivery.fair_semaphore import FUNCTION_PART
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.mail import MailLimits
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.retries import LASTING, POSTHOG
 from hoglab.delivery.webhooks import WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.functions import code, fair_share, liquid
@@ -84,6 +85,10 @@ def limits() -> dict[str, str]:
         "of which come back in a second": seconds(fair_share.SHARE),
         "time for a request, with connecting": seconds(fetch.total_s),
         "time for connecting": seconds(fetch.connect_s),
+        "names that are looked up at a time": str(resolver.LOOK_UPS),
+        f"names that are looked up at a time, with those that take longer than {seconds(resolver.SLOW_S)}": str(
+            resolver.SLOW_LOOK_UPS
+        ),
         "characters of a URL": str(urls.MAX_URL_CHARS),
         "body of a request": mib(fetch.max_request_bytes),
         "body of an answer, decompressed": mib(fetch.max_response_bytes),
@@ -94,17 +99,30 @@ def limits() -> dict[str, str]:
         "characters of an address of an e-mail": str(mail.address_chars),
         "characters of its subject, of a name": str(mail.subject_chars),
         "its text and HTML together": mib(mail.content_bytes),
-        "attempts of a request, of an e-mail": str(RetryPolicy().max_attempts),
-        "`Retry-After` that is waited for": seconds(RetryPolicy().max_retry_after_s),
+        "time for which a request or an e-mail is tried again": seconds(LASTING.max_age_s or 0),
+        "longest wait between two attempts": seconds(LASTING.max_backoff_s),
+        "`Retry-After` that is waited for": seconds(LASTING.max_retry_after_s),
+        "attempts with `posthog`": str(POSTHOG.max_attempts),
+        "failures in a row after which a function's runs wait for a destination that is away": str(
+            breaker.FAILURES
+        ),
+        "longest time between two probes of it": seconds(breaker.LONGEST_S),
         "invocations at work": str(worker.in_flight),
         "invocations of one function at work": str(worker.per_function),
-        "requests to one host at a time": str(worker.per_host),
+        "requests to one host and port at a time": str(worker.per_destination),
+        "requests of one function to one host and port at a time": str(
+            worker.per_destination // FUNCTION_PART
+        ),
+        "requests to one host and port at a time, with those that hang": str(worker.per_destination_slow),
+        "time without an answer after which a request counts as one that hangs": seconds(worker.slow_s),
         "invocations of one function that are taken at a time, alone": str(worker.claim_each),
         "the same while other functions have work": str(worker.claim_shared),
         "runs that are sent to a process of bodies together, of one function": str(body.batch),
         "the same while other functions have work, too": str(body.batch_shared),
         "invocations that are due before ingestion waits": str(room.MAX_BACKLOG),
+        "of these, of one project, where others have functions": str(room.MAX_BACKLOG // room.PROJECT_PART),
         "unfinished invocations of one function": str(room.MAX_WAITING),
+        "unfinished invocations of the functions of one project": str(room.MAX_WAITING_OF_PROJECT),
         "deaths of a worker or process before a run is given up": str(janitor.MAX_RESETS),
         "body of a webhook's request": f"{webhook.body} bytes",
         "webhook requests at work or waiting": str(webhook.waiting),

@@ -6,14 +6,21 @@ import asyncio
 import threading
 
 import pytest
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from aiohttp import web
+from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 
 from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.gates import Gates
+from hoglab.delivery.breaker import CircuitBreakers
+from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
+from hoglab.delivery.fetch import FetchLimits
+from hoglab.delivery.in_flight import InFlight
+from hoglab.delivery.pace import Paces
 from hoglab.delivery.portions import COMPANY_S, Portions
+from hoglab.delivery.worker import WorkerLimits
 from hoglab.functions.configuration import Sent
+from hoglab.storage.invocations import ClaimedInvocation
 
 FLOOD = 600
 
@@ -113,33 +120,179 @@ def test_portions_are_small_while_others_have_work() -> None:
     assert portions.size() == 16
 
 
-def test_functions_take_turns_at_the_places_of_a_host() -> None:
-    entered: list[str] = []
+class Requests:
+    """Requests that hold a place until they are let go, by the name of their function."""
 
-    async def main() -> None:
-        gates, go_on = Gates(2), asyncio.Event()
+    def __init__(self, semaphore: FairSemaphore) -> None:
+        self.semaphore = semaphore
+        self.entered: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
 
-        async def request(name: str, host: str = "h") -> None:
-            await gates.enter(host, name)
-            entered.append(name)
+    def begin(self, function_id: str, key: str = "h", *, project_id: int = 1) -> asyncio.Event:
+        go_on = asyncio.Event()
+
+        async def request() -> None:
+            place = await self.semaphore.enter(key, Holder(project_id, function_id))
+            self.entered.append(function_id)
             try:
                 await go_on.wait()
             finally:
-                gates.leave(host)
+                self.semaphore.leave(place)
 
-        flood = [asyncio.create_task(request("flood")) for _ in range(6)]
-        tasks = [*flood, asyncio.create_task(request("quiet")), asyncio.create_task(request("other", "i"))]
+        self.tasks.append(asyncio.create_task(request()))
+        return go_on
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        assert not self.semaphore.keys()
+        self.semaphore.close()
+
+
+def test_functions_take_turns_at_the_places_of_a_host() -> None:
+    async def main() -> list[str]:
+        requests = Requests(FairSemaphore(6))
+        ends = [requests.begin("flood") for _ in range(6)]
+        ends += [requests.begin("quiet"), requests.begin("other", "i")]
         await asyncio.sleep(0)
-        assert entered == ["flood", "flood", "other"]
-        flood[2].cancel()  # while it waits
+        assert requests.entered == ["flood", "flood", "quiet", "other"], "a third is the most of one function"
+        requests.tasks[2].cancel()  # while it waits
         await asyncio.sleep(0)
-        flood[0].cancel()  # its place goes to the next one ...
+        requests.tasks[0].cancel()  # its place goes to the next one ...
         await asyncio.sleep(0)
-        flood[3].cancel()  # ... who is gone before it could take it
+        requests.tasks[3].cancel()  # ... who is gone before it could take it
         await asyncio.sleep(0)
-        go_on.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert not gates.hosts()
+        for end in ends:
+            end.set()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        await requests.end()
+        return requests.entered
+
+    assert asyncio.run(main()) == ["flood", "flood", "quiet", "other", "flood", "flood"]
+
+
+@pytest.mark.parametrize("hanging", [1, 2, 10, 63])
+def test_however_many_functions_hang_there_are_places_left(hanging: int) -> None:
+    """Who comes last gets half as many as each of those who never answer, who have no more than a third."""
+
+    async def main() -> None:
+        requests = Requests(FairSemaphore(192, most=384))
+        for _ in range(100):
+            for number in range(hanging):
+                requests.begin(f"hangs {number}")
+        await asyncio.sleep(0)
+        each = requests.entered.count("hangs 0")
+        assert each <= 64
+        for _ in range(each):
+            requests.begin("quick")
+        await asyncio.sleep(0)
+        assert requests.entered.count("quick") >= max(1, each // 2)
+        await requests.end()
 
     asyncio.run(main())
-    assert entered == ["flood", "flood", "other", "quiet", "flood", "flood"]
+
+
+def test_a_project_with_many_functions_leaves_places_to_others() -> None:
+    async def main() -> None:
+        requests = Requests(FairSemaphore(192))
+        for number in range(200):
+            requests.begin(f"hangs {number}")
+        await asyncio.sleep(0)
+        assert len(requests.entered) == 144
+        for _ in range(8):
+            requests.begin("quick", project_id=2)
+        await asyncio.sleep(0)
+        assert requests.entered.count("quick") == 8
+        await requests.end()
+
+    asyncio.run(main())
+
+
+def test_what_hangs_makes_room_for_others_but_not_for_its_own_function() -> None:
+    async def main() -> None:
+        requests = Requests(FairSemaphore(6, most=8, slow_s=0.05))
+        for _ in range(8):
+            requests.begin("hangs")
+        for number in range(7):
+            requests.begin(f"quick {number}", project_id=10 + number)
+        await asyncio.sleep(0)
+        assert requests.entered == ["hangs", "hangs", "quick 0", "quick 1", "quick 2", "quick 3"]
+        async with asyncio.timeout(20):
+            while len(requests.entered) < 8:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        assert requests.entered[6:] == ["quick 4", "quick 5"]
+        await asyncio.sleep(0.1)
+        requests.begin("late", project_id=8)  # eight are held, however long
+        await asyncio.sleep(0)
+        assert len(requests.entered) == 8
+        await requests.end()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("functions", [1, 10, 600])
+def test_whatever_hangs_of_a_project_there_is_room_at_work_for_others(functions: int) -> None:
+    """Runs that never end, claimed a hundred at a time as long as there are any."""
+    in_flight = InFlight(512, 128)
+
+    def claim(project_id: int, names: list[str]) -> int:
+        quota, left = in_flight.quota(Paces(lambda _function_id: None), CircuitBreakers()), 100
+        for name in names:
+            quota._paces.allowance(name, 1)
+        quota._paces.look_up()
+        for name in names:
+            allowed = min(left, quota.allowed(project_id, name, WorkerLimits().claim_shared))
+            quota.took(project_id, name, allowed)
+            left -= allowed
+            for _ in range(allowed):
+                in_flight.began(run_of(project_id, name))
+        return 100 - left
+
+    names = [f"hangs {number}" for number in range(functions)]
+    taken = 0
+    while more := claim(1, names):
+        taken += more
+    assert taken <= 384
+    if functions < 384:
+        assert claim(1, ["quick"]) >= 8, "another function of the same project"
+    assert sum(claim(2, ["quick"]) for _ in range(4)) == 32, "another project"
+    full = in_flight.pass_over()
+    assert 1 in full.projects or set(names) <= full.functions
+
+
+def run_of(project_id: int, function_id: str) -> ClaimedInvocation:
+    return ClaimedInvocation("i", project_id, function_id, None, "hog", 0, NOW, 0, b"", "t", NOW)
+
+
+@pytest.mark.parametrize("hanging", [1, 10])
+def test_a_path_that_hangs_does_not_hold_up_another_function_at_the_same_host(
+    house: House, receiver: Receiver, hanging: int
+) -> None:
+    """None of the hanging requests ends before all of the others were answered."""
+    house.close()
+    house.options = {"fetch_limits": FetchLimits(total_s=300)}
+    house.open()
+    release = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/hang":
+            await release.wait()
+        return web.Response()
+
+    receiver.answer = lambda request, _number: answer(request)
+    for number in range(hanging):
+        house.create("fetch(inputs.url)", values={"url": f"{receiver.url}/hang"}, name=f"hangs {number}")
+    house.dispatch(*[stored() for _ in range(1_000 // hanging)])
+    house.delivery.start()
+    wait_for(lambda: sum(hit.path == "/hang" for hit in receiver.hits) >= 30)
+    house.create(
+        "fetch(inputs.url)", values={"url": f"{receiver.url}/quick"}, name="quick", filters=ONLY_QUICK
+    )
+    house.dispatch(*[stored("quick") for _ in range(100)])
+    wait_for(lambda: sum(hit.path == "/quick" for hit in receiver.hits) == 100)
+    receiver.call(release.set)
+
+
+ONLY_QUICK = {"events": [{"id": "quick", "type": "events"}]}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
+import socket
+import threading
 import zlib
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
@@ -13,8 +16,9 @@ import pytest
 from aiohttp import web
 
 from hoglab import __version__
-from hoglab.delivery import connections
+from hoglab.delivery import resolver
 from hoglab.delivery.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
+from hoglab.delivery.fair_semaphore import Holder
 from hoglab.delivery.fetch import (
     REMEMBERED_CHARS,
     TARGETS,
@@ -27,6 +31,9 @@ from hoglab.delivery.fetch import (
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+ALLOWANCE = (
+    "the operator of the server may allow it with HOGLAB_FETCH_ALLOW_CIDRS or HOGLAB_FETCH_ALLOW_HOSTS"
+)
 LOOPBACK = AddressGuard.create(cidrs=["127.0.0.0/8"])
 
 
@@ -85,15 +92,16 @@ async def fetch(
 def test_spellings_of_an_address_are_one_host_and_only_so_many_urls_are_remembered(run: Any) -> None:
     async def story() -> None:
         fetcher = Fetcher(LOOPBACK)
-        same = ["http://127.0.0.1:80/x", "http://0x7f.1/", "https://2130706433", "http://127.0.0.1./y"]
-        assert {fetcher.host_of(url) for url in same} == {"127.0.0.1"}
-        assert fetcher.host_of("http://a.example/x?y") == "a.example"
-        assert fetcher.host_of("nonsense") == fetcher.host_of("ftp://a.example") == ""
+        same = ["http://127.0.0.1:80/x", "http://0x7f.1/", "http://2130706433", "http://127.0.0.1./y"]
+        assert {fetcher.destination_of(url) for url in same} == {"127.0.0.1:80"}
+        assert fetcher.destination_of("https://A.example./x?y") == "a.example:443"
+        assert fetcher.destination_of("http://a.example:8080") == "a.example:8080"
+        assert fetcher.destination_of("nonsense") == fetcher.destination_of("ftp://a.example") == ""
         for number in range(TARGETS + 1):
-            assert fetcher.host_of(f"http://a.example/{number}") == "a.example"
+            assert fetcher.destination_of(f"http://a.example/{number}") == "a.example:80"
         assert fetcher._target.cache_info().currsize == TARGETS
         known = fetcher._target.cache_info().misses
-        assert fetcher.host_of(f"http://a.example/{'x' * REMEMBERED_CHARS}") == "a.example"
+        assert fetcher.destination_of(f"http://a.example/{'x' * REMEMBERED_CHARS}") == "a.example:80"
         assert fetcher._target.cache_info().misses == known
         await fetcher.close()
 
@@ -226,10 +234,10 @@ def test_a_name_with_one_internal_address_is_refused(run: Any, monkeypatch: pyte
         async with Destination(answer_ok) as destination:
             answers = [["93.184.216.34", "127.0.0.1"], ["127.0.0.1"]]
 
-            async def resolve(_host: str, port: int) -> list[Any]:
+            def look_up(_host: str, port: int) -> list[Any]:
                 return [(2, 1, 6, "", (address, port)) for address in answers.pop(0)]
 
-            monkeypatch.setattr(connections, "resolve", resolve)
+            monkeypatch.setattr(resolver, "look_up", look_up)
             for _ in range(2):
                 answer = await fetch(
                     FetchRequest(f"http://a.example:{destination.port}/"), guard=AddressGuard()
@@ -342,3 +350,126 @@ def test_refused_connections_and_unknown_names_may_be_retried(run: Any) -> None:
     assert (refused.kind, refused.name, refused.retriable) == ("network", "ConnectionRefusedError", True)
     unknown = run(fetch(FetchRequest("http://no-such-host.invalid/")))
     assert (unknown.kind, unknown.detail, unknown.retriable) == ("dns", "Invalid hostname", True)
+
+
+def told(run: Any, url: str, **options: Any) -> str:
+    answer = run(fetch(FetchRequest(url), **options))
+    assert isinstance(answer, FetchFailure)
+    return answer.told
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:1/", "The connection was refused: nothing accepts connections at 127.0.0.1:1"),
+        ("http://no-such-host.invalid/", "Invalid hostname: there is no address for no-such-host.invalid"),
+        ("http://0x0a.1/", "Hostname is not allowed: 10.0.0.1 is not a public address; " + ALLOWANCE),
+        (
+            "http://localhost/",
+            "Hostname is not allowed: localhost leads to 127.0.0.1, which is not a public address; "
+            + ALLOWANCE,
+        ),
+        (
+            "http://[::ffff:169.254.169.254]/",
+            "Hostname is not allowed: 169.254.169.254 is an address of cloud metadata, which is never reached",
+        ),
+    ],
+)
+def test_failures_say_what_happened(
+    run: Any, monkeypatch: pytest.MonkeyPatch, url: str, expected: str
+) -> None:
+    found = resolver.look_up
+    monkeypatch.setattr(resolver, "look_up", lambda host, port: [
+        info for info in found(host, port) if ":" not in info[4][0] or host != "localhost"
+    ])  # fmt: skip
+    guard = LOOPBACK if "127" in url else AddressGuard()
+    assert told(run, url, guard=guard) == expected
+
+
+def test_a_name_server_that_does_not_answer_is_told_from_a_name_that_is_not_there(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(_host: str, _port: int) -> list[Any]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(resolver, "look_up", look_up)
+    expected = "Invalid hostname: the name servers gave no answer for a.example"
+    assert told(run, "http://a.example/") == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        (b"", "it was waiting for an answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "it was reading the answer, of which 27 bytes had come"),
+    ],
+)
+def test_a_timeout_says_how_far_the_request_came(run: Any, said: bytes, step: str) -> None:
+    async def story() -> str:
+        async def hang(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(said)
+            await writer.drain()
+
+        async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            answer = await fetch(FetchRequest(f"http://127.0.0.1:{port}/"), limits=FetchLimits(total_s=0.5))
+            assert isinstance(answer, FetchFailure)
+            return answer.told
+
+    assert run(story()) == f"The request timed out after 0.5 s: {step}"
+
+
+def test_looking_up_and_handshakes_have_their_time_too(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> tuple[str, str]:
+        over = threading.Event()
+        found = resolver.look_up
+
+        def look_up(host: str, port: int) -> list[Any]:
+            if host == "slow.example":
+                over.wait(20)
+            return found("127.0.0.1", port)
+
+        monkeypatch.setattr(resolver, "look_up", look_up)
+        limits = FetchLimits(connect_s=0.3, total_s=0.6)
+        async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            slow = await fetch(FetchRequest(f"http://slow.example:{port}/"), limits=limits)
+            mute = await fetch(FetchRequest(f"https://a.example:{port}/"), limits=limits)
+        over.set()
+        return slow.told, mute.told
+
+    slow, mute = run(story())
+    assert slow == "The request timed out after 0.6 s: it was looking up the address of slow.example"
+    assert re.fullmatch(r"The connection timed out: it was shaking hands with a.example:\d+ for TLS", mute)
+
+
+def test_names_that_hang_do_not_keep_other_names_from_being_looked_up(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many one function asks for; and a name that many ask for is looked up once."""
+    asked: list[str] = []
+    over = threading.Event()
+
+    def look_up(host: str, port: int) -> list[Any]:
+        asked.append(host)
+        if host.endswith(".slow.example"):
+            over.wait(20)
+        return [(2, 1, 6, "", ("93.184.216.34", port))]
+
+    async def story() -> None:
+        monkeypatch.setattr(resolver, "look_up", look_up)
+        names = resolver.Resolver()
+        hanging = [
+            asyncio.create_task(names.resolve(f"{number}.slow.example", 80, Holder(1, "hangs")))
+            for number in range(200)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.gather(*(names.resolve("a.example", 80, Holder(1, "quick")) for _ in range(50)))
+        assert asked.count("a.example") == 1
+        assert len(asked) <= resolver.LOOK_UPS
+        for task in hanging:
+            task.cancel()
+        over.set()
+        names.close()
+
+    run(story())

@@ -183,10 +183,16 @@ def test_first_runs_of_a_claim_keep_to_the_allowance(house: House) -> None:
     house.create()
     house.dispatch(*(stored() for _ in range(5)))
     asked: list[int] = []
+    left = 2
 
-    def two(_function: str, wanted: int) -> int:
-        asked.append(wanted)
-        return min(2, wanted)
+    class Two:
+        def allowed(self, _project_id: int, _function_id: str, wanted: int) -> int:
+            asked.append(wanted)
+            return min(left, wanted)
 
-    assert len(house.queue.claim(limit=10, allowance=two)) == 2
+        def took(self, _project_id: int, _function_id: str, number: int) -> None:
+            nonlocal left
+            left -= number
+
+    assert len(house.queue.claim(limit=10, allowance=Two())) == 2
     assert max(asked) <= 10

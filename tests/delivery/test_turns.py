@@ -28,6 +28,9 @@ from hoglab.delivery.worker import WorkerLimits
 from hoglab.functions import registry as registry_module
 from hoglab.storage.database.errors import DatabaseBusyError
 
+ALLOWANCE = (
+    "the operator of the server may allow it with HOGLAB_FETCH_ALLOW_CIDRS or HOGLAB_FETCH_ALLOW_HOSTS"
+)
 SLOW_RETRY = RetryPolicy(step_s=60.0, jitter_s=0.0, max_backoff_s=60.0)
 
 
@@ -102,8 +105,14 @@ def test_redirects_are_answers(house: House, receiver: Receiver) -> None:
 @pytest.mark.parametrize(
     ("url", "detail"),
     [
-        ("http://10.0.0.1/", "Hostname is not allowed"),
-        ("http://169.254.169.254/latest/", "Hostname is not allowed"),
+        (
+            "http://10.0.0.1/",
+            "Hostname is not allowed: 10.0.0.1 is not a public address; " + ALLOWANCE,
+        ),
+        (
+            "http://169.254.169.254/latest/",
+            "Hostname is not allowed: 169.254.169.254 is an address of cloud metadata, which is never reached",
+        ),
         ("ftp://a.example/", "Scheme must be either HTTP or HTTPS"),
         ("nonsense", "Invalid URL"),
     ],
@@ -138,7 +147,8 @@ def test_a_destination_that_hangs_is_tried_three_times(hasty: House, receiver: R
     function = hasty.create("print(fetch(inputs.url).body)", values={"url": receiver.url})
     hasty.run(stored())
     detail = "The request timed out after 0.2 s"
-    texts = [f"HTTP fetch failed on attempt {n} with status code (none). Error: {detail}." for n in (1, 2, 3)]
+    told = f"{detail}: it was waiting for an answer"
+    texts = [f"HTTP fetch failed on attempt {n} with status code (none). Error: {told}." for n in (1, 2, 3)]
     assert errors(hasty, function) == [f"{texts[0]} Retrying.", f"{texts[1]} Retrying.", texts[2]]
     assert infos(hasty, function) == [f"TimeoutError: {detail}"]
     assert hasty.results()[0]["error_kind"] == "timeout"

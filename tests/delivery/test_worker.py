@@ -289,7 +289,7 @@ def test_a_flood_is_taken_in_portions(
 @rule("H9.2")
 def test_a_host_gets_a_limited_number_of_requests_at_a_time(house: House, receiver: Receiver) -> None:
     house.close()
-    house.options = {"worker_limits": WorkerLimits(per_host=3, idle_s=0.05)}
+    house.options = {"worker_limits": WorkerLimits(per_destination=3, idle_s=0.05)}
     house.open()
     now, most = 0, 0
 
@@ -354,7 +354,9 @@ def test_work_left_by_an_earlier_process_is_taken_up(
 def test_hanging_destinations_leave_room_for_the_others(house: House, receiver: Receiver) -> None:
     """Five functions with long lines whose destination never answers, and one that comes after all of them."""
     house.close()
-    house.options = {"worker_limits": WorkerLimits(in_flight=32, per_function=32, per_host=32, idle_s=0.05)}
+    house.options = {
+        "worker_limits": WorkerLimits(in_flight=32, per_function=32, per_destination=32, idle_s=0.05)
+    }
     house.open()
     release = asyncio.Event()
 

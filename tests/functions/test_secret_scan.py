@@ -7,10 +7,12 @@ talkative, every file, every cell of the databases but the encrypted column, and
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import html
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -67,10 +69,12 @@ def leaks(text: str) -> list[str]:
 
 CODE = """
 print('token', inputs.token, [inputs.token], {'a': inputs.own})
+print(base64Encode(inputs.token), base64Encode(f'u:{inputs.token}'), base64Encode(f'us:{inputs.own}'))
+print(encodeURLComponent(inputs.token), base64Encode(jsonStringify({'a': inputs.token})), jsonStringify([inputs.own]))
 let headers := {'Authorization': f'Bearer {inputs.token}'}
 let answer := fetch(inputs.url, {'method': 'POST', 'headers': headers, 'body': {'t': inputs.token, 'o': inputs.own}})
 print(answer.body)
-throw Error(f'no {inputs.token} {inputs.own}')
+throw Error(f'no {inputs.token} {inputs.own} {base64Encode(inputs.token)}')
 """
 LISTENING = """
 print(event, inputs.token)
@@ -256,6 +260,8 @@ def tell_all(spoken: Spoken, url: str, seen: list[tuple[str, str]]) -> None:
     for each in (path, unbuilt, hook, listener):
         until(lambda each=each: any(one["level"] == "ERROR" for one in spoken.logs(each)))
         spoken.follow(each)
+    ask("POST", f"{path}/backfill/", {"from": "2020-01-01", "to": "2100-01-01"})
+    until(lambda: '"completed"' in ask("GET", f"{path}/backfills/").text)
     for each in (path, unbuilt, site, hook, turned, listener):
         for tail in ("/", "/logs/", "/metrics/", "/metrics/totals/?breakdown_by=name", "/status/"):
             ask("GET", each + tail)
@@ -357,6 +363,7 @@ def test_no_secret_is_told(
     heard = [body for credentials, body in seen if credentials == LISTENER]
     for body in heard:
         assert leaks(body) == []
+    assert_processes_tell_nothing(server)
     exported = tmp_path / "exported.jsonl"
     command = [sys.executable, "-m", "hoglab", "export", "events", "--to", str(exported)]
     server.stop()
@@ -371,6 +378,24 @@ def test_no_secret_is_told(
     assert any(path.name == "hoglab.db" for path in files)
     for path, content in files.items():
         assert leaks(content) == [], path
+
+
+def assert_processes_tell_nothing(server: ChildServer) -> None:
+    """What others on the machine see of the server and of the processes that run bodies, which are ended by force then:
+    what the server puts out about that is looked through with the rest."""
+    assert server._process is not None
+    pid = server._process.pid
+    told = [(each / "children").read_text() for each in Path(f"/proc/{pid}/task").iterdir()]
+    children = {int(child) for child in " ".join(told).split()}
+    assert children
+    for each in {pid, *children}:
+        assert leaks(Path(f"/proc/{each}/cmdline").read_text()) == []
+    for child in children:
+        environment = Path(f"/proc/{child}/environ").read_text()
+        assert leaks(environment) == []
+        assert "HOGLAB_" not in environment
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGABRT)
 
 
 @pytest.mark.parametrize("secret", SECRETS)

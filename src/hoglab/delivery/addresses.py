@@ -15,6 +15,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+ALLOW_CIDRS, ALLOW_HOSTS = "HOGLAB_FETCH_ALLOW_CIDRS", "HOGLAB_FETCH_ALLOW_HOSTS"
+"""The settings that allow networks and names that are not public."""
+
 METADATA_ADDRESSES: frozenset[Address] = frozenset(
     ip_address(text)
     for text in ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "fd00:ec2::254")

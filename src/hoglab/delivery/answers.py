@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from hoglab.delivery.fetch import FetchFailure, FetchResponse
 from hoglab.delivery.mail import MailFailure, MailSent
+
+TOLD_FROM_S = 10.0
+"""Waits that are at least so long are told with their end."""
 
 Answer = FetchResponse | FetchFailure | MailSent | MailFailure
 
@@ -25,11 +29,16 @@ def failure_text(answer: Answer, attempts: int) -> str:
         case FetchResponse():
             return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}."
         case FetchFailure():
-            return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.detail}."
+            return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.told}."
         case MailFailure(code=code):
             said = "" if code is None else f" with SMTP code {code}"
             return f"E-mail failed on attempt {attempts}{said}. Error: {answer.detail}."
     raise AssertionError("a success has no such line")
+
+
+def next_attempt_text(due: datetime, delay_s: float) -> str:
+    """What a line of the log adds for those who would wait for the next attempt in vain."""
+    return f" Next attempt at {due:%Y-%m-%dT%H:%M:%SZ}." if delay_s >= TOLD_FROM_S else ""
 
 
 def for_program(answer: Answer) -> dict[str, Any]:
@@ -38,7 +47,8 @@ def for_program(answer: Answer) -> dict[str, Any]:
         case FetchResponse():
             return {"status": answer.status, "body": answer.body, "headers": answer.headers}
         case FetchFailure():
-            return {"status": 500, "body": f"{answer.name}: {answer.detail}"}
+            # The status is the upstream product's; `error` is there to tell that nobody sent it.
+            return {"status": 500, "body": f"{answer.name}: {answer.detail}", "error": answer.told}
         case MailSent():
             return {"success": True}
         case MailFailure():

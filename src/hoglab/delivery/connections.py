@@ -24,8 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httptools
 from aiohappyeyeballs import start_connection
 
+from hoglab.delivery.resolver import Resolver
+
 if TYPE_CHECKING:
     from hoglab.delivery.addresses import AddressGuard
+    from hoglab.delivery.fair_semaphore import Holder
 
 EYEBALLS_S = 0.25
 """How long one address of a host is tried before the next one is tried beside it (RFC 8305)."""
@@ -41,18 +44,24 @@ class Origin(NamedTuple):
     port: int
     host_allowed: bool = False
 
+    @property
+    def destination(self) -> str:
+        """Who has to bear the requests: host and port."""
+        return f"{self.host.removesuffix('.')}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Named limits of connections (spec hog-runtime 4.1). Times in seconds.
 
-    ``max_head_bytes``: of a response, its trailers and the framing of its body. ``connections``: open at a time.
+    ``max_head_bytes``: of a response, its trailers and the framing of its body. ``connections``: open at a time; with
+    fewer than there may be requests under way, these would wait for each other without turns.
     """
 
     connect_s: float = 3.0
     max_response_bytes: int = 2 * 1024 * 1024
     max_head_bytes: int = 64 * 1024
-    connections: int = 500
+    connections: int = 512
     keepalive_s: float = 10.0
 
 
@@ -66,11 +75,31 @@ class Answer(NamedTuple):
 
 
 class BlockedAddressError(OSError):
-    """The guard refused to connect."""
+    """The guard refused to connect. ``address``: to where."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
 
 
 class ConnectTimeoutError(OSError):
-    """No connection was made in time."""
+    """No connection was made in time; the text says how far it came."""
+
+
+class Progress:
+    """How far an exchange came, to be told when it is given up."""
+
+    __slots__ = ("connection", "step")
+
+    def __init__(self) -> None:
+        self.step = "waiting for a free connection"
+        self.connection: _Connection | None = None
+
+    def __str__(self) -> str:
+        if self.connection is None:
+            return self.step
+        came = self.connection.received
+        return f"reading the answer, of which {came} bytes had come" if came else "waiting for an answer"
 
 
 class DisconnectedError(ConnectionError):
@@ -94,20 +123,23 @@ class Connections:
         self._sweep: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
         self._opening = 0
+        self._resolver = Resolver()
 
-    async def exchange(self, origin: Origin, request: bytes, *, bodiless: bool) -> Answer:
+    async def exchange(
+        self, origin: Origin, request: bytes, *, bodiless: bool, holder: Holder, progress: Progress
+    ) -> Answer:
         """Send a request, once more when its connection breaks before an answer begins; waits while too many are
-        open. ``bodiless``: the answer has none, whatever its head says (HEAD).
+        open. ``bodiless``: the answer has none, whatever its head says (HEAD). ``holder``: on whose account.
 
         Raises `DisconnectedError`, `InvalidAnswerError`, `BlockedAddressError`, `ConnectTimeoutError` and what else
         systems say of names, connections and certificates (`OSError`).
         """
         async with self._room:
-            kept = self._take(origin)
-            try:
-                return await self._attempt(kept or await self._connect(origin), origin, request, bodiless)
-            except DisconnectedError:
-                return await self._attempt(await self._connect(origin), origin, request, bodiless)
+            for connection in (self._take(origin), None):
+                progress.connection = connection or await self._connect(origin, holder, progress)
+                with contextlib.suppress(DisconnectedError):
+                    return await self._attempt(progress.connection, origin, request, bodiless)
+            raise DisconnectedError
 
     async def close(self) -> None:
         """Close all connections; none is opened afterwards."""
@@ -119,6 +151,7 @@ class Connections:
             connection.abort()
         if closing:
             await asyncio.wait(closing)
+        self._resolver.close()
 
     async def _attempt(
         self, connection: _Connection, origin: Origin, request: bytes, bodiless: bool
@@ -178,19 +211,22 @@ class Connections:
 
     # --- new ones
 
-    async def _connect(self, origin: Origin) -> _Connection:
+    async def _connect(self, origin: Origin, holder: Holder, progress: Progress) -> _Connection:
         self._opening += 1
         try:
             self._make_room()
-            addresses = await self._addresses(origin)
+            progress.connection = None
+            progress.step = f"looking up the address of {origin.host}"
+            addresses = await self._addresses(origin, holder)
+            progress.step = f"connecting to {origin.destination}"
             async with asyncio.timeout(self._limits.connect_s):
-                return await self._connect_to(origin, addresses)
+                return await self._connect_to(origin, addresses, progress)
         except TimeoutError:
-            raise ConnectTimeoutError from None
+            raise ConnectTimeoutError(str(progress)) from None
         finally:
             self._opening -= 1
 
-    async def _connect_to(self, origin: Origin, addresses: list[Any]) -> _Connection:
+    async def _connect_to(self, origin: Origin, addresses: list[Any], progress: Progress) -> _Connection:
         made = await start_connection(
             addresses,
             happy_eyeballs_delay=EYEBALLS_S,
@@ -202,6 +238,7 @@ class Connections:
             connection = _Connection(self._limits, self._loop, self._open.discard)
             tls: dict[str, Any] = {}
             if origin.tls:
+                progress.step = f"shaking hands with {origin.destination} for TLS"
                 self._tls = self._tls or tls_context()
                 tls = {"ssl": self._tls, "server_hostname": origin.host.rstrip(".")}
             await self._loop.create_connection(lambda: connection, sock=made, **tls)
@@ -212,9 +249,9 @@ class Connections:
             self._open.add(connection)
         return connection
 
-    async def _addresses(self, origin: Origin) -> list[Any]:
+    async def _addresses(self, origin: Origin, holder: Holder) -> list[Any]:
         """Those of a host, all of which must be allowed (hog-runtime 9)."""
-        found = await resolve(origin.host, origin.port)
+        found = await self._resolver.resolve(origin.host, origin.port, holder)
         for info in found:
             self._check(info[4][0], origin)
         return found
@@ -231,13 +268,7 @@ class Connections:
 
     def _check(self, address: str, origin: Origin) -> None:
         if not self._guard.allows(ip_address(address.partition("%")[0]), host_allowed=origin.host_allowed):
-            raise BlockedAddressError(f"{origin.host} leads to {address}, which is not allowed")
-
-
-async def resolve(host: str, port: int) -> list[Any]:
-    """The addresses of a name, as `socket.getaddrinfo` gives them. Raises `socket.gaierror`."""
-    loop = asyncio.get_running_loop()
-    return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG))
+            raise BlockedAddressError(address)
 
 
 def tls_context() -> ssl.SSLContext:
@@ -279,6 +310,11 @@ class _Connection(asyncio.Protocol):
         self._is_complete = False
         self._is_truncated = False
         self._goes_on = False  # the other side keeps the connection open
+
+    @property
+    def received(self) -> int:
+        """Bytes of the answer that came so far."""
+        return self._received
 
     def exchange(self, request: bytes, bodiless: bool) -> asyncio.Future[Answer]:
         """Send a request; what comes back."""

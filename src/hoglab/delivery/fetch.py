@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -19,7 +20,15 @@ import orjson
 from yarl import URL
 
 from hoglab import __version__
-from hoglab.delivery.addresses import AddressGuard, literal_address
+from hoglab.delivery.addresses import (
+    ALLOW_CIDRS,
+    ALLOW_HOSTS,
+    METADATA_ADDRESSES,
+    Address,
+    AddressGuard,
+    effective_address,
+    literal_address,
+)
 from hoglab.delivery.connections import (
     Answer,
     BlockedAddressError,
@@ -29,8 +38,10 @@ from hoglab.delivery.connections import (
     DisconnectedError,
     InvalidAnswerError,
     Origin,
+    Progress,
 )
 from hoglab.delivery.deadlines import Deadlines
+from hoglab.delivery.fair_semaphore import NOBODY, Holder
 from hoglab.delivery.urls import INVALID, UrlError, parse_url
 
 FailureKind = Literal["invalid_url", "invalid_header", "blocked", "dns", "timeout", "network"]
@@ -63,6 +74,7 @@ _DEFAULT_HEADERS = {
     "accept": "Accept: */*\r\n",
     "accept-encoding": "Accept-Encoding: gzip, deflate\r\n",
 }
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _VISIBLE = re.compile(r"[!-~]+")
 _METHOD = re.compile(r"[A-Za-z]{1,32}")
@@ -96,11 +108,18 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailure:
-    """No answer came. ``name`` and ``detail`` are what the program and the log get to see."""
+    """No answer came. ``name`` and ``detail`` are fixed texts, which programs may compare with; ``reason`` says in full
+    what happened."""
 
     kind: FailureKind
     name: str
     detail: str
+    reason: str = field(default="", compare=False)
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        return f"{self.detail}: {self.reason}" if self.reason else self.detail
 
     @property
     def retriable(self) -> bool:
@@ -115,7 +134,7 @@ class _Target:
     origin: Origin
     head: bytes
     authorization: str | None
-    blocked: bool
+    blocked: Address | None
 
 
 class Fetcher:
@@ -128,8 +147,8 @@ class Fetcher:
         self._connections = Connections(guard, self._limits)
         self._deadlines = Deadlines(self._limits.total_s)
 
-    async def fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
-        """Send one request. Never raises for what the network or the other side does."""
+    async def fetch(self, request: FetchRequest, holder: Holder = NOBODY) -> FetchResponse | FetchFailure:
+        """Send one request on somebody's account. Never raises for what the network or the other side does."""
         target = self._target_of(request.url)
         if isinstance(target, FetchFailure):
             return target
@@ -137,25 +156,28 @@ class Fetcher:
         raw = self._bytes_of(request, method, target)
         if isinstance(raw, FetchFailure):
             return raw
-        if target.blocked:
-            return _blocked()
+        origin, progress = target.origin, Progress()
+        if target.blocked is not None:
+            return _blocked(origin, target.blocked)
         try:
             with self._deadlines.limit():
-                answer = await self._connections.exchange(target.origin, raw, bodiless=method == "HEAD")
+                answer = await self._connections.exchange(
+                    origin, raw, bodiless=method == "HEAD", holder=holder, progress=progress
+                )
         except TimeoutError:
-            return FetchFailure(
-                "timeout", "TimeoutError", f"The request timed out after {self._limits.total_s:g} s"
-            )
+            detail = f"The request timed out after {self._limits.total_s:g} s"
+            return FetchFailure("timeout", "TimeoutError", detail, f"it was {progress}")
         except (OSError, InvalidAnswerError) as error:
-            return _network_failure(error)
+            return _network_failure(error, origin)
         except ValueError:  # a name that is none
             return _invalid_url()
         return _response(answer)
 
-    def host_of(self, text: str) -> str:
-        """The host that a URL leads to, the same for all spellings of an address; empty when it leads nowhere."""
+    def destination_of(self, text: str) -> str:
+        """The host and the port that a URL leads to, the same for all spellings of an address; empty when it leads
+        nowhere."""
         target = self._target_of(text)
-        return "" if isinstance(target, FetchFailure) else target.origin.host
+        return "" if isinstance(target, FetchFailure) else target.origin.destination
 
     async def close(self) -> None:
         await self._connections.close()
@@ -172,9 +194,9 @@ class Fetcher:
         host = url.raw_host or ""
         allowed = self._guard.allows_host(host)
         literal = literal_address(host)
-        blocked = False
+        blocked = None
         if literal is not None:
-            blocked = not self._guard.allows(literal, host_allowed=allowed)
+            blocked = None if self._guard.allows(literal, host_allowed=allowed) else literal
             url = url.with_host(str(literal))
         origin = Origin(url.scheme == "https", url.raw_host or "", url.port or 0, allowed)
         path, name = url.raw_path_qs, url.host_port_subcomponent or ""
@@ -247,27 +269,47 @@ def _response(answer: Answer) -> FetchResponse:
     return FetchResponse(answer.status, body, answer.headers, answer.truncated)
 
 
-def _network_failure(error: Exception) -> FetchFailure:
+def _network_failure(error: Exception, origin: Origin) -> FetchFailure:
     match error:
-        case BlockedAddressError():
-            return _blocked()
-        case socket.gaierror():
-            return FetchFailure("dns", "ResolutionError", "Invalid hostname")
+        case BlockedAddressError(address=address):
+            return _blocked(origin, ip_address(address.partition("%")[0]))
+        case socket.gaierror(errno=number):
+            is_for_now = number in (socket.EAI_AGAIN, socket.EAI_FAIL)
+            reason = "the name servers gave no answer for" if is_for_now else "there is no address for"
+            return FetchFailure("dns", "ResolutionError", "Invalid hostname", f"{reason} {origin.host}")
         case ConnectTimeoutError():
-            return FetchFailure("timeout", "TimeoutError", "The connection timed out")
+            return FetchFailure("timeout", "TimeoutError", "The connection timed out", f"it was {error}")
         case DisconnectedError():
             name = "ServerDisconnectedError"
-            return FetchFailure("network", name, "The other side closed the connection")
+            return FetchFailure("network", name, "The other side closed the connection", "it sent no answer")
         case ConnectionRefusedError():
-            return FetchFailure("network", "ConnectionRefusedError", "The connection was refused")
+            reason = f"nothing accepts connections at {origin.destination}"
+            return FetchFailure("network", "ConnectionRefusedError", "The connection was refused", reason)
         case ssl.SSLError():
-            return FetchFailure("network", "CertificateError", "The TLS connection could not be verified")
+            detail = "The TLS connection could not be verified"
+            return FetchFailure("network", "CertificateError", detail, _tls_reason(error, origin.host))
     return FetchFailure("network", type(error).__name__, str(error)[:200] or "The request failed")
+
+
+def _tls_reason(error: ssl.SSLError, host: str) -> str:
+    """What is wrong with a certificate, or with what else came in place of a handshake."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of {host}: {error.verify_message}"
+    if error.reason in _NO_TLS:
+        return f"{host} does not speak TLS at this port"
+    return (error.reason or "the handshake failed").lower().replace("_", " ")
 
 
 def _invalid_url(reason: str = INVALID) -> FetchFailure:
     return FetchFailure("invalid_url", "TypeError", reason)
 
 
-def _blocked() -> FetchFailure:
-    return FetchFailure("blocked", "SecureRequestError", "Hostname is not allowed")
+def _blocked(origin: Origin, address: Address) -> FetchFailure:
+    reached = effective_address(address)
+    where = f"{reached}" if literal_address(origin.host) else f"{origin.host} leads to {reached}, which"
+    if reached in METADATA_ADDRESSES:
+        reason = f"{where} is an address of cloud metadata, which is never reached"
+    else:
+        settings = f"{ALLOW_CIDRS} or {ALLOW_HOSTS}"
+        reason = f"{where} is not a public address; the operator of the server may allow it with {settings}"
+    return FetchFailure("blocked", "SecureRequestError", "Hostname is not allowed", reason)

@@ -35,13 +35,14 @@ import structlog
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.transforming import TransformationProcess
+from hoglab.delivery.breaker import CircuitBreakers
 from hoglab.delivery.dead_events import INTERNAL
 from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.internal import InternalEventDispatcher, internal_audience, read_unreadable
 from hoglab.delivery.mail import Mailer, MailLimits, MailServer
 from hoglab.delivery.results import Versions, last_version
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.retries import LASTING, RetryPolicy
 from hoglab.delivery.reviving import Reviver
 from hoglab.delivery.room import Room
 from hoglab.delivery.state import Timing
@@ -124,7 +125,8 @@ class Delivery:
             now=now,
             on_change=on_state_change or (lambda _function_id, _before, _after: None),
         )
-        self.room = Room(queue, registry, self.watcher, now=now)
+        self.breakers = CircuitBreakers()
+        self.room = Room(queue, registry, self.watcher, self.breakers, now=now)
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(last_version(queue_database))
         self.dispatcher = EventDispatcher(
@@ -137,7 +139,7 @@ class Delivery:
             self.site,
             self.event_globals,
             now,
-            retries=retries or RetryPolicy(),
+            retries=retries or LASTING,
             versions=versions,
             mail_limits=self.mailer.limits,
         )
@@ -146,6 +148,7 @@ class Delivery:
             shop,
             guard,
             self.watcher,
+            self.breakers,
             self.bodies,
             capture=capture,
             limits=worker_limits,

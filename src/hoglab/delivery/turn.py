@@ -18,7 +18,14 @@ import msgspec
 import orjson
 import structlog
 
-from hoglab.delivery.answers import Answer, failure_text, for_program, is_failure, metric_of
+from hoglab.delivery.answers import (
+    Answer,
+    failure_text,
+    for_program,
+    is_failure,
+    metric_of,
+    next_attempt_text,
+)
 from hoglab.delivery.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
 from hoglab.delivery.batches import item_of, merge
 from hoglab.delivery.bodies.pool import Compute
@@ -29,7 +36,7 @@ from hoglab.delivery.loops import EndlessLoopError, marked
 from hoglab.delivery.mail import Email, MailFailure, MailLimits
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, Line, ProgramRun, clipped, known_globals
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
-from hoglab.delivery.retries import RetryPolicy, excused
+from hoglab.delivery.retries import LASTING, RetryPolicy, excused
 from hoglab.delivery.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
 from hoglab.functions.secrets import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -65,6 +72,9 @@ _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
 UNUSABLE = (
     "The function cannot be loaded; the log of the server says why. Once it can, this can be run again."
 )
+
+MAX_TIMINGS = 32
+"""Of a run that is tried for hours the last stretches count, for its cost and its duration."""
 
 MAX_PRIORITY = 9
 """Each attempt makes a run less urgent, down to this."""
@@ -104,7 +114,7 @@ class Workshop:
     site: Site
     event_globals: EventGlobals
     now: Callable[[], datetime]
-    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    retries: RetryPolicy = LASTING
     versions: Versions = field(default_factory=Versions)
     mail_limits: MailLimits = field(default_factory=MailLimits)
 
@@ -161,6 +171,12 @@ class Turn:
     def held(self) -> Held | None:
         """Where its program waits, alive."""
         return None if self._run is None else self._run.held
+
+    @property
+    def patience_s(self) -> float:
+        """For how long its requests are tried; 0 when it is so few times that it takes no patience."""
+        policy = self._retries()
+        return 0.0 if policy.max_attempts is not None else policy.max_age_s or 0.0
 
     def begin(self) -> Step:
         """Run the program up to its request, or to its end."""
@@ -374,9 +390,12 @@ class Turn:
             delay_s = self._retries().delay_s(answer, state.attempts, now, self._age_s(now))
             message = failure_text(answer, state.attempts)
             excuse = isinstance(answer, FetchResponse) and excused(answer.status, self._excused_codes())
-            run.log("info" if excuse else "error", message + (" Retrying." if delay_s is not None else ""))
+            level = "info" if excuse else "error"
             if delay_s is not None:
-                return self._suspend(scheduled_at=now + timedelta(seconds=delay_s), retry=True)
+                due = now + timedelta(seconds=delay_s)
+                run.log(level, f"{message} Retrying.{next_attempt_text(due, delay_s)}")
+                return self._suspend(scheduled_at=due, error=message)
+            run.log(level, message)
             if not excuse:
                 state.error = run.cleaned(message)
         state.attempts = 0
@@ -417,13 +436,15 @@ class Turn:
         kind = POISON_PILL if run.crashed else None
         return self._settle("failed", "failed", error=failure, kind=kind)
 
-    def _suspend(self, scheduled_at: datetime | None = None, *, retry: bool = False) -> Settled:
-        """Put the invocation back, with all that it takes to come to this point again."""
+    def _suspend(self, scheduled_at: datetime | None = None, *, error: str | None = None) -> Settled:
+        """Put the invocation back, with all that it takes to come to this point again. ``error``: why the request is
+        to be repeated."""
         run, state = self._parts
         claimed = self.claimed
         if not state.journal:
             self._pin(run, state)
             state.first_scheduled_us = to_micros(claimed.created_at)
+        del state.timings[:-MAX_TIMINGS]
         state.journal = NOTHING if run.journal is None else msgspec.Raw(run.journal)
         run.close()
         outcome = InvocationOutcome(
@@ -432,9 +453,9 @@ class Turn:
             "available",
             state=encode_state(state),
             scheduled_at=scheduled_at,
-            priority=min(claimed.priority + 1, MAX_PRIORITY) if retry else None,
+            priority=None if error is None else min(claimed.priority + 1, MAX_PRIORITY),
         )
-        return self._settled(outcome, "running")
+        return self._settled(outcome, "running", error=None if error is None else run.cleaned(error))
 
     def _pin(self, run: ProgramRun, state: State) -> None:
         """Keep the code and the inputs that this run began with. Inputs may hold secrets, so they are sealed."""

@@ -28,13 +28,16 @@ from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.delivery.dispatch import NO_EVENTS_FAULT
+from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.fetch import Fetcher, FetchLimits, FetchResponse
-from hoglab.delivery.gates import Gates
+from hoglab.delivery.in_flight import InFlight
 from hoglab.delivery.latency import Latencies
 from hoglab.delivery.mail import Email, Mailer, MailSent
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.portions import Portions
 from hoglab.delivery.program_run import clipped
+from hoglab.delivery.retries import retriable
+from hoglab.delivery.streaks import Streaks
 from hoglab.delivery.turn import Perform, Settled, Turn
 from hoglab.delivery.watcher import cost_of
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
@@ -42,8 +45,10 @@ from hoglab.storage.invocations import InvocationOutcome, LogEntry
 if TYPE_CHECKING:
     from hoglab.delivery.answers import Answer
     from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.breaker import CircuitBreakers
     from hoglab.delivery.capturing import Capture
     from hoglab.delivery.fetch import FetchFailure, FetchRequest
+    from hoglab.delivery.in_flight import Full, Quota
     from hoglab.delivery.mail import MailFailure
     from hoglab.delivery.turn import Workshop
     from hoglab.delivery.watcher import Watcher
@@ -73,6 +78,9 @@ _WAITING = Gauge(
 _OLDEST_S = Gauge(
     "hoglab_delivery_oldest_due_seconds", "For how long the oldest due invocation waits; 0: none."
 )
+_HELD_BACK = Gauge(
+    "hoglab_delivery_circuits_open", "Functions whose runs wait because their destination is away."
+)
 _DEAD = Gauge(
     "hoglab_delivery_dead_events_kept", "Events put aside that nobody tried again or discarded yet."
 )
@@ -82,13 +90,18 @@ _DEAD = Gauge(
 class WorkerLimits:
     """How much is done at a time, and how often things are looked at. Times in seconds.
 
+    ``per_destination``: requests to one host and port; those without an answer for longer than ``slow_s`` do not count,
+    up to ``per_destination_slow`` in all. See `FairSemaphore` for the share of each function.
+
     ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `portions`. What came of runs is
     written ``flush_s`` after the first of them, or ``flush_busy_s`` when as many are at work as are written at a time.
     """
 
     in_flight: int = 512
     per_function: int = 128
-    per_host: int = 64
+    per_destination: int = 192
+    per_destination_slow: int = 384
+    slow_s: float = 1.0
     claim: int = 100
     claim_each: int = 64
     claim_shared: int = 8
@@ -111,6 +124,7 @@ class Worker:
         shop: Workshop,
         guard: AddressGuard,
         watcher: Watcher,
+        breakers: CircuitBreakers,
         bodies: BodyPool,
         *,
         capture: Capture | None = None,
@@ -124,6 +138,7 @@ class Worker:
         self._shop = shop
         self._guard = guard
         self._watcher = watcher
+        self._breakers = breakers
         self._bodies = bodies
         self._capture = capture
         self._limits = limits or WorkerLimits()
@@ -182,6 +197,7 @@ class Worker:
             fetcher,
             self._mailer,
             self._watcher,
+            self._breakers,
             BodiesOnLoop(self._bodies),
             self._capture,
             self._limits,
@@ -206,6 +222,7 @@ class _Shift:
         fetcher: Fetcher,
         mailer: Mailer,
         watcher: Watcher,
+        breakers: CircuitBreakers,
         bodies: BodiesOnLoop,
         capture: Capture | None,
         limits: WorkerLimits,
@@ -216,6 +233,8 @@ class _Shift:
         self._fetcher = fetcher
         self._mailer = mailer
         self._watcher = watcher
+        self._breakers = breakers
+        self._streaks = Streaks()
         self._capture = capture
         self._limits = limits
         self._stopping = stopping
@@ -228,10 +247,11 @@ class _Shift:
         self._tasks: dict[asyncio.Task[None], ClaimedInvocation] = {}
         self._by_id: dict[str, asyncio.Task[None]] = {}
         self._not_begun: list[ClaimedInvocation] = []
-        self._per_function: Tally[str] = Tally()
-        self._passed_over: set[str] = set()  # by the last claim: they had as much at work as they may
-        self._gates = Gates(limits.per_host)
-        self._mail_gates = Gates(mailer.limits.at_once)
+        self._in_flight = InFlight(limits.in_flight, limits.per_function)
+        self._destinations = FairSemaphore(
+            limits.per_destination, most=limits.per_destination_slow, slow_s=limits.slow_s
+        )
+        self._mail_servers = FairSemaphore(mailer.limits.at_once)
         self._settled: list[Settled] = []
         self._turns: Tally[str] = Tally()  # by outcome, like the requests, until they are counted with others
         self._requests: Tally[str] = Tally()
@@ -296,7 +316,7 @@ class _Shift:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self._room.clear()
-            free = self._limits.in_flight - len(self._tasks)
+            free = self._in_flight.free
             room = min(self._limits.claim, free)
             if room <= 0:
                 await self._room.wait()
@@ -304,11 +324,10 @@ class _Shift:
             # Claiming a handful at a time costs a transaction each: wait a little, until it is worth it.
             if room < min(self._limits.claim, self._limits.in_flight) // 4:
                 await self._wait_for_room(free)
-                room = min(self._limits.claim, self._limits.in_flight - len(self._tasks))
-            full = self._full_functions()
-            self._passed_over = set(full)
+                room = min(self._limits.claim, self._in_flight.free)
+            full, quota = self._in_flight.pass_over(), self._in_flight.quota(self._paces, self._breakers)
             each = max(1, min(self._portions.size(), free // 8))
-            claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full)
+            claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full, quota)
             if self._stopping.is_set():
                 self._not_begun += claimed
                 return
@@ -322,47 +341,37 @@ class _Shift:
         wanted = max(free + 1, min(self._limits.claim, self._limits.in_flight) // 4)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
-                while self._limits.in_flight - len(self._tasks) < wanted and not self._stopping.is_set():
+                while self._in_flight.free < wanted and not self._stopping.is_set():
                     self._room.clear()
                     await self._room.wait()
 
-    def _full_functions(self) -> list[str]:
-        """Those that have as much at work as they may.
-
-        That is less the less room is left (dynamic thresholds, Choudhury and Hahne 1998): n functions whose
-        destinations hang end up with an nth of all but one share, which is always there for the others.
-        """
-        most = self._most_each()
-        return [function_id for function_id, count in self._per_function.items() if count >= most]
-
-    def _most_each(self) -> int:
-        return min(self._limits.per_function, max(1, self._limits.in_flight - len(self._tasks)))
-
-    def _claim(self, room: int, each: int, full: list[str]) -> list[ClaimedInvocation]:
+    def _claim(self, room: int, each: int, full: Full, quota: Quota) -> list[ClaimedInvocation]:
         """Claim what is due; when there is nothing, sleep until there may be something."""
         claimed: list[ClaimedInvocation] = []
         self._gather()
         self._paces.look_up()
         for name in QUEUES:
             if room > len(claimed):
-                taken = self._queue.claim(
+                claimed += self._queue.claim(
                     queue=name,
                     limit=room - len(claimed),
                     limit_each=each,
-                    exclude_functions=full,
-                    allowance=self._paces.allowance,
+                    exclude_functions=full.functions,
+                    exclude_projects=full.projects,
+                    allowance=quota,
                 )
-                for function_id, number in Tally(one.function_id for one in taken).items():
-                    self._paces.began(function_id, number)
-                claimed += taken
-        if len(self._passed_over) < len(full):
+        quota.close()
+        if self._in_flight.is_stale(full):
             return claimed  # one of them had a run that ended before the last claim, which thus knows of its wake
-        wait_s = self._paces.wait_s()
+        wait_s = min(
+            (each for each in (self._paces.wait_s(), self._breakers.wait_s()) if each is not None),
+            default=None,
+        )
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
-            timeout_s = PASSED_OVER_S if full else self._limits.idle_s
+            timeout_s = PASSED_OVER_S if any(full) else self._limits.idle_s
             due = self._queue.next_due()
-            if wait_s is not None:  # what is due waits for the pace of its function
+            if wait_s is not None:  # what is due waits for the pace of its function, or for a destination
                 timeout_s = min(timeout_s, wait_s)
             elif due is not None:
                 until_s = (due - datetime.now(UTC)).total_seconds()
@@ -381,19 +390,13 @@ class _Shift:
         task = asyncio.create_task(self._work_on(claimed))
         self._tasks[task] = claimed
         self._by_id[claimed.id] = task
-        self._per_function[claimed.function_id] += 1
+        self._in_flight.began(claimed)
         task.add_done_callback(self._drop)
 
     def _drop(self, task: asyncio.Task[None]) -> None:
         claimed = self._tasks.pop(task)
         self._by_id.pop(claimed.id, None)
-        function_id = claimed.function_id
-        self._per_function[function_id] -= 1
-        left = self._per_function[function_id]
-        if not left:
-            del self._per_function[function_id]
-        if function_id in self._passed_over and left < self._most_each():
-            self._passed_over.discard(function_id)
+        if self._in_flight.ended(claimed):
             self._queue.wake()
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
@@ -407,7 +410,9 @@ class _Shift:
         step: Perform | Settled = await self._bodies.run(turn.begin, function_id)
         while isinstance(step, Perform):
             accepted_at = turn.accepted_at()
-            answer, duration_ms = await self._perform(step.request, function_id, accepted_at)
+            answer, duration_ms, where = await self._perform(step.request, claimed, accepted_at)
+            if self._breakers.note(function_id, where, turn.patience_s, failed=retriable(answer)):
+                self._queue.wake()
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.held)
         if step.captured is not None and self._capture is not None:
@@ -415,26 +420,31 @@ class _Shift:
         self._settle(step)
 
     async def _perform(
-        self, request: FetchRequest | Email, function_id: str, accepted_at: datetime | None
-    ) -> tuple[Answer, float]:
+        self, request: FetchRequest | Email, claimed: ClaimedInvocation, accepted_at: datetime | None
+    ) -> tuple[Answer, float, str]:
+        """The answer, how many milliseconds it took, and where it came from."""
         if isinstance(request, Email):
-            gates, host, seconds = self._mail_gates, self._mailer.host, _EMAIL_SECONDS
+            places, where, seconds = self._mail_servers, self._mailer.host, _EMAIL_SECONDS
         else:
-            gates, host, seconds = self._gates, self._fetcher.host_of(request.url), _REQUEST_SECONDS
-        await gates.enter(host, function_id)
+            where = self._fetcher.destination_of(request.url)
+            places, seconds = self._destinations, _REQUEST_SECONDS
+        holder = Holder(claimed.project_id, claimed.function_id)
+        place = await places.enter(where, holder)
         try:
             started = time.perf_counter()
             if accepted_at is not None:
-                self._latencies.first_request(function_id, accepted_at, datetime.now(UTC))
-            answer = await (self._send(request) if isinstance(request, Email) else self._fetch(request))
+                self._latencies.first_request(claimed.function_id, accepted_at, datetime.now(UTC))
+            answer = await (
+                self._send(request) if isinstance(request, Email) else self._fetch(request, holder)
+            )
             took_s = time.perf_counter() - started
         finally:
-            gates.leave(host)
+            places.leave(place)
         seconds.observe(took_s)
-        return answer, took_s * 1000
+        return answer, took_s * 1000, where
 
-    async def _fetch(self, request: FetchRequest) -> FetchResponse | FetchFailure:
-        answer = await self._fetcher.fetch(request)
+    async def _fetch(self, request: FetchRequest, holder: Holder) -> FetchResponse | FetchFailure:
+        answer = await self._fetcher.fetch(request, holder)
         self._requests[str(answer.status) if isinstance(answer, FetchResponse) else answer.kind] += 1
         return answer
 
@@ -534,6 +544,8 @@ class _Shift:
         )
         costs: Tally[str] = Tally()
         for one in settled:
+            for result in one.results:
+                self._streaks.note(result)
             if one.timings:
                 costs[one.function_id] += cost_of(one.timings)
         if costs:
@@ -567,6 +579,7 @@ class _Shift:
                 self._settle(turn.poisoned())
             await loop.run_in_executor(self._writer, self._watcher.save)
             _show(await loop.run_in_executor(self._writer, self._queue.stats))
+            _HELD_BACK.set(self._breakers.open_count())
             await asyncio.sleep(self._limits.sweep_s)
 
 

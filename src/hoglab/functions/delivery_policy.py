@@ -1,6 +1,6 @@
 """How a function wants to be delivered: ``x_delivery``, an extension of ours (spec: hog-runtime 11).
 
-Without it a function is delivered as the upstream product does: three attempts, in no order, one event a run.
+Without it a function is delivered as `HOGLAB_DELIVERY_RETRIES` says, in no order, one event a run.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ MAX_BATCH_EVENTS = 1_000
 MAX_BATCH_WAIT_MS = 60_000
 
 _NOTES: Notes = {
-    "retry": Note(
-        "When failed requests are sent again; null for the usual three attempts.", {"attempts": 10}
-    ),
+    "retry": Note("When failed requests are sent again; null for as usual.", {"attempts": 10}),
     "attempts": Note("How often a request is sent at most.", 10),
     "base_ms": Note(
         "About how long to wait after the first attempt; after each further one twice as long.", 1000

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import html
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -14,7 +19,7 @@ from hoglab.hog.rt.printing import repr_value
 REPLACEMENT = "***REDACTED***"
 
 MIN_LENGTH = 1
-"""Shortest secret that is replaced; blank ones never are."""
+"""Shortest secret that is replaced as a text; blank ones never are."""
 
 _SECRET_KEY = re.compile(
     r"authorization|cookie|token|secret|password|passcode|credential|api[-_]?key|private[-_]?key|signing[-_]?key",
@@ -35,6 +40,18 @@ _HEADERS = frozenset(
         "x-secret",
     }
 )
+MIN_ENCODED_BYTES = 6
+"""Shortest secret that is found in base64 and hexadecimal digits."""
+PATTERNS = 1_000
+"""Sets of secrets whose patterns are remembered: most runs of a function have the same."""
+
+_BASIC = re.compile(r"Basic\s+([A-Za-z0-9+/]+={0,2})\s*", re.IGNORECASE)
+_BASE64 = "[A-Za-z0-9+/_-]"
+_IN_BASE64 = {"+": r"(?:\+|-|%2[bB])", "/": "(?:/|_|%2[fF])"}
+"""Base64 for addresses has other characters in these places."""
+_LEFT_ALONE = ("", "/", "!~*'()", ";,/?:@&=+$!~*'()#")
+"""By what encodes parts of addresses; the last two: encodeURLComponent, and encodeURI of browsers."""
+_HEX_DIGITS = re.compile("%[0-9A-F]{2}")
 _PREFIX = re.compile(r"^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 
 Redact = Callable[[str], str]
@@ -52,16 +69,28 @@ def redactor(
     secrets = set(_secrets(schema, inputs))
     if request is not None:
         secrets.update(
-            form
+            value
             for part in (request["headers"], request["query"])
             for name, value in part.items()
             if _SECRET_KEY.search(name) or name in _HEADERS
-            for form in _forms(value)
         )
+    secrets = {secret for secret in secrets if len(secret.strip()) >= MIN_LENGTH}
     if not secrets:
         return _unchanged
-    pattern = re.compile("|".join(re.escape(secret) for secret in sorted(secrets, key=len, reverse=True)))
+    pattern = _pattern(frozenset(secrets))
     return lambda text: pattern.sub(REPLACEMENT, text)
+
+
+@lru_cache(maxsize=PATTERNS)
+def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
+    """What finds any form of some secrets, the longest first."""
+    parts = {secret for whole in secrets for secret in _parts(whole)}
+    texts = {form for part in parts for form in _texts_of(part)}
+    found = [(len(text), re.escape(text)) for text in texts]
+    for part in parts | {_in_json(part) for part in parts}:
+        found += _encoded(part)
+    found.sort(key=lambda form: (-form[0], form[1]))
+    return re.compile("|".join(form for _, form in found))
 
 
 def _unchanged(text: str) -> str:
@@ -74,12 +103,11 @@ def _secrets(schema: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> 
     integrations -= {entry["key"] for entry in schema if entry.get("type") == "integration_field"}
     for key, value in inputs.items():
         if key in hidden or key in integrations or _SECRET_KEY.search(key):
-            for text in _texts(value):
-                yield from _forms(text)
+            yield from _texts(value)
         elif isinstance(value, Mapping):
             for name, part in value.items():
                 if isinstance(part, str) and str(name).lower() in _HEADERS:
-                    yield from _forms(part)
+                    yield part
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -97,17 +125,55 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _forms(text: str) -> Iterator[str]:
-    """A secret as it may stand in a text: with and without its scheme, as it is, inside JSON, as Hog prints it, and
-    as a part of an address."""
-    for form in (text, _PREFIX.sub("", text)):
-        if len(form.strip()) >= MIN_LENGTH:
-            yield form
-            yield form.strip()
-            yield orjson.dumps(form.encode("utf-8", "replace").decode()).decode()[1:-1]
-            yield repr_value(form)[1:-1]
-            if form.isascii() and form.isalnum():
-                continue  # what follows changes nothing
-            yield quote_plus(form, errors="replace")
-            for left_alone in ("", "/", "!~*'()"):  # the last: by encodeURLComponent
-                yield quote(form, safe=left_alone, errors="replace")
+def _parts(secret: str) -> Iterator[str]:
+    """A secret with and without its scheme and what is around it, and what the credentials of Basic say."""
+    for form in (secret, _PREFIX.sub("", secret)):
+        for part in (form, form.strip()):
+            if len(part) >= MIN_LENGTH:
+                yield part
+    basic = _BASIC.fullmatch(secret)
+    if basic is not None:
+        with contextlib.suppress(ValueError):
+            credentials = base64.b64decode(basic[1], validate=True).decode()
+            password = credentials.partition(":")[2]
+            yield from (part for part in (credentials, password) if len(part) >= MIN_ENCODED_BYTES)
+
+
+def _texts_of(secret: str) -> Iterator[str]:
+    """A secret as it may stand in a text: as it is, inside JSON, as Hog prints it, inside HTML, and as a part of an
+    address."""
+    yield secret
+    if secret.isascii() and secret.isalnum():
+        return  # what follows changes nothing
+    inside = _in_json(secret)
+    ascii_only = json.dumps(secret)[1:-1]
+    yield from (inside, ascii_only, orjson.dumps(inside).decode()[1:-1], json.dumps(ascii_only)[1:-1])
+    yield repr_value(secret)[1:-1]
+    yield html.escape(secret)
+    for form in (secret, inside):
+        quoted = {quote_plus(form, errors="replace")}
+        quoted |= {quote(form, safe=left_alone, errors="replace") for left_alone in _LEFT_ALONE}
+        for address in quoted:
+            yield address
+            yield _HEX_DIGITS.sub(lambda found: found[0].lower(), address)
+            yield quote(address, safe="")
+
+
+def _in_json(text: str) -> str:
+    return orjson.dumps(text.encode("utf-8", "replace").decode()).decode()[1:-1]
+
+
+def _encoded(secret: str) -> list[tuple[int, str]]:
+    """A secret in hexadecimal digits, and as a part of what is encoded as base64, wherever it begins in that: lengths
+    and patterns. Short ones would be found in any text."""
+    data = secret.encode("utf-8", "replace")
+    if len(data) < MIN_ENCODED_BYTES:
+        return []
+    found = [(2 * len(data), f"(?i:{data.hex()})")]
+    for shift in range(3):
+        text = base64.b64encode(bytes(shift) + data).decode()
+        # The characters that hold nothing but bits of the secret; the one behind them may hold a few, too.
+        whole = text[-(-8 * shift // 6) : 8 * (shift + len(data)) // 6]
+        middle = "".join(_IN_BASE64.get(each, each) for each in whole)
+        found.append((len(whole), f"{middle}{_BASE64}?(?:=|%3[dD]){{0,2}}"))
+    return found

@@ -107,6 +107,11 @@ class FunctionRegistry:
         found = None if functions is None else functions.by_id.get(function_id)
         return None if functions is None or found is None else (functions.project, found)
 
+    def project_count(self) -> int:
+        """How many projects have functions."""
+        with self._database.read() as connection:
+            return len(store.projects_with_functions(connection))
+
     def _versions(self, project_id: int) -> tuple[int, ...]:
         version = self._database.changes.version
         return tuple(version(topic, project_id) for topic in TOPICS)

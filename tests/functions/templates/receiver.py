@@ -24,7 +24,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from hoglab.delivery import connections
+from hoglab.delivery import connections, resolver
 
 OURS = frozenset({"host", "user-agent", "accept-encoding", "content-length", "idempotency-key"})
 """Headers that the runtime sends whatever the program asks for."""
@@ -65,9 +65,9 @@ class Hosts:
         """Let clients that are made from now on find every name here, and trust the authority."""
         trusting = self.authority.context_of_clients()
         patch.setattr(connections, "tls_context", lambda: trusting)
-        patch.setattr(connections, "resolve", self._resolve)
+        patch.setattr(resolver, "look_up", self._look_up)
 
-    async def _resolve(self, _host: str, _port: int) -> list[Any]:
+    def _look_up(self, _host: str, _port: int) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", self.port))]
 
     async def _start(self) -> int:

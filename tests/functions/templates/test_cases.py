@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.functions.templates.cases import CASES, KEYS, Case
 from tests.functions.templates.receiver import Hosts
 
 from hoglab.accounts.bootstrap import FirstStart
+from hoglab.delivery import resolver
 from hoglab.delivery.mail import MailServer
 from hoglab.delivery.test_runs import NOT_MATCHING, TestRuns
 from hoglab.filters.hog import FilterContext
@@ -121,6 +123,38 @@ def test_templates_do_what_their_cases_say(
     assert len(printed) == case.given.get("printed_lines", 0)
     for secret in case.secrets():
         assert secret not in orjson.dumps(report).decode()
+
+
+def reaching() -> list[Case]:
+    """Of each template one case in which it sends a request."""
+    found: dict[str, Case] = {}
+    for case in CASES:
+        if case.given.get("requests"):
+            found.setdefault(case.template.id, case)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", reaching(), ids=lambda case: case.id)
+def test_templates_name_no_status_that_nobody_sent(
+    case: Case, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they make of a name that does not exist, whatever the status is that programs get to see."""
+
+    def look_up(host: str, _port: int) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, f"nobody knows {host}")
+
+    monkeypatch.setattr(resolver, "look_up", look_up)
+    configuration = Builder(Sent(case.function()), None, FilterContext()).build()
+    function = compile_configuration(configuration, FilterContext(), function_id="f", project_id=1)
+    report = (
+        TestRuns(house.delivery)
+        .run(house.project, function, case.globals, run_id=RUN_ID, mock=False)
+        .answer()
+    )
+    told, error = report["errors"][0], report["errors"][-1]
+    assert "Invalid hostname: there is no address for " in told
+    assert "could not be reached: Invalid hostname: there is no address for " in error
+    assert "500" not in error
 
 
 def _said(mail: Mail) -> dict[str, Any]:

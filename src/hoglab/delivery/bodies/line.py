@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -32,6 +32,14 @@ class Line(Generic[T]):
         if waiting:
             self._by_function[function_id] = waiting  # to the end of the line
         return one
+
+    def pop_first(self, may: Callable[[T], bool]) -> T | None:
+        """The first one of the function whose turn it is among those whose first one may go; None when none may."""
+        for function_id, waiting in self._by_function.items():
+            if may(waiting[0]):
+                self._by_function.move_to_end(function_id, last=False)
+                return self.popleft()
+        return None
 
     def take_out(self, function_id: str) -> Collection[T]:
         """Everything of one function, in order."""

@@ -174,6 +174,18 @@ class QueueStats:
     dead_events: int
 
 
+class Allowance(Protocol):
+    """How much one claim may take. Asked inside of a transaction."""
+
+    def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
+        """How many of ``wanted`` a function may have."""
+        ...
+
+    def took(self, project_id: int, function_id: str, number: int) -> None:
+        """Note that it was given so many."""
+        ...
+
+
 class InvocationQueue(Protocol):
     """Blocking methods, called from worker threads. `wait` lets a consumer sleep until work may exist."""
 
@@ -216,11 +228,12 @@ class InvocationQueue(Protocol):
         queue: str = "hog",
         limit: int = 100,
         limit_each: int | None = None,
-        exclude_functions: Sequence[str] = (),
-        allowance: Callable[[str, int], int] | None = None,
+        exclude_functions: Collection[str] = (),
+        exclude_projects: Collection[int] = (),
+        allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
         """Lock up to ``limit`` due invocations, at most ``limit_each`` of one function and priority, and never
-        more than ``allowance`` says that it may have of so many.
+        more than ``allowance`` says.
 
         Priority ascending; among those, projects take turns, and so do the functions of each, with the oldest
         first. An invocation with an order key is passed over as long as an earlier one of its function and key
@@ -284,9 +297,16 @@ class InvocationQueue(Protocol):
         none."""
         ...
 
-    def due(self, until: datetime, *, most: int, apart_from: Collection[str] = ()) -> int:
+    def due(
+        self,
+        until: datetime,
+        *,
+        most: int,
+        most_of_project: int | None = None,
+        apart_from: Collection[str] = (),
+    ) -> int:
         """How many available invocations are due at a time, ``apart_from`` those of some functions; counted up to
-        ``most``, which is what it costs."""
+        ``most``, which is what it costs, and of one project (in each queue and priority) up to ``most_of_project``."""
         ...
 
     def wait(self, timeout_s: float) -> bool:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterator
 
+    from hoglab.storage.invocations import Allowance
+
 T = TypeVar("T", int, str)
 
 COLUMNS = (
@@ -51,11 +53,16 @@ _BEFORE_ALL = -(1 << 62)
 class Shares:
     """How much each function may have of one claim. ``begin`` for each lane."""
 
-    def __init__(self, excluded: Collection[str], allowance: Callable[[str, int], int] | None) -> None:
-        """``allowance``: how many of so many a function may have; what it has of this claim counts already."""
+    def __init__(
+        self,
+        excluded: Collection[str],
+        projects: Collection[int],
+        allowance: Allowance | None,
+    ) -> None:
+        """``excluded`` functions and ``projects`` have nothing."""
         self._excluded = excluded
+        self._projects = projects
         self._allowance = allowance
-        self._of_claim: Counter[str] = Counter()
         self._of_lane: Counter[str] = Counter()
         self._most_each = 0
 
@@ -63,19 +70,21 @@ class Shares:
         self._most_each = most_each
         self._of_lane.clear()
 
-    def of(self, function_id: str, wanted: int) -> int:
+    def has_any(self, project_id: int) -> bool:
+        """Whether the functions of a project may have any."""
+        return project_id not in self._projects
+
+    def of(self, project_id: int, function_id: str, wanted: int) -> int:
         """How many of ``wanted`` a function may have now."""
         wanted = min(wanted, self._most_each - self._of_lane[function_id])
         if function_id in self._excluded or wanted <= 0:
             return 0
-        if self._allowance is None:
-            return wanted
-        had = self._of_claim[function_id]
-        return max(0, self._allowance(function_id, wanted + had) - had)
+        return wanted if self._allowance is None else self._allowance.allowed(project_id, function_id, wanted)
 
-    def took(self, function_id: str, number: int) -> None:
+    def took(self, project_id: int, function_id: str, number: int) -> None:
         self._of_lane[function_id] += number
-        self._of_claim[function_id] += number
+        if self._allowance is not None:
+            self._allowance.took(project_id, function_id, number)
 
 
 class Claims:
@@ -99,12 +108,12 @@ class Claims:
         def take_of(project: int, most: int) -> list[tuple[Any, ...]]:
             def take(function_id: str, most: int) -> list[tuple[Any, ...]]:
                 self._functions[(*lane, project)] = function_id
-                most = shares.of(function_id, most)
+                most = shares.of(project, function_id, most)
                 if most <= 0:
                     return []
                 parameters = (token, now, *lane, project, function_id, now, most)
                 rows = connection.execute(_CLAIM, parameters).fetchall()
-                shares.took(function_id, len(rows))
+                shares.took(project, function_id, len(rows))
                 return rows
 
             last = self._functions.get((*lane, project), "")
@@ -114,7 +123,7 @@ class Claims:
 
         def take_project(project: int, most: int) -> list[tuple[Any, ...]]:
             self._projects[lane] = project
-            return take_of(project, most)
+            return take_of(project, most) if shares.has_any(project) else []
 
         last = self._projects.get(lane, _BEFORE_ALL)
         following = _reader(connection, _NEXT_PROJECT, *lane)
@@ -135,17 +144,24 @@ def first_scheduled(
 
 
 def count_due(
-    connection: sqlite3.Connection, lane: tuple[str, int], until: int, apart_from: Collection[str], most: int
+    connection: sqlite3.Connection,
+    lane: tuple[str, int],
+    until: int,
+    apart_from: Collection[str],
+    most: int,
+    most_of_project: int,
 ) -> int:
     """How many invocations of a lane are due at a time (microseconds), apart from those of some functions; counted
-    up to ``most``."""
-    found = 0
+    up to ``most``, and of each project up to ``most_of_project``."""
+    found: Counter[int] = Counter()
     for project, function_id in _functions_of(connection, lane, apart_from):
-        parameters = (*lane, project, function_id, until, most - found)
-        found += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
-        if found >= most:
+        left = min(most - found.total(), most_of_project - found[project])
+        if left > 0:
+            parameters = (*lane, project, function_id, until, left)
+            found[project] += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
+        if found.total() >= most:
             break
-    return found
+    return found.total()
 
 
 def _functions_of(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hoglab.storage.invocations import (
+        Allowance,
         AppMetric,
         BackfillStep,
         ClaimedInvocation,
@@ -248,8 +249,9 @@ class SqliteInvocationQueue:
         queue: str = "hog",
         limit: int = 100,
         limit_each: int | None = None,
-        exclude_functions: Sequence[str] = (),
-        allowance: Callable[[str, int], int] | None = None,
+        exclude_functions: Collection[str] = (),
+        exclude_projects: Collection[int] = (),
+        allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
         """Lock up to ``limit`` due invocations: priority ascending, then projects and functions in turn, the
         oldest of each first."""
@@ -260,7 +262,7 @@ class SqliteInvocationQueue:
         priorities = self._priorities(queue)
         if not priorities:
             return claimed
-        shares = Shares(frozenset(exclude_functions), allowance)
+        shares = Shares(frozenset(exclude_functions), frozenset(exclude_projects), allowance)
         with self._transaction() as connection:
             for priority in priorities:
                 room = limit - len(claimed)
@@ -385,13 +387,21 @@ class SqliteInvocationQueue:
         first = self._first_scheduled(apart_from)
         return None if first is None else from_micros(first)
 
-    def due(self, until: datetime, *, most: int, apart_from: Collection[str] = ()) -> int:
+    def due(
+        self,
+        until: datetime,
+        *,
+        most: int,
+        most_of_project: int | None = None,
+        apart_from: Collection[str] = (),
+    ) -> int:
         """How many available invocations are due at a time, counted up to ``most``."""
         found = 0
         for queue, priority in self._lanes():
             with explained(self._name), self._reading:
+                lane, left = (queue, priority), most - found
                 found += count_due(
-                    self._reader, (queue, priority), to_micros(until), apart_from, most - found
+                    self._reader, lane, to_micros(until), apart_from, left, most_of_project or left
                 )
             if found >= most:
                 break

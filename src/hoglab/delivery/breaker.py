@@ -1,0 +1,121 @@
+"""A circuit breaker for each function whose requests all go to one destination: while that is away, attempts are few.
+
+After `FAILURES` failures in a row, with no success between, its runs stay in the queue and one at a time is let through
+as a probe, at intervals that double from `FIRST_S` up to `LONGEST_S`. The first success lets all of them go on. So an
+outage costs a probe a minute, and neither burns the attempts of the runs that wait nor holds places at work. Functions
+that send to several destinations have none: one of them that is away says nothing about the others.
+
+What was open for as long as runs are tried lets everything through, so that runs that became too old can fail.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FAILURES = 10
+"""Failed attempts in a row that open it."""
+FIRST_S, LONGEST_S = 1.0, 60.0
+MAX_KNOWN = 100_000
+"""Functions whose destinations are remembered; beyond that all are forgotten."""
+SEVERAL = ""
+
+
+@dataclass(slots=True)
+class _Failing:
+    since: float
+    count: int = 0
+    patience_s: float = 0.0
+    interval_s: float = FIRST_S
+    next_probe: float | None = None  # None: it is closed
+    is_probing: bool = False
+
+    def is_open(self, now: float) -> bool:
+        return self.next_probe is not None and now - self.since < self.patience_s
+
+
+class CircuitBreakers:
+    """Those of all functions. May be used by any thread."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock = clock
+        self._jitter = jitter
+        self._destinations: dict[str, str] = {}  # of each function, `SEVERAL` if there are
+        self._failing: dict[str, _Failing] = {}
+        self._held_back: set[str] = set()
+        self._lock = threading.Lock()
+
+    def note(self, function_id: str, destination: str, patience_s: float, *, failed: bool) -> bool:
+        """Note what came of an attempt. ``failed``: as a later one need not. ``patience_s``: for how long its runs are
+        tried; 0 for so few attempts that none are to be saved. Whether that let runs go on."""
+        with self._lock:
+            if self._destinations.setdefault(function_id, destination) != destination:
+                self._destinations[function_id] = SEVERAL
+            if len(self._destinations) > MAX_KNOWN:
+                self._destinations.clear()
+            if not failed:
+                ended = self._failing.pop(function_id, None)
+                return ended is not None and ended.next_probe is not None
+            self._fail(function_id, patience_s)
+            return False
+
+    def _fail(self, function_id: str, patience_s: float) -> None:
+        now = self._clock()
+        one = self._failing.setdefault(function_id, _Failing(now))
+        one.count += 1
+        one.patience_s = patience_s
+        if self._destinations.get(function_id) == SEVERAL:
+            one.next_probe = None
+        elif one.count >= FAILURES and (one.next_probe is None or one.is_probing):
+            one.is_probing = False
+            one.next_probe = now + one.interval_s * (0.5 + self._jitter() / 2)
+            one.interval_s = min(2 * one.interval_s, LONGEST_S)
+
+    def allowed(self, function_id: str, wanted: int) -> int:
+        """How many of ``wanted`` runs may begin: one as a probe, or none, while it is open."""
+        with self._lock:
+            one = self._failing.get(function_id)
+            now = self._clock()
+            if one is None or one.next_probe is None or not one.is_open(now):
+                return wanted
+            self._held_back.add(function_id)
+            return min(wanted, 1 if now >= one.next_probe else 0)
+
+    def began(self, function_id: str) -> None:
+        """Note that runs were begun: if it is open, that was the probe."""
+        with self._lock:
+            one = self._failing.get(function_id)
+            if one is not None and one.next_probe is not None:
+                one.is_probing = True
+                one.next_probe = self._clock() + one.interval_s  # if nothing comes of it
+
+    def wait_s(self) -> float | None:
+        """How long until one of those may be probed that were held back since the last call; None when none was."""
+        with self._lock:
+            held, self._held_back = self._held_back, set()
+            now = self._clock()
+            probes = [
+                one.next_probe
+                for each in held
+                if (one := self._failing.get(each)) is not None and one.next_probe is not None
+            ]
+        return max(0.0, min(probes) - now) if probes else None
+
+    def is_open(self, function_id: str) -> bool:
+        """Whether its runs are held back."""
+        with self._lock:
+            one = self._failing.get(function_id)
+            return one is not None and one.is_open(self._clock())
+
+    def open_count(self) -> int:
+        """How many are open."""
+        now = self._clock()
+        with self._lock:
+            return sum(one.is_open(now) for one in self._failing.values())
