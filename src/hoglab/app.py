@@ -416,6 +416,11 @@ def _experiment_routers(
 def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list[Problem]:
     """What does not work as it should now."""
     problems = []
+    for database, name in ((storage.database, "database"), (storage.queue_database, "queue")):
+        try:
+            database.check()
+        except DatabaseError as error:
+            problems.append(Problem(name, str(error), blocks=False))
     try:
         storage.log.check()
     except EventLogFullError as error:

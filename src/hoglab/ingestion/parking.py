@@ -40,7 +40,7 @@ class Parking:
 
     def park(self, record: LogRecord, reason: str) -> None:
         """Keep a record; parking one again replaces it."""
-        with self._queue.write(durable=True) as tx:
+        with self._queue.write() as tx:
             tx.execute(sa.delete(parked_record).where(parked_record.c.offset == record.offset))
             tx.execute(
                 sa.insert(parked_record),

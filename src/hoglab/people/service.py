@@ -19,6 +19,7 @@ from hoglab.people.identity import clean_distinct_id
 from hoglab.people.known import KnownPersons
 from hoglab.people.reading import PersonView, group_properties, person_for
 from hoglab.people.sqlite import load_persons
+from hoglab.storage.database import Rebuildable
 from hoglab.storage.event_store import PersonOverride
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class PersonService:
             by_project.setdefault(event.project_id, []).append(event)
         attributions: dict[int, Iterator[Attribution | None]] = {}
         overrides: list[PersonOverride] = []
-        with self.known.changing() as touch, self._database.write(durable=True) as tx:
+        with self.known.changing() as touch, self._database.write() as tx:
             raised = list(warnings)
             applied = store.load_position(tx.connection)
             for project_id, ours in by_project.items():
@@ -137,7 +138,7 @@ class PersonService:
 
     def forget_old_warnings(self) -> int:
         """Delete warnings past `WARNING_RETENTION`; how many they were."""
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
             return store.delete_warnings(tx.connection, self._now() - WARNING_RETENTION)
 
     # --- reading

@@ -28,6 +28,10 @@ class DatabaseUnreadableError(DatabaseError):
     """The file cannot be opened, is damaged, or is no database."""
 
 
+class DatabaseNotDurableError(DatabaseError):
+    """The disk failed to keep what was committed, so that nothing can be promised until the server is restarted."""
+
+
 class SchemaTooNewError(DatabaseError):
     """The database was written by a newer program whose schema this one does not know."""
 

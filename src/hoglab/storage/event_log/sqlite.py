@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hoglab.storage.database import Database, DatabaseError, tables
+from hoglab.storage.database import Database, DatabaseError, Rebuildable, tables
 from hoglab.storage.database.errors import explain, explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
@@ -136,7 +136,7 @@ class SqliteEventLog:
         self._turns = write_lock(path)
         self._appender = connect(path, tables.queue_metadata)
         # Positions and deletions do not wait for the disk: losing the latest repeats work, loses no events.
-        self._keeper = connect(path, tables.queue_metadata, durable=False)
+        self._keeper = connect(path, tables.queue_metadata, rebuildable=Rebuildable.LOG_POSITIONS)
         self._reader = connect(path, tables.queue_metadata, read_only=True)
         self._reading = threading.Lock()
 
