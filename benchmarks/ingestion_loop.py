@@ -29,7 +29,7 @@ from benchmarks.delivery_throughput import FORWARD, House
 from hoglab.accounts.service import AccountService
 from hoglab.app import calm_garbage_collector
 from hoglab.capture.records import encode_record, new_header
-from hoglab.ingestion import IngestedEvent, Ingestion, Parking
+from hoglab.ingestion import IngestedEvent, Ingestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log.sqlite import SqliteEventLog
@@ -142,8 +142,8 @@ def run_loop(
     speeds, known = [], 0
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
-        parking = Parking(house.queue_database)
-        ingestion = Ingestion(log, store, people, accounts.project, parking, dispatcher=dispatcher)
+        quarantine = Quarantine(house.queue_database)
+        ingestion = Ingestion(log, store, people, accounts.project, quarantine, dispatcher=dispatcher)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()
         while ingestion.position < log.last_offset():

@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,7 +75,8 @@ from hoglab.http.idempotency import Idempotency
 from hoglab.http.streams import Streams
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import Ingestion
-from hoglab.ingestion.parking import Parking
+from hoglab.ingestion.quarantine import Quarantine
+from hoglab.ingestion.quarantine_routes import quarantine_router
 from hoglab.ingestion.routes import events_router
 from hoglab.ingestion.warnings import warnings_router
 from hoglab.people import PersonService
@@ -244,12 +245,13 @@ class Hoglab:
             geoip_database=settings.geoip_database,
             mail_server=settings.mail_server,
         )
+        quarantine = Quarantine(storage.queue_database, max_bytes=settings.quarantine_max_bytes)
         ingestion = Ingestion(
             storage.log,
             store,
             people,
             accounts.project,
-            Parking(storage.queue_database),
+            quarantine,
             dispatcher=delivery.dispatcher,
             transformer=Transformations(
                 functions,
@@ -332,6 +334,7 @@ class Hoglab:
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),
+                    quarantine_router(quarantine),
                     people_routes.persons_router(database),
                     people_routes.groups_router(database),
                     cohorts_router(database, cohort_service, calculator.progress),
@@ -357,7 +360,7 @@ class Hoglab:
                     **webhook_paths(),
                     **template_routes.public_paths(),
                 },
-                checks=lambda: _problems(storage, ingestion, delivery),
+                checks=lambda: _problems(storage, ingestion, quarantine, functions, delivery),
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,
                 lag_s=ingestion.lag_s,
@@ -413,7 +416,13 @@ def _experiment_routers(
     ]
 
 
-def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list[Problem]:
+def _problems(
+    storage: Storage,
+    ingestion: Ingestion,
+    quarantine: Quarantine,
+    functions: FunctionRegistry,
+    delivery: Delivery,
+) -> list[Problem]:
     """What does not work as it should now."""
     problems = []
     for database, name in ((storage.database, "database"), (storage.queue_database, "queue")):
@@ -429,10 +438,25 @@ def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> lis
         storage.store.check()
     except (EventStoreUnavailableError, QueryError) as error:
         problems.append(Problem("event store", str(error)))
+    if storage.store.damage is not None:
+        text = f"events.duckdb is damaged ({storage.store.damage}): run `hoglab check --full`, restore a backup"
+        problems.append(Problem("event store", text, blocks=False))
     if not ingestion.is_alive():
         problems.append(Problem("ingestion", "is not running; restart the server"))
+    elif (fault := ingestion.fault) is not None:
+        problems.append(Problem("ingestion", fault, blocks=False))
     elif (lag_s := ingestion.lag_s()) > LATE_S:
         problems.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
+    with suppress(DatabaseError):  # told above
+        kept = quarantine.state()
+        if kept.records:
+            text = f"{kept.records} records ({kept.bytes} bytes of {quarantine.max_bytes}) could not be processed: look "
+            problems.append(
+                Problem("quarantine", text + "at them with `hoglab ingestion quarantine list`", blocks=False)
+            )
+    if unusable := functions.unusable():
+        text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
+        problems.append(Problem("functions", text, blocks=False))
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
     return problems

@@ -18,6 +18,7 @@ from hoglab.cli.errors import OperatorError
 from hoglab.cli.experiment import experiment_app
 from hoglab.cli.functions import functions_app
 from hoglab.cli.hog import hog_app
+from hoglab.cli.ingestion import ingestion_app
 from hoglab.cli.keys import keys_app
 from hoglab.cli.openapi import openapi
 from hoglab.cli.projects import projects_app
@@ -41,6 +42,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")
 app.add_typer(functions_app, name="functions")
 app.add_typer(hog_app, name="hog")
+app.add_typer(ingestion_app, name="ingestion")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(warehouse_app, name="warehouse")
 app.add_typer(import_app, name="import")

@@ -53,6 +53,7 @@ class DuckDbFile:
         self.state = None if state_path is None else ResultsStateFile.attached(self.connection, state_path)
         confine(self.connection, readable)
         self.broken = False
+        self.damage: str | None = None  # what could not be read; known when somebody tried to
         self._closed = False
         self._idle: list[Any] = []
         self._active: set[Any] = set()
@@ -129,6 +130,9 @@ class DuckDbFile:
         """Our exception for one of the engine's."""
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self.broken = True  # after either the engine answers nothing any more
+        if _is_damage(error):
+            self.damage = first_line(error)
+            return EventStoreUnavailableError(f"{self._path} is damaged: {self.damage}")
         if isinstance(error, duckdb.FatalException | duckdb.IOException | duckdb.ConnectionException):
             return EventStoreUnavailableError(f"{self._path}: {first_line(error)}")
         if isinstance(error, duckdb.InterruptException) and self._closed:
@@ -153,6 +157,10 @@ class DuckDbFile:
 def first_line(error: BaseException) -> str:
     """The engine's message without excerpts and advice."""
     return str(error).strip().partition("\n")[0]
+
+
+def _is_damage(error: duckdb.Error) -> bool:
+    return isinstance(error, duckdb.SerializationException) or "Corrupt database file" in str(error)
 
 
 def _why_not_opened(path: Path, error: duckdb.Error) -> str:
