@@ -439,7 +439,9 @@ def _problems(
     except (EventStoreUnavailableError, QueryError) as error:
         problems.append(Problem("event store", str(error)))
     if storage.store.damage is not None:
-        text = f"events.duckdb is damaged ({storage.store.damage}): run `hoglab check --full`, restore a backup"
+        text = (
+            f"events.duckdb is damaged ({storage.store.damage}): run `hoglab check --full`, restore a backup"
+        )
         problems.append(Problem("event store", text, blocks=False))
     if not ingestion.is_alive():
         problems.append(Problem("ingestion", "is not running; restart the server"))
@@ -450,10 +452,9 @@ def _problems(
     with suppress(DatabaseError):  # told above
         kept = quarantine.state()
         if kept.records:
-            text = f"{kept.records} records ({kept.bytes} bytes of {quarantine.max_bytes}) could not be processed: look "
-            problems.append(
-                Problem("quarantine", text + "at them with `hoglab ingestion quarantine list`", blocks=False)
-            )
+            size = f"{kept.records} records ({kept.bytes} bytes of {quarantine.max_bytes})"
+            text = f"{size} could not be processed: look at them with `hoglab ingestion quarantine list`"
+            problems.append(Problem("quarantine", text, blocks=False))
     if unusable := functions.unusable():
         text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
         problems.append(Problem("functions", text, blocks=False))

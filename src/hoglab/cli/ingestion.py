@@ -81,7 +81,9 @@ def show(
     with opened_quarantine(data) as quarantine:
         found = quarantine.get(record_id)
     if found is None:
-        raise OperatorError(f"there is no record {record_id}: `hoglab ingestion quarantine list` shows the ids")
+        raise OperatorError(
+            f"there is no record {record_id}: `hoglab ingestion quarantine list` shows the ids"
+        )
     record, payload = found
     events = events_in(payload)
     shown = _shown(record) | ({"events": events} if events is not None else {"payload_hex": payload.hex()})

@@ -6,9 +6,9 @@ processed again from the log and comes out the same: persons are idempotent, the
 what it holds, and so does the dispatcher. A second thread decodes the next batch meanwhile, which has no effect
 that could be lost.
 
-What fails is either the server's own fault (a damaged file, an engine away, no memory, a full disk), then the loop stands
-still, says so and tries again; or that of one record, which goes into quarantine. A record is to blame only when a
-healthy one about the same persons, of the same project, gets through all steps (`Ingestion._rehearse`).
+What fails is either the server's own fault (a damaged file, an engine away, no memory, a full disk), then the loop
+stands still, says so and tries again; or that of one record, which goes into quarantine. A record is to blame only
+when a healthy one about the same persons, of the same project, gets through all steps (`Ingestion._rehearse`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _STORED = Counter("hoglab_ingestion_events", "Events stored for the first time."
 _RESENT = Counter("hoglab_ingestion_resent_events", "Events that were stored already.")
 _DROPPED = Counter("hoglab_ingestion_dropped_events", "Events dropped on purpose.", ["reason"])
 _QUARANTINED = Counter("hoglab_ingestion_quarantined_records", "Log records put into quarantine.")
-_REPLAYED = Counter("hoglab_ingestion_replayed_records", "Log records that went from quarantine back into the log.")
+_REPLAYED = Counter(
+    "hoglab_ingestion_replayed_records", "Log records that went from quarantine back into the log."
+)
 _STANDS_STILL = Gauge("hoglab_ingestion_stands_still", "Whether a fault of the server stops ingestion.")
 _RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
 _BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")

@@ -116,7 +116,9 @@ class Quarantine:
         """Offsets and payloads of some of the records that are to go back to the log, in order."""
         query = sa.select(_row.offset, _row.payload).where(_row.is_replaying).order_by(_row.offset)
         with self._queue.read() as connection:
-            return [(offset, payload) for offset, payload in connection.execute(query.limit(REPLAYED_AT_ONCE))]
+            return [
+                (offset, payload) for offset, payload in connection.execute(query.limit(REPLAYED_AT_ONCE))
+            ]
 
     # --- the operator's side
 
