@@ -63,6 +63,7 @@ from hoglab.functions.defaults import GeoIpByDefault
 from hoglab.functions.geoip import GeoIp
 from hoglab.functions.recompile import Recompiler
 from hoglab.functions.registry import FunctionRegistry
+from hoglab.functions.sealed_check import check_secrets, keep_check
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.functions.site_functions import SiteFunctions
@@ -89,6 +90,7 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.table_files import TableDirectory
 from hoglab.transfer.running import ExportService
@@ -133,10 +135,13 @@ class Storage:
 class Hoglab:
     """Everything that one server consists of. Made with `open`; then `start`, serve `http`, and `stop`."""
 
-    def __init__(self, settings: Settings, directory: DataDirectory, resources: ExitStack) -> None:
+    def __init__(
+        self, settings: Settings, directory: DataDirectory, resources: ExitStack, *, accept_loss: bool
+    ) -> None:
         self._settings = settings
         self._resources = resources
-        storage = self._open_storage(directory)
+        self.storage = storage = self._open_storage(directory, accept_loss=accept_loss)
+        self.witness = Witness(storage.database, storage.queue_database)
         accounts = AccountService(storage.database)
         self._unannounced = directory.unannounced_path
         self.first_start: FirstStart | None = first_start(
@@ -149,22 +154,26 @@ class Hoglab:
         self._build(storage, accounts)
 
     @classmethod
-    def open(cls, settings: Settings) -> Hoglab:
+    def open(cls, settings: Settings, *, accept_loss: bool = False) -> Hoglab:
         """Take the data directory and open everything in it.
+
+        ``accept_loss``: go on when files are missing or older than others, without what is lost by that.
 
         Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError`,
         `InvalidAllowanceError` and `GeoIpError`: all with a message of one line.
         """
         with ExitStack() as resources:
             directory = resources.enter_context(DataDirectory.open(settings.data))
-            hoglab = cls(settings, directory, resources)
+            hoglab = cls(settings, directory, resources, accept_loss=accept_loss)
             hoglab._resources = resources.pop_all()
             return hoglab
 
-    def _open_storage(self, directory: DataDirectory) -> Storage:
+    def _open_storage(self, directory: DataDirectory, *, accept_loss: bool) -> Storage:
         settings = self._settings
+        present = Present.in_directory(directory)
+        present = check_metadata_present(directory, present, accept_loss=accept_loss)
         tables_directory = TableDirectory(settings.warehouse_directory)
-        return Storage(
+        storage = Storage(
             database=self._opened(Database.open(directory.metadata_path), Database.dispose),
             queue_database=self._opened(
                 Database.open(directory.queue_path, tables.queue_metadata), Database.dispose
@@ -196,6 +205,14 @@ class Hoglab:
             secrets=SecretBox.open(directory, settings.secret_keys),
             socket_path=directory.socket_path,
         )
+        files = Installation(
+            directory, present, storage.database, storage.queue_database, storage.log, storage.store
+        )
+        files.check(accept_loss=accept_loss)
+        check_secrets(storage.database, storage.secrets, directory, accept_loss=accept_loss)
+        files.begin()
+        keep_check(storage.database, storage.secrets)
+        return storage
 
     def _build(self, storage: Storage, accounts: AccountService) -> None:
         settings, database, store = self._settings, storage.database, storage.store
@@ -305,7 +322,7 @@ class Hoglab:
         calculator = CohortCalculator(database, behaviour=performers(database, store))
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
-            _ChangeWatch(database),
+            _ChangeWatch(database, self.witness),
             accounts.usage,
             *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
             Recompiler(database, storage.secrets),
@@ -477,8 +494,9 @@ def calm_garbage_collector() -> None:
 class _ChangeWatch:
     """Notices what other processes change in the metadata database: the commands of ``hoglab``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, witness: Witness) -> None:
         self._database = database
+        self._witness = witness
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="change-watch", daemon=True)
 
@@ -493,5 +511,6 @@ class _ChangeWatch:
         while not self._stopping.wait(REFRESH_CHANGES_S):
             try:
                 self._database.refresh_changes()
+                self._witness.note()
             except DatabaseError as error:
                 _log.warning("changes_not_read", error=str(error))

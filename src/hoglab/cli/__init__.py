@@ -6,6 +6,7 @@ Each group of commands is a module of this room. They import what they run insid
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -72,7 +73,10 @@ def main() -> None:
         app()
     except OperatorError as error:
         typer.echo(f"hoglab: {error}", err=True)
-        sys.exit(1)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(1)  # an engine that was opened halfway has much to say when the interpreter is taken apart
 
 
 def _open_standard_streams() -> None:

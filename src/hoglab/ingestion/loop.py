@@ -408,6 +408,7 @@ class Ingestion:
         self._quarantine.put(record, reason)
         _QUARANTINED.inc()
         _logger.error("record_quarantined", offset=record.offset, reason=reason)
+        self._people.apply([], log_offset=record.offset)  # persons are never behind events
         self._advance([], [], record)
 
     def _replay(self) -> None:

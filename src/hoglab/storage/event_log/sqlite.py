@@ -50,6 +50,9 @@ MAX_BACKLOG_BYTES = 2048 * MIB
 MIN_FREE_DISK_BYTES = 200 * MIB
 """With less space on the disk, records are refused, so that the other files can still work."""
 
+LEAST_FREE_DISK_BYTES = MIB
+"""Whatever is set, a disk with less space than this is full."""
+
 KEEP_FINISHED_S = 3600.0
 KEEP_FINISHED_BYTES = 256 * MIB
 """Records that every consumer has finished are kept for this long, and up to this much, then deleted.
@@ -250,7 +253,7 @@ class SqliteEventLog:
         self._failing = error is not None
 
     def _check_disk(self, size: int) -> None:
-        if self._free_disk_bytes() - size < self._min_free_disk_bytes:
+        if self._free_disk_bytes() - size < max(self._min_free_disk_bytes, LEAST_FREE_DISK_BYTES):
             raise EventLogFullError("the disk is nearly full", RETRY_DISK_S)
 
     def _free_disk_bytes(self) -> int:

@@ -369,6 +369,16 @@ class DuckDbEventStore:
             self._file = self._open()
             self._load()
 
+    def identity(self) -> tuple[str, int, int] | None:
+        """Installation id, generation and number of starts; None for a file that has none yet."""
+        with self._writing:
+            return self._file.identity()
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
+        """Write them, durably."""
+        with self._writing:
+            self._file.set_identity(installation_id, generation, starts)
+
     @property
     def damage(self) -> str | None:
         """What could not be read of the file since it was opened; None while nothing is known to be damaged."""
