@@ -2,8 +2,8 @@
 
 Fills a log with 100-event gzip batches (as `benchmarks.capture_batches` sends them), then times the real
 loop until all are stored: without functions, with a hundred that about one event in a hundred matches, whose
-invocations are queued, and with a thousand that match none. The reference writes the same rows to another event store, ready-made: what is
-left of its speed is what reading, normalising, resolving persons and dispatching cost.
+invocations are queued, and with a thousand that match none. The reference writes the same rows to another event
+store, ready-made: what is left of its speed is what reading, normalising, resolving persons and dispatching cost.
 
 ``--memory`` instead judges whether the memory of the process stays as it is over many events, and fails if it grows.
 """
@@ -29,7 +29,7 @@ from benchmarks.delivery_throughput import FORWARD, House
 from hoglab.accounts.service import AccountService
 from hoglab.app import calm_garbage_collector
 from hoglab.capture.records import encode_record, new_header
-from hoglab.ingestion import IngestedEvent, Ingestion, Parking
+from hoglab.ingestion import IngestedEvent, Ingestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log.sqlite import SqliteEventLog
@@ -63,6 +63,9 @@ class Keeper:
         if len(self.rows) < REFERENCE_ROWS:
             self.rows += [event.row for event in events]
         self.offset = log_offset
+
+    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+        """Nothing can fail."""
 
     def has_room(self) -> bool:
         return True
@@ -142,8 +145,8 @@ def run_loop(
     speeds, known = [], 0
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
-        parking = Parking(house.queue_database)
-        ingestion = Ingestion(log, store, people, accounts.project, parking, dispatcher=dispatcher)
+        quarantine = Quarantine(house.queue_database)
+        ingestion = Ingestion(log, store, people, accounts.project, quarantine, dispatcher=dispatcher)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()
         while ingestion.position < log.last_offset():

@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,6 +63,7 @@ from hoglab.functions.defaults import GeoIpByDefault
 from hoglab.functions.geoip import GeoIp
 from hoglab.functions.recompile import Recompiler
 from hoglab.functions.registry import FunctionRegistry
+from hoglab.functions.sealed_check import check_secrets, keep_check
 from hoglab.functions.secrets import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.functions.site_functions import SiteFunctions
@@ -75,7 +76,8 @@ from hoglab.http.idempotency import Idempotency
 from hoglab.http.streams import Streams
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import Ingestion
-from hoglab.ingestion.parking import Parking
+from hoglab.ingestion.quarantine import Quarantine
+from hoglab.ingestion.quarantine_routes import quarantine_router
 from hoglab.ingestion.routes import events_router
 from hoglab.ingestion.warnings import warnings_router
 from hoglab.people import PersonService
@@ -88,6 +90,7 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.table_files import TableDirectory
 from hoglab.transfer.running import ExportService
@@ -132,10 +135,13 @@ class Storage:
 class Hoglab:
     """Everything that one server consists of. Made with `open`; then `start`, serve `http`, and `stop`."""
 
-    def __init__(self, settings: Settings, directory: DataDirectory, resources: ExitStack) -> None:
+    def __init__(
+        self, settings: Settings, directory: DataDirectory, resources: ExitStack, *, accept_loss: bool
+    ) -> None:
         self._settings = settings
         self._resources = resources
-        storage = self._open_storage(directory)
+        self.storage = storage = self._open_storage(directory, accept_loss=accept_loss)
+        self.witness = Witness(storage.database, storage.queue_database)
         accounts = AccountService(storage.database)
         self._unannounced = directory.unannounced_path
         self.first_start: FirstStart | None = first_start(
@@ -148,22 +154,26 @@ class Hoglab:
         self._build(storage, accounts)
 
     @classmethod
-    def open(cls, settings: Settings) -> Hoglab:
+    def open(cls, settings: Settings, *, accept_loss: bool = False) -> Hoglab:
         """Take the data directory and open everything in it.
+
+        ``accept_loss``: go on when files are missing or older than others, without what is lost by that.
 
         Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError`,
         `InvalidAllowanceError` and `GeoIpError`: all with a message of one line.
         """
         with ExitStack() as resources:
             directory = resources.enter_context(DataDirectory.open(settings.data))
-            hoglab = cls(settings, directory, resources)
+            hoglab = cls(settings, directory, resources, accept_loss=accept_loss)
             hoglab._resources = resources.pop_all()
             return hoglab
 
-    def _open_storage(self, directory: DataDirectory) -> Storage:
+    def _open_storage(self, directory: DataDirectory, *, accept_loss: bool) -> Storage:
         settings = self._settings
+        present = Present.in_directory(directory)
+        present = check_metadata_present(directory, present, accept_loss=accept_loss)
         tables_directory = TableDirectory(settings.warehouse_directory)
-        return Storage(
+        storage = Storage(
             database=self._opened(Database.open(directory.metadata_path), Database.dispose),
             queue_database=self._opened(
                 Database.open(directory.queue_path, tables.queue_metadata), Database.dispose
@@ -195,6 +205,14 @@ class Hoglab:
             secrets=SecretBox.open(directory, settings.secret_keys),
             socket_path=directory.socket_path,
         )
+        files = Installation(
+            directory, present, storage.database, storage.queue_database, storage.log, storage.store
+        )
+        files.check(accept_loss=accept_loss)
+        check_secrets(storage.database, storage.secrets, directory, accept_loss=accept_loss)
+        files.begin()
+        keep_check(storage.database, storage.secrets)
+        return storage
 
     def _build(self, storage: Storage, accounts: AccountService) -> None:
         settings, database, store = self._settings, storage.database, storage.store
@@ -245,12 +263,13 @@ class Hoglab:
             mail_server=settings.mail_server,
             retries=settings.retries,
         )
+        quarantine = Quarantine(storage.queue_database, max_bytes=settings.quarantine_max_bytes)
         ingestion = Ingestion(
             storage.log,
             store,
             people,
             accounts.project,
-            Parking(storage.queue_database),
+            quarantine,
             dispatcher=delivery.dispatcher,
             transformer=Transformations(
                 functions,
@@ -304,7 +323,7 @@ class Hoglab:
         calculator = CohortCalculator(database, behaviour=performers(database, store))
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
-            _ChangeWatch(database),
+            _ChangeWatch(database, self.witness),
             accounts.usage,
             *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
             Recompiler(database, storage.secrets),
@@ -333,6 +352,7 @@ class Hoglab:
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),
+                    quarantine_router(quarantine),
                     people_routes.persons_router(database),
                     people_routes.groups_router(database),
                     cohorts_router(database, cohort_service, calculator.progress),
@@ -358,7 +378,7 @@ class Hoglab:
                     **webhook_paths(),
                     **template_routes.public_paths(),
                 },
-                checks=lambda: _problems(storage, ingestion, delivery),
+                checks=lambda: _problems(storage, ingestion, quarantine, functions, delivery),
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,
                 lag_s=ingestion.lag_s,
@@ -414,9 +434,20 @@ def _experiment_routers(
     ]
 
 
-def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> list[Problem]:
+def _problems(
+    storage: Storage,
+    ingestion: Ingestion,
+    quarantine: Quarantine,
+    functions: FunctionRegistry,
+    delivery: Delivery,
+) -> list[Problem]:
     """What does not work as it should now."""
     problems = []
+    for database, name in ((storage.database, "database"), (storage.queue_database, "queue")):
+        try:
+            database.check()
+        except DatabaseError as error:
+            problems.append(Problem(name, str(error), blocks=False))
     try:
         storage.log.check()
     except EventLogFullError as error:
@@ -425,10 +456,26 @@ def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> lis
         storage.store.check()
     except (EventStoreUnavailableError, QueryError) as error:
         problems.append(Problem("event store", str(error)))
+    if storage.store.damage is not None:
+        text = (
+            f"events.duckdb is damaged ({storage.store.damage}): run `hoglab check --full`, restore a backup"
+        )
+        problems.append(Problem("event store", text, blocks=False))
     if not ingestion.is_alive():
         problems.append(Problem("ingestion", "is not running; restart the server"))
+    elif (fault := ingestion.fault) is not None:
+        problems.append(Problem("ingestion", fault, blocks=False))
     elif (lag_s := ingestion.lag_s()) > LATE_S:
         problems.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
+    with suppress(DatabaseError):  # told above
+        kept = quarantine.state()
+        if kept.records:
+            size = f"{kept.records} records ({kept.bytes} bytes of {quarantine.max_bytes})"
+            text = f"{size} could not be processed: look at them with `hoglab ingestion quarantine list`"
+            problems.append(Problem("quarantine", text, blocks=False))
+    if unusable := functions.unusable():
+        text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
+        problems.append(Problem("functions", text, blocks=False))
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
     return problems
@@ -448,8 +495,9 @@ def calm_garbage_collector() -> None:
 class _ChangeWatch:
     """Notices what other processes change in the metadata database: the commands of ``hoglab``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, witness: Witness) -> None:
         self._database = database
+        self._witness = witness
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="change-watch", daemon=True)
 
@@ -464,5 +512,6 @@ class _ChangeWatch:
         while not self._stopping.wait(REFRESH_CHANGES_S):
             try:
                 self._database.refresh_changes()
+                self._witness.note()
             except DatabaseError as error:
                 _log.warning("changes_not_read", error=str(error))

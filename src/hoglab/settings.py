@@ -176,6 +176,11 @@ class Settings(BaseSettings):
         description="Events that may wait for ingestion before capture answers 503.",
         examples=["2147483648"],
     )
+    quarantine_max_bytes: int = Field(
+        256 * MIB,
+        ge=MIB,
+        description="Events that could not be processed and wait for somebody to look; ingestion stands still beyond.",
+    )
     min_free_disk_bytes: int = Field(
         200 * MIB,
         ge=0,

@@ -254,7 +254,7 @@ def test_a_bad_filter_is_an_error_of_the_day(lab: Lab) -> None:
     [
         (QueryTimeoutError("slow"), 429, "Query exceeded the time limit of 30 s"),
         (QueryMemoryError("big"), 429, "Query exceeded the memory limit"),
-        (EventStoreUnavailableError("disk"), 429, "The event store is not available now"),
+        (EventStoreUnavailableError("disk"), 503, "The event store is not available now"),
         (QueryError("odd"), 400, "Query failed: odd"),
     ],
 )

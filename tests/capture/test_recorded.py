@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from hoglab.accounts.service import AccountService
-from hoglab.ingestion import Ingestion, Parking
+from hoglab.ingestion import Ingestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
@@ -149,7 +149,7 @@ class Replay:
         self._queue = Database.open(folder / "queue.db", queue_metadata)
         self._log = server.log
         projects = AccountService(database).project
-        self._loop = Ingestion(server.log, self.store, self.people, projects, Parking(self._queue))
+        self._loop = Ingestion(server.log, self.store, self.people, projects, Quarantine(self._queue))
         self._loop.start()
 
     async def send(self, path: str, body: bytes, **headers: str) -> None:

@@ -46,7 +46,7 @@ def test_a_thousand_ids_become_one_person(house: Any) -> None:
     person = house.people.person_for(1, "user")
     assert set(house.rows("person_id")) == {person.uuid}
     assert all(house.people.person_for(1, f"a-{n}").uuid == person.uuid for n in range(0, IDS, 37))
-    assert house.parking.records() == []
+    assert house.quarantine.records() == []
 
 
 def test_cycles_of_aliases_end(house: Any) -> None:
@@ -67,7 +67,7 @@ def test_cycles_of_aliases_end(house: Any) -> None:
     persons = {house.people.person_for(1, name).uuid for name in names}
     assert len(persons) == 1
     assert set(house.rows("person_id")) == persons
-    assert house.parking.records() == []
+    assert house.quarantine.records() == []
 
 
 def test_text_that_is_no_text_is_mended_not_parked(house: Any) -> None:
@@ -82,6 +82,6 @@ def test_text_that_is_no_text_is_mended_not_parked(house: Any) -> None:
         {"event": "fine", "distinct_id": "v", "properties": {"text": "\ud83d\ude00"}},
     )
     house.run()
-    assert house.parking.records() == []
+    assert house.quarantine.records() == []
     assert len(house.rows("event")) == 3
     assert house.rows("properties->>'text'", "event = 'fine'") == ["\U0001f600"]

@@ -16,7 +16,7 @@ import pytest
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.capture.records import encode_record, new_header
-from hoglab.ingestion import Ingestion, IngestionLimits, Parking
+from hoglab.ingestion import Ingestion, IngestionLimits, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
@@ -44,7 +44,7 @@ class House:
         self.log = SqliteEventLog(self.folder / "queue.db")
         self.store = self.make_store(self.folder / "events.duckdb")
         self.people = PersonService(self.database)
-        self.parking = Parking(self.queue)
+        self.quarantine = Quarantine(self.queue)
         self.ingestion = self.make_ingestion()
 
     def make_ingestion(self) -> Ingestion:
@@ -53,7 +53,7 @@ class House:
             self.store,
             self.people,
             self.accounts.project,
-            self.parking,
+            self.quarantine,
             limits=self.limits,
             **self.parts,
         )

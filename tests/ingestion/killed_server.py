@@ -13,7 +13,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, capture_routes
 from hoglab.http.app import build_app
 from hoglab.http.server import claim, serve, stop_on_signals
-from hoglab.ingestion import Ingestion, IngestionLimits, Parking
+from hoglab.ingestion import Ingestion, IngestionLimits, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
@@ -25,14 +25,14 @@ async def main(folder: Path) -> None:
     database = Database.open(folder / "hoglab.db")
     accounts = AccountService(database)
     log = SqliteEventLog(folder / "queue.db")
-    parking = Parking(Database.open(folder / "queue.db", queue_metadata))
+    quarantine = Quarantine(Database.open(folder / "queue.db", queue_metadata))
     store = DuckDbEventStore(folder / "events.duckdb")
     ingestion = Ingestion(
         log,
         store,
         PersonService(database),
         accounts.project,
-        parking,
+        quarantine,
         limits=IngestionLimits(batch_events=200),  # many small batches: many places to be killed at
     )
     ingestion.start()

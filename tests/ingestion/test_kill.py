@@ -121,7 +121,7 @@ def test_kill_9_under_load(house: Any) -> None:
     stored = Counter(house.rows("uuid"))
     assert set(stored.values()) == {1}
     assert clients.acknowledged <= stored.keys()
-    assert house.parking.records() == []
+    assert house.quarantine.records() == []
     for user in clients.identified:
         survivor = derived_person_id(1, f"anon-{user}")
         for name in (f"anon-{user}", f"user-{user}"):

@@ -49,6 +49,11 @@ class Recorder:
         self.seen += events
         self.offset = log_offset
 
+    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("the dispatcher fails")
+
     def has_room(self) -> bool:
         return self.room.is_set()
 
@@ -127,7 +132,7 @@ def test_events_of_a_project_that_is_gone_are_dropped(house: Any) -> None:
     house.send(event("kept"))
     house.run()
     assert house.rows() == ["kept"]
-    assert house.parking.records() == []
+    assert house.quarantine.records() == []
 
 
 def test_addresses_are_removed_where_the_project_says_so(house: Any) -> None:
@@ -148,20 +153,21 @@ def test_addresses_are_removed_where_the_project_says_so(house: Any) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x07future", b"\x01\x00\x03abc", b"\x01"])
-def test_a_record_that_cannot_be_read_is_parked(house: Any, dispatcher: Recorder, junk: bytes) -> None:
+def test_a_record_that_cannot_be_read_is_quarantined(house: Any, dispatcher: Recorder, junk: bytes) -> None:
     house.send(event("before"))
     offset = house.append(junk)
     house.send(event("after"))
     house.run()
     assert house.rows() == ["before", "after"]
     assert dispatcher.names() == ["before", "after"]
-    ((parked),) = house.parking.records()
-    assert (parked.offset, parked.payload) == (offset, junk)
-    assert parked.reason.startswith("RecordError: ")
+    (quarantined,) = house.quarantine.records()
+    assert quarantined.offset == offset
+    assert house.quarantine.get(offset) == (quarantined, junk)
+    assert quarantined.reason.startswith("RecordError: ")
     house.restart()
     assert house.ingestion.position <= 3
     house.run()
-    assert len(house.parking.records()) == 1
+    assert len(house.quarantine.records()) == 1
     assert house.rows() == ["before", "after"]
 
 
@@ -218,7 +224,7 @@ def test_batches_are_small_while_transformations_are_slow(house: Any, parts: dic
 
 
 @pytest.mark.logs_exceptions
-def test_a_record_that_fails_alone_is_parked_and_no_other(
+def test_a_record_that_fails_alone_is_quarantined_and_no_other(
     house: Any, parts: dict[str, Any], dispatcher: Recorder
 ) -> None:
     parts["transformer"] = Shouting()
@@ -230,7 +236,7 @@ def test_a_record_that_fails_alone_is_parked_and_no_other(
     house.run()
     assert house.rows() == ["A", "B", "C"]
     assert dispatcher.names() == ["A", "B", "C"]
-    assert [(each.offset, each.reason) for each in house.parking.records()] == [
+    assert [(each.offset, each.reason) for each in house.quarantine.records()] == [
         (offset, "ValueError: cannot be transformed")
     ]
 
@@ -255,7 +261,7 @@ class FragileStore(DuckDbEventStore):
 
 
 @pytest.mark.logs_exceptions
-def test_nothing_is_lost_or_parked_while_the_store_fails(house: Any, dispatcher: Recorder) -> None:
+def test_nothing_is_lost_or_quarantined_while_the_store_fails(house: Any, dispatcher: Recorder) -> None:
     house.close()
     house.make_store = FragileStore
     house.open()
@@ -264,7 +270,7 @@ def test_nothing_is_lost_or_parked_while_the_store_fails(house: Any, dispatcher:
     house.send(event("$identify", "user", properties={"$anon_distinct_id": "anon"}))
     house.run()
     assert house.store.failures == 0
-    assert house.parking.records() == []
+    assert house.quarantine.records() == []
     # The merge was made by an attempt whose events were not stored; the store learns of it all the same.
     assert set(house.rows("person_id")) == {derived_person_id(1, "user")}
     assert len(dispatcher.seen) == 3

@@ -93,7 +93,7 @@ class TestTransactions:
 
     def test_everything_is_still_there_after_opening_again(self, tmp_path: Path) -> None:
         database = Database.open(tmp_path / "again.db")
-        with database.write(durable=True) as tx:
+        with database.write() as tx:
             add_organization(tx, "a")
             tx.changed("flags", 7)
         database.dispose()
@@ -101,11 +101,6 @@ class TestTransactions:
         assert names(database) == ["a"]
         assert database.changes.version("flags", 7) == 1
         database.dispose()
-
-    def test_durable_commits_wait_for_the_disk_and_others_do_not(self, database: Database) -> None:
-        for durable, level in ((True, 2), (False, 1), (True, 2)):
-            with database.write(durable=durable) as tx:
-                assert tx.connection.exec_driver_sql("PRAGMA synchronous").scalar() == level
 
     def test_the_write_ahead_log_is_worked_into_the_file_when_it_is_large(
         self, database: Database, tmp_path: Path

@@ -38,7 +38,7 @@ class TestSchemas:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
             assert compare_metadata(context, metadata) == []
         # Alembic does not compare everything (defaults, conditions of indexes); SQLite's own text has it all.
-        with direct.write(durable=False) as connection:
+        with direct.write() as connection:
             metadata.create_all(connection)
         assert _definitions(migrated) == _definitions(direct)
         migrated.dispose()
@@ -46,7 +46,7 @@ class TestSchemas:
 
     def test_head_is_the_newest_revision(self, metadata: MetaData, tmp_path: Path) -> None:
         connections = SqliteConnections(tmp_path / "a.db", metadata)
-        with connections.write(durable=False) as connection:
+        with connections.write() as connection:
             script = ScriptDirectory.from_config(alembic_config(metadata, connection))
             assert script.get_heads() == [HEADS[schema_name(metadata)]]
         connections.dispose()
@@ -60,7 +60,7 @@ class TestSchemas:
     def test_a_newer_schema_is_refused_and_left_alone(self, metadata: MetaData, tmp_path: Path) -> None:
         Database.open(tmp_path / "a.db", metadata).dispose()
         connections = SqliteConnections(tmp_path / "a.db", metadata)
-        with connections.write(durable=False) as connection:
+        with connections.write() as connection:
             connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         before = _definitions(connections)
         with pytest.raises(SchemaTooNewError, match="9999, which is newer than this program knows") as caught:
@@ -82,7 +82,7 @@ def test_the_file_of_the_queues_can_give_space_back(tmp_path: Path) -> None:
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
     connections = SqliteConnections(tmp_path / "a.db", tables.metadata)
-    with connections.write(durable=False) as connection:
+    with connections.write() as connection:
         connection.exec_driver_sql("CREATE TABLE membership (note TEXT)")  # in the way of the first revision
     with pytest.raises(Exception, match="already exists"):
         migrate(connections, tables.metadata)

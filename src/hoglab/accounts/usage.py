@@ -10,7 +10,7 @@ import structlog
 
 from hoglab.accounts import store
 from hoglab.http.dates import utc_now
-from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database import DatabaseError, Rebuildable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,7 +46,7 @@ class KeyUsage:
         pending, self._pending = self._pending, {}
         if not pending:
             return 0
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.KEY_USAGE) as tx:
             for key_id, moment in pending.items():
                 store.update_key(tx.connection, key_id, {"last_used_at": moment})
         return len(pending)

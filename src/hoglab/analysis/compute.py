@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hoglab.analysis import cancelling
-from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.errors import ComputationError, DefinitionError, UnavailableError
 from hoglab.analysis.query.changes import any_merge, arrivals, merges
 from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
@@ -444,7 +444,7 @@ def explained_failures(timeout_s: float) -> Iterator[None]:
     except QueryMemoryError as error:
         raise ComputationError("Query exceeded the memory limit", retry=True) from error
     except EventStoreUnavailableError as error:
-        raise ComputationError("The event store is not available now", retry=True) from error
+        raise UnavailableError("The event store is not available now") from error
     except QueryError as error:
         raise ComputationError(f"Query failed: {error}", retry=False) from error
 

@@ -20,3 +20,10 @@ class ComputationError(ResultsError):
     def __init__(self, message: str, *, retry: bool) -> None:
         super().__init__(message)
         self.retry = retry
+
+
+class UnavailableError(ComputationError):
+    """The server cannot compute anything now: no question is to blame."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hoglab.analysis.days import DayGrid, day_of, zone_of
 from hoglab.analysis.definition import Reader
-from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.errors import ComputationError, DefinitionError, UnavailableError
 from hoglab.analysis.experiment_plan import plan_answer
 from hoglab.analysis.experiment_simulation import simulation_answer
 from hoglab.analysis.legacy import legacy_answer
@@ -29,7 +29,7 @@ from hoglab.experiments import store as experiments_store
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.experiments.presentation import live_key
 from hoglab.http.dates import format_offset, parse_moment
-from hoglab.http.errors import ApiError, not_found, validation_error
+from hoglab.http.errors import STORE_RETRY_S, ApiError, not_found, unavailable, validation_error
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
@@ -445,7 +445,10 @@ def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str,
 
 
 def wire_error(error: ComputationError) -> ApiError:
-    """How a request learns that something could not be computed: 429 when it may be asked again, else 400."""
+    """How a request learns that something could not be computed: 503 when the server is at fault, 429 when it may be
+    asked again, else 400."""
+    if isinstance(error, UnavailableError):
+        return unavailable(str(error), STORE_RETRY_S)
     if error.retry:
         return ApiError(429, "throttled_error", "query_limit", str(error), headers={"Retry-After": "30"})
     return validation_error(str(error))

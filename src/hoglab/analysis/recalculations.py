@@ -17,6 +17,7 @@ from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import Answer
 from hoglab.analysis.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
 from hoglab.http.errors import BareError, validation_error
+from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -161,7 +162,7 @@ class Recalculations:
             return _outcome(uuid, error=f"Internal error: {type(unexpected).__name__}")
 
     def _note(self, job: Recalculation, **values: Any) -> None:
-        with self._service.database.write() as tx:
+        with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             store.update_recalculation(tx.connection, job.id, **values)
 
 

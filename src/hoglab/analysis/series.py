@@ -21,6 +21,7 @@ from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import all_days_at_once
 from hoglab.analysis.store import COMPLETED, NewPoint, SeriesKey
+from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,10 +210,10 @@ class Series:
                 "results_failed", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid, reason=reason
             )
             last = query_to(span, span.days.count - 1)
-            with self._database.write() as tx:
+            with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
                 store.put_failure(tx.connection, key, span.start, last, reason, zone, self._now())
             return
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
             store.put_points(tx.connection, key, span.start, points, zone, self._now())
 
     def _points(

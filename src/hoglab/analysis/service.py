@@ -21,6 +21,7 @@ from hoglab.http.dates import format_offset, utc_now
 from hoglab.http.errors import validation_error
 from hoglab.people import reading as people
 from hoglab.statistics import Correction
+from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,14 +221,14 @@ class ResultsService:
 
     def run_job(self, job: Job) -> None:
         """Compute the series that a job asks for."""
-        with self.database.write() as tx:
+        with self.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             store.update_job(tx.connection, job.id, self.now(), status=store.IN_PROGRESS)
         try:
             error = self._run_job(job)
         except Exception as unexpected:
             _log.exception("recalculation_failed", job_id=job.id)
             error = f"Internal error: {type(unexpected).__name__}"
-        with self.database.write() as tx:
+        with self.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             store.update_job(
                 tx.connection,
                 job.id,

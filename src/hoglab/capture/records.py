@@ -1,7 +1,8 @@
 """One record of the event log: an accepted request, kept as it arrived, and what only capture knew.
 
-Layout: one version byte, the length of the header (2 bytes, big-endian), the header (MessagePack), then
-the JSON text of the request, gzip-compressed when it came so. The record was validated before it was
+Layout: one version byte, a checksum of all behind it (CRC-32, 4 bytes, big-endian; none in version 1), the length
+of the header (2 bytes, big-endian), the header (MessagePack), then the JSON text of the request, gzip-compressed
+when it came so. The record was validated before it was
 written, so that a reader fails on it only when it was damaged or written by a newer program.
 """
 
@@ -11,6 +12,7 @@ import hashlib
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
+from zlib import crc32
 
 import msgspec
 from uuid_utils import uuid4
@@ -20,7 +22,7 @@ from hoglab.capture.refusal import Refusal
 from hoglab.http.decompression import BrokenDataError, TooLargeError, gunzip
 from hoglab.storage.database.types import from_micros, to_micros
 
-VERSION = 1
+VERSION = 2
 MAX_RECORD_JSON_BYTES = 64 * 1024 * 1024
 """What a reader decompresses at most; above every limit that capture may be set to."""
 
@@ -57,6 +59,8 @@ class Record(NamedTuple):
     json_bytes: int
 
 
+_HEADER_AT = {1: 3, VERSION: 7}
+"""Where the header begins in each version."""
 _HEADER = msgspec.msgpack.Decoder(RecordHeader)
 
 
@@ -86,16 +90,21 @@ def new_header(
 def encode_record(header: RecordHeader, stored: bytes) -> bytes:
     """The bytes of a record; ``stored`` is JSON text or a gzip of it, as the header says."""
     head = msgspec.msgpack.encode(header)
-    return b"".join((bytes((VERSION,)), len(head).to_bytes(2), head, stored))
+    size = len(head).to_bytes(2)
+    checksum = crc32(stored, crc32(head, crc32(size)))
+    return b"".join((bytes((VERSION,)), checksum.to_bytes(4), size, head, stored))
 
 
 def read_header(record: bytes) -> tuple[RecordHeader, memoryview]:
     """The header and the stored body of a record. Raises `RecordError`."""
-    if len(record) < 3 or record[0] != VERSION:
+    if len(record) < 3 or record[0] not in _HEADER_AT:
         raise RecordError("the record has an unknown version" if record else "the record is empty")
-    end = 3 + int.from_bytes(record[1:3])
+    start = _HEADER_AT[record[0]]
+    if record[0] == VERSION and crc32(memoryview(record)[5:]) != int.from_bytes(record[1:5]):
+        raise RecordError("its checksum is wrong: the record was damaged on disk")
+    end = start + int.from_bytes(record[start - 2 : start])
     try:
-        header = _HEADER.decode(record[3:end])
+        header = _HEADER.decode(record[start:end])
     except ValueError as error:  # of msgspec, and of text that is not UTF-8
         raise RecordError(f"the header of the record cannot be read: {error}") from None
     return header, memoryview(record)[end:]

@@ -6,6 +6,7 @@ Each group of commands is a module of this room. They import what they run insid
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -18,6 +19,7 @@ from hoglab.cli.errors import OperatorError
 from hoglab.cli.experiment import experiment_app
 from hoglab.cli.functions import functions_app
 from hoglab.cli.hog import hog_app
+from hoglab.cli.ingestion import ingestion_app
 from hoglab.cli.keys import keys_app
 from hoglab.cli.openapi import openapi
 from hoglab.cli.projects import projects_app
@@ -41,6 +43,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")
 app.add_typer(functions_app, name="functions")
 app.add_typer(hog_app, name="hog")
+app.add_typer(ingestion_app, name="ingestion")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(warehouse_app, name="warehouse")
 app.add_typer(import_app, name="import")
@@ -70,7 +73,10 @@ def main() -> None:
         app()
     except OperatorError as error:
         typer.echo(f"hoglab: {error}", err=True)
-        sys.exit(1)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(1)  # an engine that was opened halfway has much to say when the interpreter is taken apart
 
 
 def _open_standard_streams() -> None:

@@ -63,8 +63,15 @@ def serve(
         ),
     ] = None,
     data: DataOption = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Start although files are missing or older than others, without what is lost."
+        ),
+    ] = False,
 ) -> None:
     """Serve everything from one directory, until SIGTERM or Ctrl-C."""
+    os.umask(0o077)  # what engines make is for its owner alone
     gc.disable()  # there is no garbage until the server is built, which enables it then
 
     import uvloop
@@ -77,7 +84,7 @@ def serve(
         configure_logging(settings.log_level, settings.log_format)
         for name, likely in unknown_variables(os.environ).items():
             _log.warning("unknown_setting", variable=name, **({"did_you_mean": likely} if likely else {}))
-        uvloop.run(_serve(settings))
+        uvloop.run(_serve(settings, accept_loss=accept_loss))
     except OperatorError as error:
         if os.environ.get("HOGLAB_LOG_FORMAT") != "json":
             raise
@@ -90,7 +97,7 @@ def serve(
     os._exit(0)  # all is closed; to take the interpreter apart takes up to half a second of computing
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, *, accept_loss: bool) -> None:
     from hoglab.app import HTTP_GRACE_S
     from hoglab.http.server import ListenError, claim, stop_on_signals
     from hoglab.http.server import serve as serve_http
@@ -100,9 +107,9 @@ async def _serve(settings: Settings) -> None:
     try:
         with claim(settings.host, settings.port) as address:  # before the directory is touched
             # A free port where none was named.
-            hoglab = _open(settings.model_copy(update={"port": address.port}))
+            hoglab = _open(settings.model_copy(update={"port": address.port}), accept_loss=accept_loss)
             try:
-                hoglab.start()
+                _start(hoglab)
                 await serve_http(
                     hoglab.http,
                     address,
@@ -114,9 +121,11 @@ async def _serve(settings: Settings) -> None:
                 await asyncio.to_thread(hoglab.stop)
     except ListenError as error:
         raise OperatorError(str(error)) from error
+    except MemoryError as error:
+        raise OperatorError("there is not enough memory for the server: give it 2 GiB of addresses") from error
 
 
-def _open(settings: Settings) -> Hoglab:
+def _open(settings: Settings, *, accept_loss: bool) -> Hoglab:
     from hoglab.accounts.errors import AccountError
     from hoglab.app import Hoglab
     from hoglab.delivery.addresses import InvalidAllowanceError
@@ -127,7 +136,7 @@ def _open(settings: Settings) -> Hoglab:
     from hoglab.storage.event_store import EventStoreUnavailableError
 
     try:
-        return Hoglab.open(settings)
+        return Hoglab.open(settings, accept_loss=accept_loss)
     except InvalidAllowanceError as error:
         raise OperatorError(f"HOGLAB_FETCH_ALLOW_CIDRS: {error}") from error
     except (
@@ -139,6 +148,13 @@ def _open(settings: Settings) -> Hoglab:
         SecretsError,
     ) as error:
         raise OperatorError(str(error)) from error
+
+
+def _start(hoglab: Hoglab) -> None:
+    try:
+        hoglab.start()
+    except (MemoryError, RuntimeError) as error:  # of threads: there is no memory for one more
+        raise OperatorError(f"the server cannot start: {error}; give it more memory (2 GiB of addresses)") from error
 
 
 def _announce(address: Address, hoglab: Hoglab, settings: Settings) -> None:

@@ -21,7 +21,7 @@ from prometheus_client import Counter, Gauge
 from hoglab.delivery.dead_events import EVENTS, reason_of
 from hoglab.delivery.jobs import Job, Jobs, Kind, running_jobs
 from hoglab.delivery.reruns import DISABLED, Reruns
-from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables import backfill
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
@@ -281,7 +281,7 @@ class _History:
             "settled": _column.settled + step.settled,
             "put_aside": _column.put_aside + step.put_aside,
         }
-        with self._delivery.queue_database.write() as tx:
+        with self._delivery.queue_database.write(rebuildable=Rebuildable.BACKFILL_PROGRESS) as tx:
             if not tx.connection.execute(sa.update(backfill).where(*here).values(**values)).rowcount:
                 raise BackfillOverError(step.id)
 

@@ -147,6 +147,10 @@ class EventDispatcher:
             plan.dead += dead
             self.commit(plan, log_offset)
 
+    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+        """Find out what events would cause, and leave it. Raises what `dispatch` raises."""
+        self.plan(events)
+
     def _dispatch_alone(self, event: IngestedEvent) -> None:
         try:
             self.commit(self.plan([event]))

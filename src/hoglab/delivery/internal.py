@@ -17,7 +17,7 @@ from hoglab.accounts.internal_events import InternalEvent
 from hoglab.delivery.dead_events import INTERNAL, dead_id, reason_of
 from hoglab.delivery.dispatch import Audience, EventDispatcher
 from hoglab.http.dates import utc_now
-from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import DeadEvent
@@ -125,7 +125,7 @@ class InternalEventDispatcher:
                     _logger.warning("internal_event_put_aside", uuid=event.uuid, exc_info=error)
                     dead.append(_unreadable(event, error))
             self._dispatcher.dispatch(readable, log_offset=None, dead=dead)
-            with self._database.write() as tx:
+            with self._database.write(rebuildable=Rebuildable.HANDED_ON) as tx:
                 internal_events.forget(tx, events)
         return len(events)
 

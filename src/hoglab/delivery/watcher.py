@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE, Status
 from hoglab.http.dates import utc_now
-from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables import watcher_state
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Watcher:
         statement = insert(watcher_state)
         update = {name: statement.excluded[name] for name in ("state", "tokens", "tokens_at", "locked_until")}
         try:
-            with self._database.write() as tx:
+            with self._database.write(rebuildable=Rebuildable.FUNCTION_HEALTH) as tx:
                 tx.execute(
                     statement.on_conflict_do_update(index_elements=["function_id"], set_=update), values
                 )

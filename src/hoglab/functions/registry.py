@@ -17,6 +17,7 @@ from hoglab.functions.secrets import SecretsError
 from hoglab.functions.site_functions import SITE_TYPES
 from hoglab.hog.errors import HogSourceError
 from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
+from hoglab.storage.database import DatabaseError, DatabaseUnreadableError
 
 if TYPE_CHECKING:
     from hoglab.functions.environments import GeoIpLookup
@@ -80,7 +81,7 @@ class FunctionRegistry:
     def for_project(self, project_id: int) -> ProjectFunctions | None:
         """The enabled functions of a project, None when there is no such project.
 
-        A change that was committed before the call is seen. Cheap while nothing changes.
+        A change that was committed before the call is seen. Cheap while nothing changes. Raises `DatabaseError`.
         """
         versions = self._versions(project_id)
         known = self._loaded.get(project_id)
@@ -112,11 +113,27 @@ class FunctionRegistry:
         with self._database.read() as connection:
             return len(store.projects_with_functions(connection))
 
+    def unusable(self) -> int:
+        """How many enabled functions could not be loaded, of the projects that were asked for."""
+        return sum(len(known.unusable) for _, known in list(self._loaded.values()) if known is not None)
+
     def _versions(self, project_id: int) -> tuple[int, ...]:
         version = self._database.changes.version
         return tuple(version(topic, project_id) for topic in TOPICS)
 
     def _load(self, project_id: int) -> ProjectFunctions | None:
+        """Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
+        try:
+            return self._read(project_id)
+        except (DatabaseError, MemoryError) as error:
+            _logger.error("functions_not_loaded", project_id=project_id, reason=str(error))  # noqa: TRY400
+            raise
+        except Exception as error:
+            raise DatabaseUnreadableError(
+                f"the functions of project {project_id} cannot be loaded ({type(error).__name__}: {error})"
+            ) from error
+
+    def _read(self, project_id: int) -> ProjectFunctions | None:
         with self._database.read() as connection:
             projects = {project.id: project for project in accounts.projects(connection)}
             project = projects.get(project_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select, update
 
 from hoglab.flags.payloads import resealed
+from hoglab.functions.sealed_check import renew_check
 from hoglab.storage.database.tables import feature_flag, hog_function
 
 if TYPE_CHECKING:
@@ -37,4 +38,5 @@ def rotate(database: Database, box: SecretBox) -> int:
                 )
                 tx.changed("flags", flag.project_id)
                 renewed += 1
+        renew_check(tx, box)
     return renewed

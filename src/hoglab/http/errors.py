@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
-from hoglab.storage.database.errors import DatabaseBusyError, DatabaseFullError
+from hoglab.storage.database.errors import DatabaseBusyError, DatabaseError, DatabaseFullError
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -236,6 +236,8 @@ def known_error(error: BaseException) -> WireError | None:
         return unavailable("The database is busy.", BUSY_RETRY_S)
     if isinstance(error, DatabaseFullError):
         return unavailable("The disk of the server is full.", FULL_RETRY_S)
+    if isinstance(error, DatabaseError):
+        return unavailable("The database cannot be read or written.", BUSY_RETRY_S)
     if isinstance(error, (EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError)):
         return unavailable("The event store cannot be read.", STORE_RETRY_S)
     return None

@@ -28,7 +28,7 @@ from sqlalchemy.dialects.sqlite import insert
 from starlette.responses import Response
 
 from hoglab.http import errors
-from hoglab.storage.database import DatabaseError
+from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables.requests import idempotency_key
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Idempotency:
             "body": None,
             "created_at": claim.now,
         }
-        with self._database.write() as transaction:
+        with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
             found = transaction.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
             if found is None or _is_forgotten(found, claim.now) or _was_cut_off(found):
                 statement = insert(idempotency_key).values(user_id=claim.user_id, key=claim.key, **values)
@@ -188,7 +188,7 @@ class Idempotency:
     def _release(self, claim: _Claim) -> None:
         """Forget a key whose request changed nothing."""
         try:
-            with self._database.write() as transaction:
+            with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
                 transaction.execute(delete(idempotency_key).where(claim.row, ~_row.applied))
         except DatabaseError as error:
             # Its row counts as cut off from now on; the failure of the request itself matters more.
@@ -199,7 +199,7 @@ class Idempotency:
             if self._pruned_at is not None and now < self._pruned_at + PRUNE_EVERY:
                 return
             self._pruned_at = now
-        with self._database.write() as transaction:
+        with self._database.write(rebuildable=Rebuildable.EXPIRED) as transaction:
             transaction.execute(delete(idempotency_key).where(_row.created_at <= now - KEPT_FOR))
 
 

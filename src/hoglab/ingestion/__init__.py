@@ -2,7 +2,7 @@
 
 from hoglab.ingestion.loop import Dispatcher, Ingestion, IngestionLimits, Transformer
 from hoglab.ingestion.normalise import Event
-from hoglab.ingestion.parking import Parking
+from hoglab.ingestion.quarantine import Quarantine
 from hoglab.storage.event_store.ingested import IngestedEvent
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "IngestedEvent",
     "Ingestion",
     "IngestionLimits",
-    "Parking",
+    "Quarantine",
     "Transformer",
 ]

@@ -91,6 +91,8 @@ def batches_of(
     for record in records:
         try:
             decoded = batch_of(record)
+        except MemoryError:
+            raise
         except Exception as error:
             if not isinstance(error, RecordError):
                 _logger.exception("a record could not be decoded", offset=record.offset)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from hoglab.storage.database import Rebuildable
 from hoglab.storage.database.tables import feature_flag
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class FlagCalls:
         due = {name: at for name, at in latest.items() if self._is_due(name, at)}
         if not due:
             return
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.FLAG_CALLS) as tx:
             tx.execute(
                 _LATER,
                 [{"of_project": project, "of_key": key, "at": at} for (project, key), at in due.items()],

@@ -5,24 +5,34 @@ dispatches, and then moves its position in the log. Whatever happens between two
 processed again from the log and comes out the same: persons are idempotent, the store knows the log offset of
 what it holds, and so does the dispatcher. A second thread decodes the next batch meanwhile, which has no effect
 that could be lost.
+
+What fails is either the server's own fault (a damaged file, an engine away, no memory, a full disk), then the loop
+stands still, says so and tries again; or that of one record, which goes into quarantine. A record is to blame only
+when a healthy one about the same persons, of the same project, gets through all steps (`Ingestion._rehearse`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
 
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
 from hoglab.ingestion.batches import Batch, BatchSize, Unreadable, ahead, batch_of, batches_of
 from hoglab.ingestion.normalise import Event, row_of
+from hoglab.ingestion.quarantine import QuarantineFullError
 from hoglab.people.identity import clean_distinct_id
-from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
+from hoglab.storage.database import DatabaseError
+from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_store import EventBatch, EventRow, EventStoreUnavailableError, PersonOverride
 from hoglab.storage.event_store.ingested import IngestedEvent
 
 if TYPE_CHECKING:
@@ -31,7 +41,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from hoglab.ingestion.flag_calls import FlagCalls
-    from hoglab.ingestion.parking import Parking
+    from hoglab.ingestion.quarantine import Quarantine
     from hoglab.people import PersonService
     from hoglab.storage.event_log import EventLog, LogRecord
     from hoglab.storage.event_store import EventStore
@@ -46,10 +56,23 @@ _logger = structlog.get_logger(__name__)
 _STORED = Counter("hoglab_ingestion_events", "Events stored for the first time.")
 _RESENT = Counter("hoglab_ingestion_resent_events", "Events that were stored already.")
 _DROPPED = Counter("hoglab_ingestion_dropped_events", "Events dropped on purpose.", ["reason"])
-_PARKED = Counter("hoglab_ingestion_parked_records", "Log records parked as unreadable or unprocessable.")
+_QUARANTINED = Counter("hoglab_ingestion_quarantined_records", "Log records put into quarantine.")
+_REPLAYED = Counter(
+    "hoglab_ingestion_replayed_records", "Log records that went from quarantine back into the log."
+)
+_STANDS_STILL = Gauge("hoglab_ingestion_stands_still", "Whether a fault of the server stops ingestion.")
 _RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
 _BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
 _LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the oldest record that waits to be ingested.")
+
+
+SERVERS_FAULT = (DatabaseError, MemoryError, OSError, QuarantineFullError)
+"""What no record is to blame for, whichever it was. Of what the event store raises, it depends."""
+
+REPLAY_EVERY_S = 1.0
+"""How often it is looked for records that are to go back from quarantine into the log."""
+
+REHEARSED_EVENT = "$rehearsal"
 
 
 class KnownProject(Protocol):
@@ -82,6 +105,10 @@ class Dispatcher(Protocol):
         """
         ...
 
+    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+        """Go through all steps of `dispatch` without enqueueing anything; raises what they raise."""
+        ...
+
     def has_room(self) -> bool:
         """Whether more may be enqueued now; ingestion waits while not."""
         ...
@@ -103,7 +130,7 @@ class IngestionLimits:
     first_events: int = 1_000
     least_events: int = 100
     transform_s: float = 5.0
-    attempts: int = 3  # of a record alone, before it is parked
+    attempts: int = 3  # of a record alone, before it is put into quarantine
     retry_s: float = 0.5
     max_retry_s: float = 10.0
     idle_s: float = 0.5
@@ -125,7 +152,7 @@ class Ingestion:
         store: EventStore,
         people: PersonService,
         project: Callable[[int], KnownProject | None],
-        parking: Parking,
+        quarantine: Quarantine,
         *,
         dispatcher: Dispatcher | None = None,
         transformer: Transformer | None = None,
@@ -137,7 +164,9 @@ class Ingestion:
         self._store = store
         self._people = people
         self._project = project
-        self._parking = parking
+        self._quarantine = quarantine
+        self._fault: str | None = None
+        self._replayed_at = -REPLAY_EVERY_S
         self._dispatcher = dispatcher
         self._transformer = transformer
         self._flag_calls = flag_calls
@@ -194,6 +223,11 @@ class Ingestion:
         waiting = self._log.read(self._position, max_records=1, max_bytes=1)
         return max(0.0, time.time() - waiting[0].appended_at.timestamp()) if waiting else 0.0
 
+    @property
+    def fault(self) -> str | None:
+        """What makes the loop stand still, and what to do about it; None while it goes on."""
+        return self._fault
+
     def _recover(self) -> None:
         """Continue where both the store and the dispatcher have everything before.
 
@@ -225,12 +259,14 @@ class Ingestion:
                 try:
                     self._turn(decoder)
                     retry_s = self._limits.retry_s
-                except Exception:
+                    self._note_fault(None)
+                except Exception as error:
                     # The position has not moved: nothing is lost, and the next turn begins with the same record.
                     _RETRIES.inc()
                     _logger.exception(
                         "ingestion failed and tries again", position=self._position, retry_s=retry_s
                     )
+                    self._note_fault(error)
                     self._stopping.wait(retry_s)
                     retry_s = min(retry_s * 2, self._limits.max_retry_s)
             self._flush()
@@ -242,10 +278,15 @@ class Ingestion:
             except Exception as error:
                 _logger.warning("metrics of functions were not written", error=str(error))
 
+    def _note_fault(self, error: Exception | None) -> None:
+        self._fault = None if error is None else f"stands still, and loses nothing: {error}; {_remedy(error)}"
+        _STANDS_STILL.set(error is not None)
+
     def _turn(self, decoder: Executor) -> None:
         if self._dispatcher is not None and not self._dispatcher.has_room():
             self._stopping.wait(self._limits.room_poll_s)
             return
+        self._replay()
         if not self._log.wait(self._position, self._limits.idle_s):
             self._rest()
             return
@@ -282,14 +323,14 @@ class Ingestion:
             self._dirty = False
 
     def _ingest(self, records: Sequence[LogRecord], decoder: Executor) -> None:
-        """Process records in batches; records that cannot be processed even alone are parked."""
+        """Process records in batches; records that cannot be processed even alone go into quarantine."""
         limits = self._limits
         batches = batches_of(records, max_events=self._batch_events, max_json_bytes=limits.batch_json_bytes)
         for batch in ahead(batches, decoder):
             if self._stopping.is_set():
                 return
             if isinstance(batch, Unreadable):
-                self._park(batch.record, batch.reason)
+                self._put_aside(batch.record, batch.reason)
             else:
                 self._finish(batch)
 
@@ -297,6 +338,8 @@ class Ingestion:
         """Process a batch; when it fails, its records one by one, to find the one that makes it fail."""
         try:
             self._process(batch)
+        except SERVERS_FAULT:
+            raise
         except Exception:
             if len(batch.records) == 1:
                 self._finish_alone(batch.records[0])
@@ -309,38 +352,80 @@ class Ingestion:
                     self._finish_alone(record)
 
     def _finish_alone(self, record: LogRecord) -> None:
-        """Process one record; park it when it fails again and again while the engines work."""
+        """Process one record; put it aside when it fails again and again and healthy ones get through between."""
         for attempt in range(1, self._limits.attempts + 1):
             try:
                 self._process(batch_of(record))
+            except SERVERS_FAULT:
+                raise
             except Exception as error:
-                if not self._engines_work():
-                    raise
+                self._rehearse(record)
                 if attempt == self._limits.attempts:
                     _logger.exception("a record cannot be processed", offset=record.offset)
-                    self._park(record, f"{type(error).__name__}: {error}")
+                    self._put_aside(record, f"{type(error).__name__}: {error}")
                 elif self._stopping.wait(self._limits.retry_s):
                     return
             else:
                 return
 
-    def _engines_work(self) -> bool:
-        """Whether persons, store and dispatcher take anything; if not, no record is to blame for a failure."""
-        try:
-            self._people.apply([], log_offset=self._position)
-            self._store.check()
-            if self._dispatcher is not None:
-                self._dispatcher.dispatch((), log_offset=self._dispatched)
-        except Exception:
-            return False
-        return True
+    def _rehearse(self, record: LogRecord) -> None:
+        """Take plain events of the same project and about the same persons through all steps, without a trace.
 
-    def _park(self, record: LogRecord, reason: str) -> None:
-        """Put a record aside and go on behind it."""
-        self._parking.park(record, reason)
-        _PARKED.inc()
-        _logger.error("a log record was parked", offset=record.offset, reason=reason)
+        Raises what any of the steps raises: then the server is at fault.
+        """
+        batch = batch_of(record)
+        events = [
+            Event(
+                project_id,
+                uuid4(),
+                REHEARSED_EVENT,
+                name,
+                record.appended_at.astimezone(UTC),
+                datetime.now(UTC),
+                {"$set": {REHEARSED_EVENT: True}},  # so that what is stored of the person is read
+                historical=False,
+                log_offset=record.offset,
+            )
+            for project_id, name in sorted(self._people.named_in(self._known(batch.events)))
+        ]
+        if self._transformer is not None:
+            for project_id in {event.project_id for event in events}:
+                self._transformer.transform(project_id, [])
+        attributions = self._people.rehearse(events, log_offset=record.offset)
+        rows = [
+            row_of(event, attribution, anonymize_ip=False)
+            for event, attribution in zip(events, attributions, strict=True)
+            if attribution is not None
+        ]
+        self._store.check()
+        self._store.rehearse(rows)
+        if self._dispatcher is not None:
+            self._dispatcher.rehearse([IngestedEvent(row, {}) for row in rows])
+            self._dispatcher.dispatch((), log_offset=self._dispatched)
+
+    def _put_aside(self, record: LogRecord, reason: str) -> None:
+        """Put a record into quarantine and go on behind it."""
+        self._quarantine.put(record, reason)
+        _QUARANTINED.inc()
+        _logger.error("record_quarantined", offset=record.offset, reason=reason)
+        self._people.apply([], log_offset=record.offset)  # persons are never behind events
         self._advance([], [], record)
+
+    def _replay(self) -> None:
+        """Put records from quarantine back into the log. Whatever of them is stored already is not stored again."""
+        now = time.monotonic()
+        if now < self._replayed_at + REPLAY_EVERY_S:
+            return
+        self._replayed_at = now
+        for offset, payload in self._quarantine.replaying():
+            try:
+                again = asyncio.run(self._log.append(payload, insist=True))
+            except EventLogFullError as error:
+                _logger.warning("replay_waits", reason=str(error))
+                return
+            self._quarantine.discard([offset])
+            _REPLAYED.inc()
+            _logger.info("record_replayed", offset=offset, as_offset=again)
 
     # --- one batch
 
@@ -426,3 +511,14 @@ class Ingestion:
             self._dispatched = offset
         self._log.commit(CONSUMER, offset)
         self._position = offset
+
+
+def _remedy(error: Exception) -> str:
+    """What an operator can do about an error that stops the loop."""
+    if isinstance(error, QuarantineFullError):
+        return "then it goes on by itself"
+    if isinstance(error, MemoryError):
+        return "give the server more memory"
+    if isinstance(error, DatabaseError | EventStoreUnavailableError | OSError):
+        return "check the disk, and run `hoglab check`; it goes on by itself once that is mended"
+    return "the server's log has more about it"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from hoglab.people.identity import clean_distinct_id
 from hoglab.people.known import KnownPersons
 from hoglab.people.reading import PersonView, group_properties, person_for
 from hoglab.people.sqlite import load_persons
+from hoglab.storage.database import Rebuildable
 from hoglab.storage.event_store import PersonOverride
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ class Applied:
 
     attributions: list[Attribution | None]
     overrides: list[PersonOverride]
+
+
+class _TakenBackError(Exception):
+    """Ends a transaction that was only tried out."""
 
 
 class PersonService:
@@ -72,26 +78,47 @@ class PersonService:
         something after that went wrong): they are attributed, but change no person again. Further
         ``warnings`` are written along.
         """
+        with self.known.changing() as touch, self._database.write() as tx:
+            return self._apply(tx, touch, events, log_offset, warnings)
+
+    def rehearse(self, events: Sequence[PersonEvent], *, log_offset: int) -> list[Attribution | None]:
+        """Go through all of `apply`, and take it back; to whom the events would be attributed."""
+        with suppress(_TakenBackError), self.known.changing() as touch, self._database.write() as tx:
+            attributions = self._apply(tx, touch, events, log_offset, ()).attributions
+            raise _TakenBackError
+        return attributions
+
+    def named_in(self, events: Sequence[PersonEvent]) -> set[tuple[int, str]]:
+        """Projects and distinct ids of all persons that events are about."""
+        return {(event.project_id, name) for event in events for name in _names([event]) if name}
+
+    def _apply(
+        self,
+        tx: Transaction,
+        touch: Callable[[Iterable[int]], None],
+        events: Sequence[PersonEvent],
+        log_offset: int,
+        warnings: Sequence[IngestionWarning],
+    ) -> Applied:
         by_project: dict[int, list[PersonEvent]] = {}
         for event in events:
             by_project.setdefault(event.project_id, []).append(event)
         attributions: dict[int, Iterator[Attribution | None]] = {}
         overrides: list[PersonOverride] = []
-        with self.known.changing() as touch, self._database.write(durable=True) as tx:
-            raised = list(warnings)
-            applied = store.load_position(tx.connection)
-            for project_id, ours in by_project.items():
-                names = _names(ours)
-                loaded = load_persons(tx.connection, project_id, names)
-                touch(state.row_id for state in loaded.values() if state.row_id is not None)
-                people = PeopleBatch(project_id, names, loaded)
-                results, moved = self._apply_project(tx, people, ours, (applied, log_offset), raised)
-                overrides += moved
-                attributions[project_id] = iter(results)
-            if raised:
-                store.save_warnings(tx.connection, raised, self._now())
-            if log_offset > applied:
-                store.save_position(tx.connection, log_offset)
+        raised = list(warnings)
+        applied = store.load_position(tx.connection)
+        for project_id, ours in by_project.items():
+            names = _names(ours)
+            loaded = load_persons(tx.connection, project_id, names)
+            touch(state.row_id for state in loaded.values() if state.row_id is not None)
+            people = PeopleBatch(project_id, names, loaded)
+            results, moved = self._apply_project(tx, people, ours, (applied, log_offset), raised)
+            overrides += moved
+            attributions[project_id] = iter(results)
+        if raised:
+            store.save_warnings(tx.connection, raised, self._now())
+        if log_offset > applied:
+            store.save_position(tx.connection, log_offset)
         return Applied([next(attributions[event.project_id]) for event in events], overrides)
 
     def _apply_project(
@@ -137,7 +164,7 @@ class PersonService:
 
     def forget_old_warnings(self) -> int:
         """Delete warnings past `WARNING_RETENTION`; how many they were."""
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
             return store.delete_warnings(tx.connection, self._now() - WARNING_RETENTION)
 
     # --- reading

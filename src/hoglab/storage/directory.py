@@ -6,15 +6,21 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 DIRECTORY_MODE = 0o700
 SECRET_MODE = 0o600
+SHARED = frozenset({"warehouse"})
+"""Folders whose files others put there."""
+BESIDE = ("-wal", "-shm", ".wal")
+"""What engines put beside a file while they use it, or are killed."""
 
 
 class DirectoryError(Exception):
@@ -49,6 +55,7 @@ class DataDirectory:
         self.queue_path = path / "queue.db"
         self.events_path = path / "events.duckdb"
         self.results_state_path = path / "results-state.duckdb"
+        self.secret_keys_path = path / "secret-keys"
         self.socket_path = path / "hoglab.sock"
         self.unannounced_path = path / "first-start"
         self._lock = lock
@@ -64,6 +71,7 @@ class DataDirectory:
         path = Path(path).absolute()
         try:
             path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            _for_the_owner_alone(path)
             if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
                 raise PermissionError(13, os.strerror(13))
             return cls(path, _lock(path) if exclusive else None)
@@ -104,6 +112,18 @@ class DataDirectory:
             os.fsync(file.fileno())
         return draft
 
+    def set_aside(self, paths: Iterable[Path]) -> Path:
+        """Move files, and what engines keep beside them, into a new folder; returns it."""
+        folder = self.path / f"set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
+        folder.mkdir(mode=DIRECTORY_MODE)
+        for path in paths:
+            for each in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in BESIDE)):
+                if each.exists():
+                    each.rename(folder / each.name)
+        _sync_directory(folder)
+        _sync_directory(self.path)
+        return folder
+
     def close(self) -> None:
         """Let other processes in. Calling it again does nothing."""
         if self._lock is not None:
@@ -117,6 +137,19 @@ class DataDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _for_the_owner_alone(path: Path) -> None:
+    """Take all rights from others, also on files that are there already. What belongs to somebody else stays."""
+    ours = os.geteuid()
+    for each in (path, *path.iterdir()):
+        known = each.lstat()
+        if known.st_uid != ours or not known.st_mode & 0o077:
+            continue
+        if stat.S_ISDIR(known.st_mode) and (each == path or each.name not in SHARED):
+            each.chmod(DIRECTORY_MODE)
+        elif stat.S_ISREG(known.st_mode):
+            each.chmod(known.st_mode & 0o700)
 
 
 def _lock(path: Path) -> int:

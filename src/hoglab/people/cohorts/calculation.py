@@ -26,6 +26,7 @@ from hoglab.http.dates import utc_now
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.definition import read_trees, references
 from hoglab.people.cohorts.matching import CohortError, RowIds, Sources, membership_test
+from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:
     from hoglab.http.identity import Project
@@ -116,7 +117,7 @@ class CohortCalculator:
                 if self._retry_at.get(cohort_id, 0.0) <= time.monotonic()
             ]
         if old:
-            with self._database.write() as tx:
+            with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
                 store.request_calculation(tx.connection, old)
 
     def run(self) -> int:
@@ -148,7 +149,7 @@ class CohortCalculator:
         if found is None:
             return
         self._retry_at.pop(cohort_id, None)
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
             changed = store.replace_members(tx.connection, cohort_id, found)
             self._finish(tx, row, changed=changed)
         _log.info(
@@ -231,7 +232,7 @@ class CohortCalculator:
         wait_s = min(RETRY_FIRST_S * 2 ** min(failures - 1, 20), RETRY_LONGEST_S)
         self._retry_at[row.id] = time.monotonic() + wait_s
         message = str(error) if known else "The cohort could not be calculated; it will be tried again."
-        with self._database.write() as tx:
+        with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
             store.update_cohort(
                 tx.connection,
                 row.id,

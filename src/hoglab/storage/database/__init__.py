@@ -1,11 +1,13 @@
 """The metadata database: engine, transactions, migrations and change notification."""
 
 from hoglab.storage.database.changes import ChangeFeed, State, Subject, Topic, state_in
+from hoglab.storage.database.durability import Rebuildable
 from hoglab.storage.database.engine import Database, Transaction
 from hoglab.storage.database.errors import (
     DatabaseBusyError,
     DatabaseError,
     DatabaseFullError,
+    DatabaseNotDurableError,
     DatabaseUnreadableError,
     NestedWriteError,
     SchemaTooNewError,
@@ -20,9 +22,11 @@ __all__ = [
     "DatabaseBusyError",
     "DatabaseError",
     "DatabaseFullError",
+    "DatabaseNotDurableError",
     "DatabaseUnreadableError",
     "NestedWriteError",
     "Prepared",
+    "Rebuildable",
     "SchemaTooNewError",
     "State",
     "Subject",

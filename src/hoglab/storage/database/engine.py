@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, CursorResult, Executable, MetaData
 
+    from hoglab.storage.database.durability import Rebuildable
+
 
 class Transaction:
     """An open write transaction: everything done through it is committed together, or not at all."""
@@ -80,21 +82,28 @@ class Database:
             raise
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection that sees one unchanging state for the whole block and refuses to write."""
+    def read(self, *, settled: bool = True) -> Iterator[Connection]:
+        """A connection that sees one unchanging state for the whole block and refuses to write.
+
+        The block ends only when all that it may have seen is on disk, so that no answer tells what a power cut can
+        still undo. ``settled=False``: it does not wait, for what is asked at every request and promises nothing.
+        """
         with explained(self._connections.name), self._connections.read() as connection:
             yield connection
+        if settled:
+            self._connections.sync.settle()
 
     @contextmanager
-    def write(self, *, durable: bool = False) -> Iterator[Transaction]:
-        """A transaction: committed at the end of the block, rolled back when the block raises.
+    def write(self, *, rebuildable: Rebuildable | None = None) -> Iterator[Transaction]:
+        """A transaction: committed and on disk at the end of the block, rolled back when the block raises.
 
-        ``durable`` makes the commit wait for the disk, so that it survives a power cut too and not only
-        the end of the process. Raises `DatabaseBusyError`, `DatabaseFullError`, and `NestedWriteError`
-        when this thread is inside a write block already.
+        Blocks that end close to each other share one sync of the disk. What is named ``rebuildable`` does not wait
+        for it: a power cut may undo it, the end of the process cannot. Raises `DatabaseBusyError`,
+        `DatabaseFullError`, `DatabaseNotDurableError`, and `NestedWriteError` when this thread is inside a write
+        block already.
         """
         with explained(self._connections.name):
-            with self._connections.write(durable=durable) as connection:
+            with self._connections.write(rebuildable=rebuildable) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
                 companion = self._companion.write
@@ -116,6 +125,12 @@ class Database:
             yield
         finally:
             self._companion.write = None
+
+    def check(self) -> None:
+        """For health checks: raises the errors of reading, and `DatabaseNotDurableError`."""
+        self._connections.sync.check()
+        with self.read(settled=False) as connection:
+            connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()
 
     def refresh_changes(self) -> int:
         """Learn of changes that other processes made, and notify of them; returns how many there were.

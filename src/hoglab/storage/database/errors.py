@@ -28,6 +28,10 @@ class DatabaseUnreadableError(DatabaseError):
     """The file cannot be opened, is damaged, or is no database."""
 
 
+class DatabaseNotDurableError(DatabaseError):
+    """The disk failed to keep what was committed, so that nothing can be promised until the server is restarted."""
+
+
 class SchemaTooNewError(DatabaseError):
     """The database was written by a newer program whose schema this one does not know."""
 
@@ -67,6 +71,8 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
     """
     origin = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(origin, "sqlite_errorcode", None)
+    if isinstance(origin, sqlite3.OperationalError) and str(origin).startswith("Could not decode to UTF-8"):
+        return DatabaseUnreadableError(f"{name} is damaged: a text in it cannot be read")
     if not isinstance(origin, sqlite3.Error) or not isinstance(code, int):
         return None
     known = _CLASSES.get(code & 0xFF)  # extended codes keep the primary one in the low byte

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event
 from sqlalchemy.pool import QueuePool
 
+from hoglab.storage.database.durability import Rebuildable, commit_sync
 from hoglab.storage.database.errors import DatabaseUnreadableError, explain
 from hoglab.storage.database.locks import write_lock
 
@@ -34,16 +35,23 @@ MAX_READERS = 72
 
 
 def connect(
-    path: Path, metadata: MetaData, *, read_only: bool = False, durable: bool = True
+    path: Path,
+    metadata: MetaData,
+    *,
+    read_only: bool = False,
+    rebuildable: Rebuildable | None = None,
+    synced_by_caller: bool = False,
 ) -> sqlite3.Connection:
     """A plain connection with the settings that every connection of ours has.
 
     It may be used by any thread, by one at a time, and begins no transactions of its own accord.
-    ``durable`` makes each commit wait for the disk (``synchronous=FULL``); without it the latest commits
-    can be lost when the power fails, though never when the process does. ``read_only`` refuses writes.
+    Each commit waits for the disk (``synchronous=FULL``), unless the caller sees to that (``synced_by_caller``), or
+    what is written is ``rebuildable``: the latest commits can be lost when the power fails, though never when the
+    process does. ``read_only`` refuses writes.
     A file that does not exist is created with the settings that ``metadata`` names.
     Raises `DatabaseUnreadableError`.
     """
+    waits = not (read_only or synced_by_caller or rebuildable)
     try:
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -53,7 +61,7 @@ def connect(
                 for name, value in metadata.info.get("sqlite_file", {}).items():
                     connection.execute(f"PRAGMA {name}={value}")
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            connection.execute(f"PRAGMA synchronous={'FULL' if waits else 'NORMAL'}")
             connection.execute(f"PRAGMA mmap_size={MMAP_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
             connection.execute("PRAGMA secure_delete=OFF")
@@ -80,15 +88,15 @@ class SqliteConnections:
         self._path = path
         self._metadata = metadata
         self._lock = write_lock(path)
+        self.sync = commit_sync(path)
         self._readers = self._engine(read_only=True, begin="BEGIN", idle=IDLE_READERS, most=MAX_READERS)
         self._writer = self._engine(read_only=False, begin="BEGIN IMMEDIATE", idle=1, most=1)
-        self._durable = False
 
     def _engine(self, *, read_only: bool, begin: str, idle: int, most: int) -> Engine:
         path, metadata = self._path, self._metadata
         engine = create_engine(
             f"sqlite:///{self._path}",
-            creator=lambda: connect(path, metadata, read_only=read_only, durable=False),
+            creator=lambda: connect(path, metadata, read_only=read_only, synced_by_caller=True),
             poolclass=QueuePool,
             pool_size=idle,
             max_overflow=most - idle,
@@ -102,16 +110,26 @@ class SqliteConnections:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool) -> Iterator[Connection]:
+    def write(self, *, rebuildable: Rebuildable | None = None) -> Iterator[Connection]:
+        """A transaction that is on disk when the block ends, unless it is ``rebuildable``."""
+        number = None
         with self._lock.turn(), self._writer.connect() as connection:
-            self._set_durable(connection, durable)
-            with connection.begin():
-                yield connection
+            try:
+                with connection.begin():
+                    yield connection
+                    if rebuildable is None:
+                        number = self.sync.begin()
+            finally:
+                if number is not None:
+                    self.sync.committed(number)
+        if number is not None:
+            self.sync.wait(number)
 
     @contextmanager
     def migrate(self) -> Iterator[Connection]:
         """A write transaction that may rebuild tables: foreign keys are checked only at its end."""
         with self._lock.turn(), self._writer.connect() as connection:
+            number = self.sync.begin()
             raw = connection.connection
             raw.execute("PRAGMA foreign_keys=OFF")
             try:
@@ -124,12 +142,8 @@ class SqliteConnections:
                         )
             finally:
                 raw.execute("PRAGMA foreign_keys=ON")
-
-    def _set_durable(self, connection: Connection, durable: bool) -> None:
-        """Commit with or without waiting for the disk; SQLite takes this only between transactions."""
-        if durable != self._durable:
-            connection.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
+                self.sync.committed(number)
+        self.sync.wait(number)
 
     def dispose(self) -> None:
         self._readers.dispose()

@@ -9,6 +9,8 @@ import orjson
 from sqlalchemy import BigInteger, Dialect, Text
 from sqlalchemy.types import TypeDecorator
 
+from hoglab.storage.database.errors import DatabaseUnreadableError
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -46,4 +48,7 @@ class Json(TypeDecorator[Any]):
         return None if value is None else orjson.dumps(value).decode()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002
-        return None if value is None else orjson.loads(value)
+        try:
+            return None if value is None else orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise DatabaseUnreadableError(f"a stored value is damaged: it is no JSON ({error})") from error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hoglab.storage.database import Database, DatabaseError, tables
+from hoglab.storage.database import Database, DatabaseError, Rebuildable, tables
 from hoglab.storage.database.errors import explain, explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
@@ -49,6 +49,9 @@ MAX_BACKLOG_BYTES = 2048 * MIB
 
 MIN_FREE_DISK_BYTES = 200 * MIB
 """With less space on the disk, records are refused, so that the other files can still work."""
+
+LEAST_FREE_DISK_BYTES = MIB
+"""Whatever is set, a disk with less space than this is full."""
 
 KEEP_FINISHED_S = 3600.0
 KEEP_FINISHED_BYTES = 256 * MIB
@@ -136,7 +139,7 @@ class SqliteEventLog:
         self._turns = write_lock(path)
         self._appender = connect(path, tables.queue_metadata)
         # Positions and deletions do not wait for the disk: losing the latest repeats work, loses no events.
-        self._keeper = connect(path, tables.queue_metadata, durable=False)
+        self._keeper = connect(path, tables.queue_metadata, rebuildable=Rebuildable.LOG_POSITIONS)
         self._reader = connect(path, tables.queue_metadata, read_only=True)
         self._reading = threading.Lock()
 
@@ -250,7 +253,7 @@ class SqliteEventLog:
         self._failing = error is not None
 
     def _check_disk(self, size: int) -> None:
-        if self._free_disk_bytes() - size < self._min_free_disk_bytes:
+        if self._free_disk_bytes() - size < max(self._min_free_disk_bytes, LEAST_FREE_DISK_BYTES):
             raise EventLogFullError("the disk is nearly full", RETRY_DISK_S)
 
     def _free_disk_bytes(self) -> int:

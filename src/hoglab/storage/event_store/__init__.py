@@ -140,6 +140,10 @@ class EventStore(Protocol):
         """
         ...
 
+    def rehearse(self, rows: Sequence[EventRow]) -> None:
+        """Go through all steps of storing rows, and take it back. Raises `EventStoreUnavailableError`."""
+        ...
+
     def position(self) -> int:
         """Log offset up to which everything is stored; 0 for an empty store."""
         ...

@@ -259,6 +259,27 @@ class DuckDbEventStore:
                     raise explained from error
                 raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
+    def rehearse(self, rows: Sequence[EventRow]) -> None:
+        """See `EventStore.rehearse`."""
+        with self._writing:
+            self._make_usable()
+            connection = self._file.connection
+            try:
+                connection.execute("BEGIN")
+                positions, _ = self._unknown(rows, range(len(rows)))
+                if positions:
+                    self._register(_at(rows, positions), is_checked=True)
+                    connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
+                    connection.unregister("incoming")
+                connection.execute("UPDATE store_state SET position = position")
+                connection.execute("ROLLBACK")
+            except duckdb.Error as error:
+                self._file.roll_back()
+                explained = self._file.explain(error)
+                if isinstance(explained, EventStoreUnavailableError):
+                    raise explained from error
+                raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
+
     def _write(self, batch: EventBatch, positions: Sequence[int], log_offset: int) -> Sequence[int]:
         """Store the rows at some positions that are not stored yet; returns where those are."""
         connection = self._file.connection
@@ -347,6 +368,21 @@ class DuckDbEventStore:
             self._file.close()
             self._file = self._open()
             self._load()
+
+    def identity(self) -> tuple[str, int, int] | None:
+        """Installation id, generation and number of starts; None for a file that has none yet."""
+        with self._writing:
+            return self._file.identity()
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
+        """Write them, durably."""
+        with self._writing:
+            self._file.set_identity(installation_id, generation, starts)
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read of the file since it was opened; None while nothing is known to be damaged."""
+        return self._file.damage
 
     def check_room(self) -> None:
         """Raises `EventStoreUnavailableError` while the disk is nearly full."""

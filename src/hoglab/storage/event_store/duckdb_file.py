@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 CLOSE_PATIENCE_S = 5.0
 """How long `DuckDbFile.close` waits for interrupted queries to end."""
 
+HEADER_BYTES = 3 * 4096
+"""What comes before the blocks of a file."""
+
 IDLE_CURSORS = 8
 """Cursors kept for the next readers."""
 
+_BLOCKS = (
+    "SELECT block_size, used_blocks FROM pragma_database_size() WHERE database_name = current_database()"
+)
 _TABLES = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
 
 
@@ -43,16 +49,24 @@ class DuckDbFile:
         """``readable`` directories are all that queries may read; ``state_path`` is a second file, of which
         `results_state` tells. Raises `EventStoreUnavailableError`."""
         self._path = path
+        is_whole = path.exists() and not path.with_name(f"{path.name}.wal").exists()
         try:
             self.connection = duckdb.connect(str(path), config=dict(config))
         except duckdb.Error as error:
             raise EventStoreUnavailableError(_why_not_opened(path, error)) from error
+        if is_whole:
+            try:
+                self._check_length()
+            except BaseException:
+                self.connection.close()
+                raise
         # Not heeded in the configuration.
         self.connection.execute(f"SET max_temp_directory_size = '{max_spill_bytes // 1024}KiB'")
         # Before other files are forbidden.
         self.state = None if state_path is None else ResultsStateFile.attached(self.connection, state_path)
         confine(self.connection, readable)
         self.broken = False
+        self.damage: str | None = None  # what could not be read; known when somebody tried to
         self._closed = False
         self._idle: list[Any] = []
         self._active: set[Any] = set()
@@ -84,6 +98,34 @@ class DuckDbFile:
                 "start the version of hoglab that wrote it, or a newer one"
             )
         return position, next_seq
+
+    def identity(self) -> tuple[str, int, int] | None:
+        """Installation id, generation and number of starts; None for a file that has none yet."""
+        if ("installation",) not in self.connection.execute(_TABLES).fetchall():
+            return None
+        row = self.connection.execute("FROM installation").fetchone()
+        return None if row is None else (str(row[0]), int(row[1]), int(row[2]))
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
+        """Write them, durably."""
+        self.connection.execute(
+            "BEGIN; CREATE TABLE IF NOT EXISTS installation (id VARCHAR, generation BIGINT, starts BIGINT); "
+            "DELETE FROM installation"
+        )
+        self.connection.execute("INSERT INTO installation VALUES ($1, $2, $3)", [installation_id, generation, starts])
+        self.connection.execute("COMMIT")
+
+    def _check_length(self) -> None:
+        """Raises `EventStoreUnavailableError` when the file is too short for the blocks that are in use.
+
+        To be called before anything is written: later, some blocks are in memory alone.
+        """
+        [(block_bytes, used)] = self.connection.execute(_BLOCKS).fetchall()
+        missing = HEADER_BYTES + int(block_bytes) * int(used) - self._path.stat().st_size
+        if missing > 0:
+            raise EventStoreUnavailableError(
+                f"{self._path} was cut off: at least {missing} bytes are missing at its end. Restore a backup"
+            )
 
     @contextmanager
     def cursor(self) -> Iterator[Any]:
@@ -129,6 +171,9 @@ class DuckDbFile:
         """Our exception for one of the engine's."""
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self.broken = True  # after either the engine answers nothing any more
+        if _is_damage(error):
+            self.damage = first_line(error)
+            return EventStoreUnavailableError(f"{self._path} is damaged: {self.damage}")
         if isinstance(error, duckdb.FatalException | duckdb.IOException | duckdb.ConnectionException):
             return EventStoreUnavailableError(f"{self._path}: {first_line(error)}")
         if isinstance(error, duckdb.InterruptException) and self._closed:
@@ -155,10 +200,19 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
+def _is_damage(error: duckdb.Error) -> bool:
+    return isinstance(error, duckdb.SerializationException) or "Corrupt database file" in str(error)
+
+
 def _why_not_opened(path: Path, error: duckdb.Error) -> str:
     line = first_line(error)
     if "lock on file" in line:
         holder = line.partition("held in ")[2].partition(" (")[2].partition(")")[0]  # "PID 17"
         who = f"process {holder.removeprefix('PID ')}" if holder.startswith("PID ") else "another process"
         return f"{path} is in use by {who}"
+    if "replaying WAL" in line:
+        return (
+            f"{path}.wal is damaged: {line}; `hoglab repair` sets it aside, and the events in it are ingested again from "
+            "the event log"
+        )
     return f"{path} cannot be opened: {line}"

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from prometheus_client import Counter
 
-from hoglab.storage.database import Database, tables
+from hoglab.storage.database import Database, Rebuildable, tables
 from hoglab.storage.database.errors import explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
@@ -167,7 +167,7 @@ class SqliteInvocationQueue:
         self._now = now or utc_clock
         self._turns = write_lock(path)
         self._durable = connect(path, tables.queue_metadata)
-        self._relaxed = connect(path, tables.queue_metadata, durable=False)
+        self._relaxed = connect(path, tables.queue_metadata, rebuildable=Rebuildable.DELIVERY_PROGRESS)
         self._reader = connect(path, tables.queue_metadata, read_only=True)
         self._reading = threading.Lock()
         self._traces = Traces()

@@ -26,9 +26,10 @@ from hoglab.storage.database.tables.functions import action, hog_function, hog_f
 from hoglab.storage.database.tables.ingestion import (
     ingestion_progress,
     ingestion_warning,
-    parked_record,
     person_override,
+    quarantined_record,
 )
+from hoglab.storage.database.tables.installation import installation, queue_installation
 from hoglab.storage.database.tables.people import (
     cohort,
     cohort_person,
@@ -76,6 +77,7 @@ __all__ = [
     "idempotency_key",
     "ingestion_progress",
     "ingestion_warning",
+    "installation",
     "internal_event",
     "invocation",
     "invocation_result",
@@ -86,12 +88,13 @@ __all__ = [
     "metric_recalculation",
     "metric_result",
     "organization",
-    "parked_record",
     "person",
     "person_distinct_id",
     "person_override",
     "personal_api_key",
     "project",
+    "quarantined_record",
+    "queue_installation",
     "queue_metadata",
     "saved_metric",
     "user",

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    text,
+)
 
 from hoglab.storage.database.tables.base import metadata, queue_metadata
 from hoglab.storage.database.types import Json, UtcTime
@@ -43,11 +55,21 @@ ingestion_warning = Table(
     sqlite_autoincrement=True,
 )
 
-parked_record = Table(
-    "parked_record",
+quarantined_record = Table(
+    "quarantined_record",
     queue_metadata,
     Column("offset", BigInteger, primary_key=True, autoincrement=False),  # where it was in the event log
+    Column("project_id", Integer),  # NULL when it could not be read
     Column("reason", Text, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
-    Column("parked_at", UtcTime, nullable=False),
+    Column("size", BigInteger, nullable=False),  # bytes of the payload
+    Column("quarantined_at", UtcTime, nullable=False),
+    Column("is_replaying", Boolean, nullable=False),
+    Column("payload", LargeBinary, nullable=False),  # last, so that what is listed is read without it
+    Index("ix_quarantined_record_project", "project_id", "offset"),
+    Index(
+        "ix_quarantined_record_replaying",
+        "offset",
+        sqlite_where=text("is_replaying"),
+        postgresql_where=text("is_replaying"),
+    ),
 )

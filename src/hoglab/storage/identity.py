@@ -1,0 +1,318 @@
+"""Files that know each other: what tells at a start that one of a directory is missing, foreign, older or cut off.
+
+``hoglab.db``, ``queue.db`` and ``events.duckdb`` hold the same id of the installation, its generation (one more after
+each restore) and the number of its starts. Beside that each knows how far another one had come: both stores know
+offsets of the event log, and the queue knows how much was changed in the metadata. What does not fit is never taken
+silently: it is told with what it means and what to do (`FilesDisagreeError`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import sqlalchemy as sa
+import structlog
+
+from hoglab.storage.database.tables import (
+    change_version,
+    ingestion_progress,
+    installation,
+    queue_installation,
+)
+from hoglab.storage.directory import DirectoryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hoglab.storage.database import Database
+    from hoglab.storage.directory import DataDirectory
+    from hoglab.storage.event_log import EventLog
+    from hoglab.storage.event_store.duckdb import DuckDbEventStore
+
+PEOPLE_STAGE = "people"
+"""The stage of ingestion that is finished before events are stored."""
+
+_log = structlog.get_logger(__name__)
+
+
+class FilesDisagreeError(DirectoryError):
+    """The files of a directory are not of one piece. ``findings``: what is wrong and what it means, a line each."""
+
+    def __init__(self, path: Path, findings: list[str], *, acceptable: bool) -> None:
+        self.findings = findings
+        way = "put the right files back, or restore a backup (`hoglab restore`)"
+        if acceptable:
+            way += "; `hoglab serve --accept-loss` goes on without what is lost"
+        super().__init__(f"the files of {path} do not fit together: {' '.join(findings)} What to do: {way}")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of a file. ``starts``: how often a server began to work with it."""
+
+    installation_id: str
+    generation: int
+    starts: int
+
+    @classmethod
+    def new(cls) -> Identity:
+        return cls(str(uuid4()), 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Which files were there before any was opened, which makes them."""
+
+    metadata: bool
+    queue: bool
+    events: bool
+    secret_keys: bool
+
+    @classmethod
+    def in_directory(cls, directory: DataDirectory) -> Present:
+        return cls(
+            directory.metadata_path.exists(),
+            directory.queue_path.exists(),
+            directory.events_path.exists(),
+            directory.secret_keys_path.exists(),
+        )
+
+    @property
+    def nothing(self) -> bool:
+        """Whether this is a new directory."""
+        return not (self.metadata or self.queue or self.events)
+
+
+def check_metadata_present(directory: DataDirectory, present: Present, *, accept_loss: bool) -> Present:
+    """Before anything is opened: refuse to begin anew beside files of another time.
+
+    With ``accept_loss`` these are set aside. Raises `FilesDisagreeError`.
+    """
+    if present.metadata or present.nothing:
+        return present
+    others = [path for path in (directory.queue_path, directory.events_path) if path.exists()]
+    names = " and ".join(path.name for path in others)
+    if not accept_loss:
+        text = (
+            f"hoglab.db is missing: accounts, flags, experiments, functions and persons are gone, and {names} would "
+            "be shown in whatever project is made next. (--accept-loss sets these files aside and begins anew.)"
+        )
+        raise FilesDisagreeError(directory.path, [text], acceptable=True)
+    aside = directory.set_aside([*others, directory.events_path.with_name("events.duckdb.keys")])
+    _log.warning("files_set_aside", files=names, folder=str(aside))
+    return Present(metadata=False, queue=False, events=False, secret_keys=present.secret_keys)
+
+
+class Installation:
+    """The identities in the opened files of a directory."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        present: Present,
+        database: Database,
+        queue: Database,
+        log: EventLog,
+        store: DuckDbEventStore,
+    ) -> None:
+        self._directory = directory
+        self._present = present
+        self._database = database
+        self._queue = queue
+        self._log = log
+        self._store = store
+
+    # --- reading
+
+    def identities(self) -> dict[str, Identity | None]:
+        """Those of the files by their names; None for a file that has none."""
+        return {
+            "hoglab.db": self._in(self._database, installation),
+            "queue.db": self._in(self._queue, queue_installation),
+            "events.duckdb": self._in_store(),
+        }
+
+    def _in(self, database: Database, table: sa.Table) -> Identity | None:
+        query = sa.select(table.c.installation_id, table.c.generation, table.c.starts)
+        with database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else Identity(*row)
+
+    def _in_store(self) -> Identity | None:
+        row = self._store.identity()
+        return None if row is None else Identity(*row)
+
+    # --- checking
+
+    def findings(self) -> list[str]:
+        """What does not fit together. A text may end the start of a server, or be a line of ``hoglab check``."""
+        found = self._missing() or self._strangers()
+        return found or [*self._older(), *self._behind()]
+
+    def _missing(self) -> list[str]:
+        if self._present.nothing:
+            return []
+        missing = []
+        if not self._present.queue:
+            missing.append(
+                "queue.db is missing: events that were accepted and not stored yet, deliveries that wait, and the "
+                "logs and metrics of functions are lost."
+            )
+        if not self._present.events and (text := self._unstored()):
+            missing.append(f"events.duckdb is missing: {text}")
+        return missing
+
+    def _strangers(self) -> list[str]:
+        known = {name: identity for name, identity in self.identities().items() if identity is not None}
+        ids = {(each.installation_id, each.generation) for each in known.values()}
+        if len(ids) < 2:
+            return []
+        of = "; ".join(
+            f"{name}: {each.installation_id[:8]}, generation {each.generation}"
+            for name, each in known.items()
+        )
+        if len({each.installation_id for each in known.values()}) > 1:
+            return [f"They belong to different installations ({of}), so that one was put there by mistake."]
+        return [f"They are of different generations ({of}): some are from before a restore."]
+
+    def _older(self) -> list[str]:
+        """Files that missed starts. One start is allowed for: it is counted in one file after the other."""
+        known = self.identities()
+        most = max((each.starts for each in known.values() if each is not None), default=0)
+        found = []
+        for name, each in known.items():
+            if (0 if each is None else each.starts) < most - 1:
+                found.append(
+                    f"{name} is older than the others: it knows {0 if each is None else each.starts} of {most} starts, "
+                    "and lacks what was written since."
+                )
+        return found
+
+    def _behind(self) -> list[str]:
+        """What one file knows of another that this does not know itself."""
+        found = []
+        if self._known_identity() is None:
+            return []  # made by an older version, which kept no such count
+        applied, stored, last = self.applied(), self._store.position(), self._log.last_offset()
+        if applied < stored:
+            found.append(
+                f"hoglab.db is older than events.duckdb, or was cut off (persons are known up to record {applied} of "
+                f"the event log, events up to {stored}): changes to flags, experiments, keys and persons are lost."
+            )
+        elif self._changes() < self._seen_changes():
+            found.append(
+                "hoglab.db is older than queue.db, or its write-ahead log was cut off: the latest changes to flags, "
+                "experiments, functions or keys are lost (a revoked key may work again)."
+            )
+        if last < max(applied, stored):
+            found.append(
+                f"queue.db is older than the others, or was cut off (it ends at record {last} of the event log, "
+                f"{max(applied, stored)} were stored): accepted events, and deliveries that waited, may be lost."
+            )
+        elif self._present.events and (text := self._unstored()):
+            found.append(f"events.duckdb is older than hoglab.db: {text}")
+        return found
+
+    def _unstored(self) -> str | None:
+        """Which events that were stored once are neither stored now nor in the log."""
+        applied, stored = self.applied(), self._store.position()
+        first = self._log.stats().first_offset or self._log.last_offset() + 1
+        if first <= stored + 1 or applied <= stored:
+            return None  # what is missing is ingested again
+        return (
+            f"the events of records {stored + 1} to {min(first - 1, applied)} of the event log are lost; later ones are "
+            "ingested again."
+        )
+
+    def _known_identity(self) -> Identity | None:
+        return self._in(self._database, installation)
+
+    def applied(self) -> int:
+        """The record of the event log up to which persons are known."""
+        query = sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == PEOPLE_STAGE)
+        with self._database.read() as connection:
+            return connection.scalar(query) or 0
+
+    def _changes(self) -> int:
+        return changes(self._database)
+
+    def _seen_changes(self) -> int:
+        with self._queue.read() as connection:
+            return connection.scalar(sa.select(queue_installation.c.seen_changes)) or 0
+
+    # --- beginning
+
+    def check(self, *, accept_loss: bool) -> None:
+        """Raises `FilesDisagreeError`. With ``accept_loss`` only for what cannot go together at all."""
+        findings = self.findings()
+        strangers = bool(self._strangers())
+        if findings and (strangers or not accept_loss):
+            raise FilesDisagreeError(self._directory.path, findings, acceptable=not strangers)
+        for text in findings:
+            _log.warning("loss_accepted", finding=text)
+
+    def begin(self) -> Identity:
+        """Count one start in all files. From then on they fit together, whatever was accepted before."""
+        known = [each for each in self.identities().values() if each is not None]
+        base = max(known, key=lambda each: each.starts) if known else Identity.new()
+        identity = Identity(base.installation_id, base.generation, base.starts + 1)
+        # The metadata come last: until then this start counts as one that may be missing.
+        self._store.set_identity(identity.installation_id, identity.generation, identity.starts)
+        write_identity(self._queue, queue_installation, identity, seen_changes=self._changes())
+        self._align()
+        write_identity(self._database, installation, identity)
+        return identity
+
+    def _align(self) -> None:
+        """From now on persons are never behind events, and the log is not either."""
+        stored = self._store.position()
+        if self.applied() < stored:
+            with self._database.write() as tx:
+                tx.execute(sa.delete(ingestion_progress).where(ingestion_progress.c.stage == PEOPLE_STAGE))
+                tx.execute(sa.insert(ingestion_progress).values(stage=PEOPLE_STAGE, log_offset=stored))
+
+
+def write_identity(database: Database, table: sa.Table, identity: Identity, **further: object) -> None:
+    """Put an identity into a file, keeping whatever else its row says."""
+    values = {
+        "installation_id": identity.installation_id,
+        "generation": identity.generation,
+        "starts": identity.starts,
+        **further,
+    }
+    with database.write() as tx:
+        if not tx.execute(sa.update(table).values(**values)).rowcount:
+            tx.execute(sa.insert(table).values(id=1, **values))
+
+
+def changes(database: Database) -> int:
+    """How much was changed in the metadata so far: grows with every change of a flag, key, function, …"""
+    with database.read() as connection:
+        return connection.scalar(sa.select(sa.func.coalesce(sa.func.sum(change_version.c.version), 0))) or 0
+
+
+class Witness:
+    """Lets the queue know how much was changed in the metadata, so that a later start notices what is lost of it."""
+
+    def __init__(self, database: Database, queue: Database) -> None:
+        self._database = database
+        self._queue = queue
+        self._written = -1
+
+    def note(self) -> None:
+        """Call it now and then."""
+        seen = changes(self._database)
+        if seen > self._written:
+            with self._queue.write() as tx:
+                tx.execute(sa.update(queue_installation).values(seen_changes=seen))
+            self._written = seen
+
+
+def held_since(queue: Database) -> datetime | None:
+    """Since when deliveries are held after a restore; None when they are not."""
+    with queue.read() as connection:
+        found = connection.scalar(sa.select(queue_installation.c.held_at))
+    return None if found is None else found.astimezone(UTC)
