@@ -282,12 +282,12 @@ class _Translation:
         operator = _COMPARISONS.get(node.op)
         if operator is None:
             raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
-        found = [self._translated(side) for side in (node.left, node.right)]
-        as_number = any(each.kind is Kind.NUMBER for each in found)
-        left, right = ((self._as_number if as_number else self._as_text)(each).text for each in found)
+        sides = [(side, self._translated(side)) for side in (node.left, node.right)]
+        as_number = any(each.kind is Kind.NUMBER for _, each in sides)
+        left, right = ((self._as_number if as_number else self._as_text)(each).text for _, each in sides)
         is_known = any(
             isinstance(side, nodes.Constant) and not (as_number and each.kind is Kind.TEXT)
-            for side, each in zip((node.left, node.right), found, strict=True)
+            for side, each in sides
         )
         if operator in ("=", "<>") and not is_known:  # both may be missing
             return Sql(f"({left} IS {'' if negated else 'NOT '}DISTINCT FROM {right})", Kind.TRUTH)
