@@ -20,3 +20,10 @@ class ComputationError(ResultsError):
     def __init__(self, message: str, *, retry: bool) -> None:
         super().__init__(message)
         self.retry = retry
+
+
+class DidNotEndError(ComputationError):
+    """The computation ran out of time or memory, or the server stopped during it: the next try would cost as much."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from alembic.config import Config
 
-HEADS = {"main": "0036", "queue": "0015"}
+HEADS = {"main": "0037", "queue": "0015"}
 """The newest revision of each schema."""
 
 VERSION_TABLE = "alembic_version"
