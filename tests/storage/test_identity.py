@@ -28,7 +28,9 @@ def run(data: Path, events: int = 0, *, accept_loss: bool = False, forget_log: b
     hoglab.start()
     try:
         for number in range(events):
-            asyncio.run(storage.log.append(record(event(f"e{number}", "ann", properties={"$set": {"n": number}}))))
+            asyncio.run(
+                storage.log.append(record(event(f"e{number}", "ann", properties={"$set": {"n": number}})))
+            )
         wait_for(lambda: storage.store.position() >= storage.log.last_offset())
         with storage.database.write() as tx:
             tx.changed("keys", 0)
@@ -88,7 +90,10 @@ def undone_changes(data: Path, _: Path) -> None:
 FAULTS = {
     "hoglab.db is lost": (without("hoglab.db"), "hoglab.db is missing: accounts"),
     "queue.db is lost": (without("queue.db"), "queue.db is missing"),
-    "events.duckdb is lost": (without("events.duckdb"), "events.duckdb is missing: the events of records 1 to 9"),
+    "events.duckdb is lost": (
+        without("events.duckdb"),
+        "events.duckdb is missing: the events of records 1 to 9",
+    ),
     "hoglab.db is older": (earlier("hoglab.db"), "hoglab.db is older"),
     "queue.db is older": (earlier("queue.db"), "queue.db is older"),
     "events.duckdb is older": (earlier("events.duckdb"), "events.duckdb is older"),

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hoglab.analysis import cancelling
-from hoglab.analysis.errors import ComputationError, DefinitionError, UnavailableError
+from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
 from hoglab.analysis.query.changes import any_merge, arrivals, merges
 from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
@@ -438,11 +438,11 @@ def explained_failures(timeout_s: float) -> Iterator[None]:
     try:
         yield
     except QueryTimeoutError as error:
-        raise ComputationError(f"Query exceeded the time limit of {timeout_s:g} s", retry=True) from error
+        raise DidNotEndError(f"Query exceeded the time limit of {timeout_s:g} s") from error
     except QueryCancelledError as error:
         raise ComputationError("Query was cancelled", retry=False) from error
     except QueryMemoryError as error:
-        raise ComputationError("Query exceeded the memory limit", retry=True) from error
+        raise DidNotEndError("Query exceeded the memory limit") from error
     except EventStoreUnavailableError as error:
         raise UnavailableError("The event store is not available now") from error
     except QueryError as error:

@@ -27,3 +27,10 @@ class UnavailableError(ComputationError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry=True)
+
+
+class DidNotEndError(ComputationError):
+    """The computation ran out of time or memory, or the server stopped during it: the next try would cost as much."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry=True)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from hoglab.analysis import store
-from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.errors import DefinitionError, ResultsError
 from hoglab.analysis.families import adjusted
 from hoglab.analysis.plan import Plan
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import Answer
-from hoglab.analysis.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
+from hoglab.analysis.series import reason_of
+from hoglab.analysis.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation, SeriesKey
 from hoglab.http.errors import BareError, validation_error
 from hoglab.storage.database import Rebuildable
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 NOT_STARTED = "Experiment has not been started yet"
 NOT_FOUND = "Recalculation not found"
 NONE_COMPLETED = "No completed recalculation found"
+DID_NOT_END = "It did not end when it was tried last, and is not tried again yet"
 
 _log = structlog.get_logger(__name__)
 
@@ -117,7 +119,10 @@ class Recalculations:
             return store.waiting_recalculations(connection)
 
     def run(self, job: Recalculation, stopping: Callable[[], bool]) -> int:
-        """Do a job; how many metrics were computed. When ``stopping`` it is left for the next start."""
+        """Do a job; how many metrics were computed. When ``stopping`` it is left for the next start.
+
+        A job during which the server stopped otherwise has failed, and so has one that cannot be begun.
+        """
         now = self._service.now()
         found = self._service.plan_of_running(job.experiment_id)
         results: list[dict[str, Any]] = []
@@ -131,49 +136,67 @@ class Recalculations:
             total_metrics=len(metrics),
             results=results,
         )
-        with self._service.computer.sharing(_questions(found, span)) as result:
-            for metric in metrics:
-                if stopping() or found is None:
-                    return len(results)
-                results.append(self._computed(found, metric, now, result))
-                self._note(job, results=results)
+        attempts, key = self._service.series.attempts, SeriesKey(job.experiment_id, "", job.id)
+        try:
+            attempts.begin(key)
+            with self._service.computer.sharing(self._questions(found, span)) as result:
+                for metric in metrics:
+                    if stopping() or found is None:
+                        return len(results)
+                    results.append(self._computed(found, metric, now, result))
+                    self._note(job, results=results)
+        except Exception as error:
+            _tell(error, experiment_id=job.experiment_id)
+            results += [_outcome(each["uuid"], error=reason_of(error)) for each in metrics[len(results) :]]
         if found is not None:
             self._note(job, results=_adjusted(found, results))
         failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
-        self._note(job, status=FAILED if failed else COMPLETED, completed_at=self._service.now())
+        with self._service.database.write() as tx:
+            status, ended = FAILED if failed else COMPLETED, self._service.now()
+            store.update_recalculation(tx.connection, job.id, status=status, completed_at=ended)
+            attempts.over(tx.connection, key)
         return len(results)
+
+    def _questions(self, found: Plan | None, span: Span | None) -> list[Question]:
+        """What is asked for the metrics that can be read, and need not wait."""
+        questions = []
+        if found is not None and span is not None:
+            for metric in found.metrics:
+                if self._service.series.attempts.waits(found.key(metric)):
+                    continue
+                with suppress(DefinitionError):
+                    questions.append(found.question(metric, span))
+        return questions
 
     def _computed(
         self, found: Plan, metric: Mapping[str, Any], now: datetime, result: Callable[[Question], Answer]
     ) -> dict[str, Any]:
         variants, config = list(found.calculation.variants), found.calculation.statistics
-        uuid = metric["uuid"]
+        uuid, key, series = metric["uuid"], found.key(metric), self._service.series
+        if series.attempts.waits(key):
+            failure = series.last_failure(key)
+            return _outcome(uuid, error=DID_NOT_END if failure is None else failure.reason)
         try:
             span = found.span(now)
             if span is None:
                 read = found.reader.metric(metric)
                 return _outcome(uuid, result=result_object(Answer({}), variants, config, read))
-            question = found.question(metric, span)
-            return _outcome(uuid, result=result_object(result(question), variants, config, question.metric))
-        except (DefinitionError, ComputationError) as error:
-            return _outcome(uuid, error=str(error))
-        except Exception as unexpected:
-            _log.exception("recalculation_failed", experiment_id=found.row.id, metric_uuid=uuid)
-            return _outcome(uuid, error=f"Internal error: {type(unexpected).__name__}")
+            with series.attempts.trying(key):
+                question = found.question(metric, span)
+                answer = result(question)
+                return _outcome(uuid, result=result_object(answer, variants, config, question.metric))
+        except Exception as error:
+            _tell(error, experiment_id=found.row.id, metric_uuid=uuid)
+            return _outcome(uuid, error=reason_of(error))
 
     def _note(self, job: Recalculation, **values: Any) -> None:
         with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             store.update_recalculation(tx.connection, job.id, **values)
 
 
-def _questions(found: Plan | None, span: Span | None) -> list[Question]:
-    """What is asked for the metrics that can be read."""
-    questions = []
-    if found is not None and span is not None:
-        for metric in found.metrics:
-            with suppress(DefinitionError):
-                questions.append(found.question(metric, span))
-    return questions
+def _tell(error: Exception, **about: Any) -> None:
+    tell = _log.warning if isinstance(error, ResultsError) else _log.exception
+    tell("recalculation_failed", reason=reason_of(error), **about)
 
 
 def _adjusted(found: Plan, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -55,6 +55,7 @@ class ResultsRunner:
             self._unsubscribe()
         if self._thread is not None:
             self._thread.join(timeout_s)
+        self._service.series.attempts.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -82,27 +83,38 @@ class ResultsRunner:
         for found, metric in self._due():
             if self._stopping.is_set():
                 break
-            self._service.series.refresh(found, metric, force=True)
+            try:
+                self._service.series.refresh(found, metric, force=True)
+            except Exception:  # others are computed all the same
+                _log.exception("results_refresh_failed", experiment_id=found.row.id)
             computed += 1
         return computed
 
     def _due(self) -> Iterator[tuple[Plan, dict[str, Any]]]:
-        """Metrics whose newest point is older than the last scheduled time, or that have none."""
-        now = self._service.now()
+        """Metrics whose newest point is older than the last scheduled time, or that have none.
+
+        Those that did not end wait; those that did not because the server stopped are tried when they waited.
+        """
+        now, series = self._service.now(), self._service.series
         for found in self._service.plans():
             span = found.span(now)
             if span is None:
                 continue
             scheduled = last_scheduled(found.project.experiment_defaults, now)
             for metric in found.metrics:
-                with self._service.database.read() as connection:
-                    newest = store.newest(connection, found.key(metric), exclusive(span.end))
-                if newest is not None and (
-                    newest.tried >= scheduled
-                    or self._service.series.is_settled(found, metric, newest, looked=LOOK_AT_ENDED)
-                ):
+                key = found.key(metric)
+                attempt = series.attempts.of(key)
+                if attempt is not None and series.attempts.waits(key):
                     continue
-                yield found, metric
+                stopped = attempt is not None and (attempt.stopped or series.attempts.was_left(attempt))
+                with self._service.database.read() as connection:
+                    newest = store.newest(connection, key, exclusive(span.end))
+                is_done = newest is not None and (
+                    newest.tried >= scheduled
+                    or series.is_settled(found, metric, newest, looked=LOOK_AT_ENDED)
+                )
+                if stopped or not is_done:
+                    yield found, metric
 
 
 def last_scheduled(defaults: Any, now: datetime) -> datetime:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from hoglab.analysis import store
+from hoglab.analysis.attempts import Attempts
 from hoglab.analysis.days import day_of, zone_of
-from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.errors import ComputationError, DefinitionError, ResultsError
 from hoglab.analysis.flights import Flights
 from hoglab.analysis.plan import SETTLING, query_to, settled_at
 from hoglab.analysis.presentation import result_object
@@ -76,6 +77,7 @@ class Series:
         self._refresh = timedelta(seconds=refresh_s)
         self._wait_s = wait_s
         self._now = now
+        self.attempts = Attempts(database, now)
         self._flights = Flights(CONCURRENT_COMPUTATIONS)
         self._examined: dict[SeriesKey, _Examined] = {}
 
@@ -143,6 +145,11 @@ class Series:
         span = found.span(now)
         if span is None or span.days is None:
             return True
+        attempt = self.attempts.of(key)
+        if attempt is not None and self.attempts.was_left(attempt):
+            return False  # that it failed is to be stored
+        if attempt is not None and self.attempts.waits(key):
+            return True
         last = query_to(span, span.days.count - 1)
         with self._database.read() as connection:
             newest = store.newest(connection, key, last)
@@ -199,22 +206,30 @@ class Series:
             return
         zone = zone_of(found.project.timezone)
         try:
+            self.attempts.begin(key)
             question = found.question(metric, span)
             # Both are taken before anything is read: what changes meanwhile is looked at again.
             offset = self._position()
             state = self._named_state(found, metric)
             points = self._points(found, question, key, state, offset, budget_s)
-        except (DefinitionError, ComputationError) as error:
-            reason = str(error)
-            _log.warning(
+        except Exception as error:
+            reason = reason_of(error)
+            tell = _log.warning if isinstance(error, ResultsError) else _log.exception
+            tell(
                 "results_failed", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid, reason=reason
             )
             last = query_to(span, span.days.count - 1)
             with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
                 store.put_failure(tx.connection, key, span.start, last, reason, zone, self._now())
+                self.attempts.over(tx.connection, key, error)
             return
+        except BaseException:  # somebody ends the program
+            with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
+                self.attempts.over(tx.connection, key)
+            raise
         with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
             store.put_points(tx.connection, key, span.start, points, zone, self._now())
+            self.attempts.over(tx.connection, key)
 
     def _points(
         self,
@@ -289,6 +304,11 @@ class Series:
         return {
             number: point for number, (point, counted) in known.items() if changed_until[number] <= counted
         }
+
+
+def reason_of(error: Exception) -> str:
+    """Why a computation failed, in one line."""
+    return str(error) if isinstance(error, ResultsError) else f"Internal error: {type(error).__name__}"
 
 
 def _day(exclusive_end: datetime, span: Span) -> date | None:

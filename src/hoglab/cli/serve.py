@@ -66,7 +66,8 @@ def serve(
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="Start although files are missing or older than others, without what is lost."
+            "--accept-loss",
+            help="Start although files are missing or older than others, without what is lost.",
         ),
     ] = False,
 ) -> None:
@@ -122,7 +123,9 @@ async def _serve(settings: Settings, *, accept_loss: bool) -> None:
     except ListenError as error:
         raise OperatorError(str(error)) from error
     except MemoryError as error:
-        raise OperatorError("there is not enough memory for the server: give it 2 GiB of addresses") from error
+        raise OperatorError(
+            "there is not enough memory for the server: give it 2 GiB of addresses"
+        ) from error
 
 
 def _open(settings: Settings, *, accept_loss: bool) -> Hoglab:
@@ -154,7 +157,9 @@ def _start(hoglab: Hoglab) -> None:
     try:
         hoglab.start()
     except (MemoryError, RuntimeError) as error:  # of threads: there is no memory for one more
-        raise OperatorError(f"the server cannot start: {error}; give it more memory (2 GiB of addresses)") from error
+        raise OperatorError(
+            f"the server cannot start: {error}; give it more memory (2 GiB of addresses)"
+        ) from error
 
 
 def _announce(address: Address, hoglab: Hoglab, settings: Settings) -> None:

@@ -13,8 +13,9 @@ from hoglab.http.errors import validation_error
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.experiments.problems import Problem
     from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
-    from hoglab.experiments.service import Actor, Problem
+    from hoglab.experiments.service import Actor
     from hoglab.experiments.store import ExperimentRow, SavedMetricLink
     from hoglab.http.identity import Project
     from hoglab.storage.database import Transaction
@@ -115,14 +116,21 @@ class MetricLists:
         *,
         known: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Raises 400 for a metric without results; ``known`` ones may have lost what they name."""
-        kept = [hashed_part(metric) for metric in known]
+        """Raises 400 for a metric without results."""
+        checked = self.unlike(found, known)
         for index, metric in enumerate(found):
-            if metrics.is_legacy(metric) or hashed_part(metric) in kept:
-                continue
-            problem = self._problem(connection, project.id, metric)
+            problem = self._problem(connection, project.id, metric) if metric in checked else None
             if problem is not None:
                 raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
+
+    def unlike(
+        self, found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()
+    ) -> list[Mapping[str, Any]]:
+        """The metrics that must have results; ``known`` ones may have lost what they name."""
+        kept = [hashed_part(metric) for metric in known]
+        return [
+            metric for metric in found if not metrics.is_legacy(metric) and hashed_part(metric) not in kept
+        ]
 
 
 def _changed_orders(

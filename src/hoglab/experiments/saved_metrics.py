@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -50,7 +52,8 @@ class SavedMetricService:
             raise validation_error("Query is required to create a saved metric")
         query = _checked(body.query)
         query.setdefault("uuid", str(uuid4()))
-        with self._database.write() as tx:
+        problems = self._experiments.problems
+        with problems.looked_for(actor.project.id, [query]), self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
             self._check_computable(tx.connection, actor, query)
             row = store.insert_saved_metric(
@@ -71,7 +74,7 @@ class SavedMetricService:
 
     def patch(self, actor: Actor, metric_id: int, body: SavedMetricPatch) -> dict[str, Any]:
         sent = body.sent()
-        with self._database.write() as tx:
+        with self._looked_for(actor, metric_id, sent), self._database.write() as tx:
             before = _existing(tx.connection, actor, metric_id)
             if "query" in sent:
                 if body.query is None:
@@ -94,8 +97,18 @@ class SavedMetricService:
             self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, actor, row)
 
+    def _looked_for(
+        self, actor: Actor, metric_id: int, sent: Mapping[str, Any]
+    ) -> AbstractContextManager[None]:
+        """The problem of a changed metric."""
+        with self._database.read() as connection:
+            before = _existing(connection, actor, metric_id)
+        new = [] if sent.get("query") is None else [_checked(sent["query"])]
+        changed = [query for query in new if hashed_part(query) != hashed_part(before.query)]
+        return self._experiments.problems.looked_for(actor.project.id, changed)
+
     def _check_computable(self, connection: Connection, actor: Actor, query: dict[str, Any]) -> None:
-        problem = self._experiments.metric_problem(connection, actor.project.id, query)
+        problem = self._experiments.problems.of_metric(connection, actor.project.id, query)
         if problem is not None:
             raise validation_error(f"Invalid metric: {problem}", "query")
 

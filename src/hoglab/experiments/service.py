@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from hoglab.experiments import criteria, flag_config, metrics, milestones, store
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
 from hoglab.experiments.presentation import experiment_object, load_related
+from hoglab.experiments.problems import DefinitionProblems, Problem, no_problem
 from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
 from hoglab.flags.store import FlagRow
@@ -52,14 +54,6 @@ _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "cre
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
 
 
-Problem = Callable[[Connection, int, Mapping[str, Any]], str | None]
-"""Why a metric, or exposure criteria, of a project cannot be computed; None when they can."""
-
-
-def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[str, Any]) -> None:
-    """Where nothing is saved, or nothing computed, no definition is looked at."""
-
-
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who does something, where, and when: what every write needs to know."""
@@ -86,9 +80,8 @@ class ExperimentService:
     ) -> None:
         self.database = database
         self.cohorts = cohorts
-        self.metric_problem = metric_problem
-        self._exposure_problem = exposure_problem
-        self._metrics = MetricLists(metric_problem)
+        self.problems = DefinitionProblems(database, metric_problem, exposure_problem)
+        self._metrics = MetricLists(self.problems.of_metric)
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
 
@@ -132,7 +125,11 @@ class ExperimentService:
 
     def create(self, actor: Actor, body: ExperimentCreate) -> dict[str, Any]:
         """Create an experiment, and its flag when there is none of that key. Raises 400."""
-        with self.database.write() as tx:
+        new = [*(body.metrics or ()), *(body.metrics_secondary or ())]
+        with (
+            self.problems.looked_for(actor.project.id, self._metrics.unlike(new), body.exposure_criteria),
+            self.database.write() as tx,
+        ):
             row = self.create_in(tx, actor, body)
             return self.present(tx.connection, actor, row)
 
@@ -202,13 +199,27 @@ class ExperimentService:
 
     def patch(self, actor: Actor, experiment_id: int, body: ExperimentPatch) -> dict[str, Any]:
         """Change what was sent. Raises 400, and 404 for a deleted experiment that the body does not restore."""
-        with self.database.write() as tx:
+        with self._looked_for(actor, experiment_id, body), self.database.write() as tx:
             row = store.get(tx.connection, actor.project.id, experiment_id)
             if row is None or (row.deleted and not _restores(body)):
                 raise not_found()
             self.check_state(tx, actor, row)
             row = self._patch(tx, actor, row, body)
             return self.present(tx.connection, actor, row)
+
+    def _looked_for(
+        self, actor: Actor, experiment_id: int, body: ExperimentPatch
+    ) -> AbstractContextManager[None]:
+        """The problems of what is new in a change."""
+        with self.database.read() as connection:
+            row = store.get(connection, actor.project.id, experiment_id)
+        if row is None:
+            return nullcontext()
+        known = [*(row.metrics or ()), *(row.metrics_secondary or ())]
+        new = self._metrics.unlike([*(body.metrics or ()), *(body.metrics_secondary or ())], known)
+        criteria = body.exposure_criteria
+        is_known = criteria == row.exposure_criteria
+        return self.problems.looked_for(actor.project.id, new, None if is_known else criteria)
 
     def _patch(
         self, tx: Transaction, actor: Actor, row: ExperimentRow, body: ExperimentPatch
@@ -339,7 +350,7 @@ class ExperimentService:
     ) -> None:
         """Raises 400 for new criteria by which nobody could be counted."""
         if criteria and criteria != known:
-            problem = self._exposure_problem(connection, project.id, criteria)
+            problem = self.problems.of_exposures(connection, project.id, criteria)
             if problem is not None:
                 raise validation_error(f"Invalid exposure_criteria: {problem}", "exposure_criteria")
 

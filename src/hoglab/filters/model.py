@@ -19,7 +19,7 @@ GROUP_TYPES = 5
 """How many types of groups a project may have; they are known by their index, from 0."""
 
 MAX_FILTERS = 1_000
-"""How many filters one tree may hold."""
+"""How many filters and groups one tree may hold."""
 
 _KNOWN_KEYS = frozenset({"key", "type", "operator", "value", "group_type_index", "negation"})
 _COHORT_TYPES = frozenset({"cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"})
@@ -123,13 +123,13 @@ def _group(raw: object, path: str, default_type: str, *, depth: int, left: int) 
     members: list[PropertyFilter | PropertyGroup] = []
     for index, value in enumerate(values):
         where = f"{place}[{index}]"
+        left -= 1
+        if left < 0:
+            raise FilterError(f"holds more than {MAX_FILTERS} filters", path)
         if _is_group(value):
             member, left = _group(value, where, default_type, depth=depth + 1, left=left)
             members.append(member)
         else:
-            left -= 1
-            if left < 0:
-                raise FilterError(f"holds more than {MAX_FILTERS} filters", path)
             members.append(parse_filter(value, where, default_type=default_type))
     return PropertyGroup(kind, tuple(members)), left
 

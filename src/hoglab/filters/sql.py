@@ -8,10 +8,12 @@ differs between engines is behind `PropertyDialect`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import Any, Final, Protocol
 
 from hoglab.filters import dates
@@ -44,16 +46,26 @@ METADATA_COLUMNS: Final[Mapping[str, str]] = {
 """Columns of an event that filters of type ``event_metadata`` reach."""
 
 
+MAX_LENGTH: Final = 200_000
+"""How long the conditions and expressions of one statement may be together, in characters of SQL.
+
+An engine reads and plans all of them before it does anything that could be interrupted, in time that may grow with the
+square of their number and in memory that it does not count."""
+
+MAX_VALUES: Final = 10_000
+"""How many values one filter may have."""
+
 Bindable = str | float | datetime | tuple[str, ...]
 """What the values of statements may be."""
 
 
 class Parameters:
-    """The values of one statement. `bind` returns how the statement refers to a value."""
+    """The values of one statement, and how much is written with them. `bind` returns how it refers to a value."""
 
     def __init__(self, reference: Callable[[str, Bindable], str] = lambda name, _value: f"${name}") -> None:
         """``reference`` is how the engine wants a value referred to: ``$name``, or with its type."""
         self._reference = reference
+        self._length = 0
         self._values: dict[str, Any] = {}
         self._names: dict[tuple[type, Any], str] = {}
 
@@ -65,6 +77,16 @@ class Parameters:
             name = self._names[known] = f"v{len(self._values)}"
             self._values[name] = value
         return self._reference(name, value)
+
+    def written(self, sql: str, place: str) -> str:
+        """The text, which becomes part of the statement. Raises `FilterError` when that is too long with it."""
+        self._length += len(sql)
+        if self._length > MAX_LENGTH:
+            reason = (
+                f"too many filters, or too large ones: they make more than {MAX_LENGTH:,} characters of SQL"
+            )
+            raise FilterError(reason, place)
+        return sql
 
     def used_in(self, sql: str) -> dict[str, Any]:
         """The values that a statement refers to: engines refuse others, and a condition may have been dropped."""
@@ -291,24 +313,53 @@ def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope
     values = (
         condition.value if isinstance(condition.value, list) and not rule.takes_list else [condition.value]
     )
+    written = partial(scope.parameters.written, place=condition.key)
     if rule.valueless:
-        return rule.test(field_, None, scope)
+        return written(rule.test(field_, None, scope))
+    if len(values) > MAX_VALUES:
+        raise FilterError(f"a filter can have at most {MAX_VALUES:,} values", condition.key)
+    if len(values) > 1 and rule.test in (_equals, _differs):
+        same = written(_equals_any(field_, values, scope))
+        return same if rule.test is _equals else f"(NOT {same})"
     missing = TRUE if rule.when_missing else FALSE
     try:
-        tests = [f"coalesce({rule.test(field_, value, scope)}, {missing})" for value in values]
+        tests = [written(f"coalesce({rule.test(field_, value, scope)}, {missing})") for value in values]
     except FilterError as error:
         raise FilterError(error.message, error.path or condition.key) from None
     return combined("AND" if rule.when_missing else "OR", tests) if tests else TRUE
+
+
+def _equals_any(field_: FilterField, values: list[Any], scope: FilterScope) -> str:
+    """What `_equals` says of any of several values; never NULL."""
+    bind = scope.parameters.bind
+    present = [value for value in values if value is not None]
+    numbers = [number for value in present if (number := _comparable(field_, value)) is not None]
+    parts = [f"{field_.text} IS NULL"] if len(present) < len(values) else []
+    for side, found in (
+        (field_.text, [bind(text_of(value)) for value in present]),
+        (field_.json_number, list(map(bind, numbers))),
+    ):
+        if found:
+            parts.append(f"coalesce({side} IN ({', '.join(dict.fromkeys(found))}), FALSE)")
+    return combined("OR", parts)
 
 
 def _equals(field_: FilterField, value: Any, scope: FilterScope) -> str:
     if value is None:
         return f"{field_.text} IS NULL"
     same = f"{field_.text} = {scope.parameters.bind(text_of(value))}"
-    number = number_of(value)
-    if number is None or number != number or abs(number) == float("inf") or field_.json_number == "NULL":
+    number = _comparable(field_, value)
+    if number is None:
         return same
     return f"({same} OR coalesce({field_.json_number} = {scope.parameters.bind(number)}, FALSE))"
+
+
+def _comparable(field_: FilterField, value: Any) -> float | None:
+    """The number that a value is compared with as one; None: as text alone."""
+    number = number_of(value)
+    if number is None or not math.isfinite(number) or field_.json_number == "NULL":
+        return None
+    return number
 
 
 def _differs(field_: FilterField, value: Any, scope: FilterScope) -> str:

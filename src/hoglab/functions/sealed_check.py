@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+
 from hoglab.functions.secrets import SecretsError
 from hoglab.storage.database.tables import hog_function, installation
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 TEXT = "hoglab"
 
 
-def check_secrets(
-    database: Database, box: SecretBox, directory: DataDirectory, *, accept_loss: bool
-) -> None:
+def check_secrets(database: Database, box: SecretBox, directory: DataDirectory, *, accept_loss: bool) -> None:
     """Refuse to start with keys that open nothing of what is stored.
 
     With ``accept_loss`` it goes on: functions with secrets do not run until these are entered anew. Raises

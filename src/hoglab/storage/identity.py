@@ -223,8 +223,8 @@ class Installation:
         if first <= stored + 1 or applied <= stored:
             return None  # what is missing is ingested again
         return (
-            f"the events of records {stored + 1} to {min(first - 1, applied)} of the event log are lost; later ones are "
-            "ingested again."
+            f"the events of records {stored + 1} to {min(first - 1, applied)} of the event log are lost; later ones "
+            "are ingested again."
         )
 
     def _known_identity(self) -> Identity | None:

@@ -10,7 +10,7 @@ The engine writes numbers anew when it gives the text of a property: ``1.0`` bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -156,6 +156,17 @@ class ClickHouse:
 
     def quantile(self, value: str, level: float) -> str:
         return f"quantileExactInclusive({level!r})(CAST({value} AS Nullable(Float64)))"
+
+    def bound(self, values: Sequence[str], body: Callable[..., str]) -> str:
+        names = [f"bound_{place}" for place in range(len(values))]
+        lists = ", ".join(f"[{value}]" for value in values)
+        return f"arrayMap(({', '.join(names)}) -> {body(*names)}, {lists})[1]"
+
+    def number_of_truth(self, truth: str) -> str:
+        return f"CAST({truth} AS Nullable(Float64))"
+
+    def text_of_truth(self, truth: str) -> str:
+        return f"CAST(CAST({truth} AS Nullable(Bool)) AS Nullable(String))"
 
     def text_of_number(self, number: str) -> str:
         return f"CAST({number} AS Nullable(String))"

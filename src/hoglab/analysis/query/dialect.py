@@ -5,7 +5,7 @@ The rules that make this possible: spec experiment-results 11.6.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hoglab.filters.sql import Parameters, PropertyDialect
@@ -85,6 +85,21 @@ class Dialect(PropertyDialect, Protocol):
 
     def quantile(self, value: str, level: float) -> str:
         """Aggregate: the quantile of float64 values, interpolated between the two nearest ones; NULL without any."""
+        ...
+
+    def bound(self, values: Sequence[str], body: Callable[..., str]) -> str:
+        """What ``body`` makes of the names of some values, each of which is written and computed once.
+
+        ``body`` may write a name several times, and reads nothing else of the row.
+        """
+        ...
+
+    def number_of_truth(self, truth: str) -> str:
+        """1 or 0 as float64; NULL stays."""
+        ...
+
+    def text_of_truth(self, truth: str) -> str:
+        """``true`` or ``false``; NULL stays."""
         ...
 
     def text_of_number(self, number: str) -> str:

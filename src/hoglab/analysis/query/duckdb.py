@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hoglab.filters.sql import Parameters
@@ -137,6 +137,19 @@ class DuckDb:
 
     def quantile(self, value: str, level: float) -> str:
         return f"quantile_cont(CAST({value} AS DOUBLE), {level!r})"
+
+    def bound(self, values: Sequence[str], body: Callable[..., str]) -> str:
+        if len(values) == 1:
+            return f"list_transform([{values[0]}], lambda bound: {body('bound')})[1]"
+        fields = ", ".join(f"'value_{place}': {value}" for place, value in enumerate(values))
+        names = [f"bound.value_{place}" for place in range(len(values))]
+        return f"list_transform([{{{fields}}}], lambda bound: {body(*names)})[1]"
+
+    def number_of_truth(self, truth: str) -> str:
+        return f"CAST({truth} AS DOUBLE)"
+
+    def text_of_truth(self, truth: str) -> str:
+        return f"CAST({truth} AS VARCHAR)"
 
     def text_of_number(self, number: str) -> str:
         return f"regexp_replace(CAST({number} AS VARCHAR), '\\.0$', '')"

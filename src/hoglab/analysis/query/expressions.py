@@ -26,6 +26,9 @@ MAX_LENGTH = 5_000
 """The longest expression, in characters."""
 MAX_NODES = 200
 """How many parts one expression may have."""
+MAX_DEPTH = 50
+"""How many levels deep they may be nested; a sum or product of many is one level. What an engine makes of each level
+takes the longer the more there are, and nothing can interrupt that."""
 
 
 class RowScope(Protocol):
@@ -53,10 +56,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """An expression of the engine."""
+    """An expression of the engine. A ``plain`` one, a column, a property or a bound value, may be written again."""
 
     text: str
     kind: Kind
+    plain: bool = False
 
 
 Columns = Callable[[Sequence[str | int]], Sql]
@@ -68,6 +72,7 @@ _COLUMNS = {
 }
 _JSON = {("properties",): "properties", ("person", "properties"): "person_properties"}
 _ARITHMETIC = frozenset("+-*/")
+_OF_MANY = frozenset("+-*")
 _WORDS = {
     "Alias": "a name of a column",
     "Array": "an array",
@@ -101,7 +106,7 @@ def read(text: str, place: str) -> nodes.Expr:
 
 def truth_of(expression: nodes.Expr, scope: RowScope, place: str) -> str:
     """Whether the expression holds on a row of events; NULL where that cannot be said. Raises `FilterError`."""
-    return _Translation(scope, place, None).of(expression).truth(expression)
+    return _Translation(scope, place, None).whole(expression, _Translation.truth)
 
 
 def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
@@ -109,56 +114,94 @@ def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Colu
 
     Raises `FilterError`, which says at which character of what ``place`` holds.
     """
-    return _Translation(scope, place, columns).of(expression).number(expression)
+    return _Translation(scope, place, columns).whole(expression, _Translation.number)
 
 
 def text_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
     """The expression on such a row as text, for telling values apart. Raises `FilterError` likewise."""
-    return _Translation(scope, place, columns).of(expression).text(expression)
+    return _Translation(scope, place, columns).whole(expression, _Translation.text)
+
+
+def _goes_on(node: nodes.Node, part: nodes.Node) -> bool:
+    """Whether a part is the beginning of the same sum or product: ``a + b`` of ``a + b + c``."""
+    return (
+        isinstance(node, nodes.ArithmeticOperation)
+        and isinstance(part, nodes.ArithmeticOperation)
+        and part is node.left
+        and {node.op, part.op} <= _OF_MANY
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
+    """The translation of one expression, each node of which is translated once.
+
+    No operand is written twice, for nested that would double the statement with each level. Nor do operands stand
+    in what the engine itself writes twice: ``nullif`` and the first operand of ``BETWEEN``. What a result needs several
+    times is bound to a name (`Dialect.bound`).
+    """
+
     scope: RowScope
     place: str
     columns: Columns | None
 
-    def of(self, expression: nodes.Expr) -> _Translation:
-        """Itself, for an expression that is small enough."""
-        if sum(1 for _ in nodes.walk(expression)) > MAX_NODES:
-            raise FilterError(f"an expression can have at most {MAX_NODES} parts", self.place)
-        return self
+    def whole(self, expression: nodes.Expr, as_: Callable[[_Translation, nodes.Expr], Sql]) -> str:
+        """The expression, which must be small enough, as what is wanted of it."""
+        self._check_size(expression)
+        return self.scope.parameters.written(as_(self, expression).text, self.place)
+
+    def _check_size(self, expression: nodes.Expr) -> None:
+        left: list[tuple[nodes.Node, int]] = [(expression, 1)]
+        for count in range(1, MAX_NODES + 2):
+            if not left:
+                return
+            node, depth = left.pop()
+            if depth > MAX_DEPTH:
+                raise FilterError(f"an expression can be nested at most {MAX_DEPTH} levels deep", self.place)
+            left += [(part, depth + (not _goes_on(node, part))) for part in nodes.children(node)]
+            if count + len(left) > MAX_NODES:
+                raise FilterError(f"an expression can have at most {MAX_NODES} parts", self.place)
 
     def _refused(self, node: nodes.Expr, reason: str) -> FilterError:
         return FilterError(f"{reason} (at character {node.start + 1})", self.place)
 
-    def number(self, node: nodes.Expr) -> str:
-        found = self.translated(node)
-        match found.kind:
-            case Kind.NUMBER:
-                return found.text
-            case Kind.TRUTH:
-                return f"CASE WHEN {found.text} THEN 1.0 WHEN NOT {found.text} THEN 0.0 END"
-        return self.scope.dialect.number(found.text)
+    def number(self, node: nodes.Expr) -> Sql:
+        return self._as_number(self._translated(node))
 
-    def text(self, node: nodes.Expr) -> str:
-        found = self.translated(node)
-        match found.kind:
-            case Kind.NUMBER:
-                return self.scope.dialect.text_of_number(found.text)
-            case Kind.TRUTH:
-                return f"CASE WHEN {found.text} THEN 'true' WHEN NOT {found.text} THEN 'false' END"
-        return found.text
+    def text(self, node: nodes.Expr) -> Sql:
+        return self._as_text(self._translated(node))
 
-    def truth(self, node: nodes.Expr) -> str:
-        found = self.translated(node)
+    def truth(self, node: nodes.Expr) -> Sql:
+        found = self._translated(node)
         if found.kind is Kind.TRUTH:
-            return found.text
-        if found.kind is Kind.NUMBER:
-            return f"{found.text} <> 0"
-        return f"{found.text} = 'true'"
+            return found
+        holds = "<> 0" if found.kind is Kind.NUMBER else "= 'true'"
+        return Sql(f"({found.text} {holds})", Kind.TRUTH)
 
-    def translated(self, node: nodes.Expr) -> Sql:
+    def _as_number(self, found: Sql) -> Sql:
+        match found.kind:
+            case Kind.NUMBER:
+                return found
+            case Kind.TRUTH:
+                return Sql(self.scope.dialect.number_of_truth(found.text), Kind.NUMBER)
+        return Sql(self._bound(self.scope.dialect.number, found), Kind.NUMBER)
+
+    def _as_text(self, found: Sql) -> Sql:
+        match found.kind:
+            case Kind.NUMBER:
+                return Sql(self.scope.dialect.text_of_number(found.text), Kind.TEXT)
+            case Kind.TRUTH:
+                return Sql(self.scope.dialect.text_of_truth(found.text), Kind.TEXT)
+        return found
+
+    def _bound(self, body: Callable[..., str], *values: Sql) -> str:
+        """What ``body`` says of values, each of which it may write several times."""
+        texts = [value.text for value in values]
+        if all(value.plain for value in values):
+            return body(*texts)
+        return self.scope.dialect.bound(texts, body)
+
+    def _translated(self, node: nodes.Expr) -> Sql:
         match node:
             case nodes.Constant():
                 return self._constant(node)
@@ -171,46 +214,51 @@ class _Translation:
             case nodes.ArithmeticOperation(op=op):
                 left, right = self.number(node.left), self.number(node.right)
                 if op == "/":
-                    return Sql(f"({left} / nullif({right}, 0))", Kind.NUMBER)
-                return Sql(f"({left} {op} {right})", Kind.NUMBER)
+                    divisor = self._bound(lambda it: f"CASE WHEN {it} <> 0 THEN {it} END", right)
+                    return Sql(f"({left.text} / {divisor})", Kind.NUMBER)
+                return Sql(f"({left.text} {op} {right.text})", Kind.NUMBER)
             case nodes.CompareOperation():
                 return self._comparison(node)
             case nodes.BetweenExpr():
-                between = (
-                    f"{self.number(node.expr)} BETWEEN {self.number(node.low)} AND {self.number(node.high)}"
+                between = self._bound(
+                    lambda it, low, high: f"({it} >= {low} AND {it} <= {high})",
+                    *map(self.number, (node.expr, node.low, node.high)),
                 )
                 return Sql(f"({'NOT ' if node.negated else ''}coalesce({between}, FALSE))", Kind.TRUTH)
             case nodes.And():
-                return Sql("(" + " AND ".join(map(self.truth, node.exprs)) + ")", Kind.TRUTH)
+                return self._joined("AND", node.exprs)
             case nodes.Or():
-                return Sql("(" + " OR ".join(map(self.truth, node.exprs)) + ")", Kind.TRUTH)
+                return self._joined("OR", node.exprs)
             case nodes.Not():
-                return Sql(f"(NOT {self.truth(node.expr)})", Kind.TRUTH)
+                return self.negated((node.expr,))
             case nodes.Call():
                 return self._call(node)
         raise self._refused(
             node, f"{_WORDS.get(type(node).__name__, 'what stands here')} cannot be used in metrics"
         )
 
+    def _joined(self, operator: str, parts: Sequence[nodes.Expr]) -> Sql:
+        return Sql("(" + f" {operator} ".join(self.truth(part).text for part in parts) + ")", Kind.TRUTH)
+
     def _constant(self, node: nodes.Constant) -> Sql:
         value = node.value
         if value is None:
-            return Sql("NULL", Kind.NUMBER)
+            return Sql("CAST(NULL AS DOUBLE)", Kind.NUMBER, plain=True)
         if isinstance(value, bool):
-            return Sql("TRUE" if value else "FALSE", Kind.TRUTH)
+            return Sql("TRUE" if value else "FALSE", Kind.TRUTH, plain=True)
         if isinstance(value, str):
-            return Sql(self.scope.bind(value), Kind.TEXT)
+            return Sql(self.scope.bind(value), Kind.TEXT, plain=True)
         assert isinstance(value, int | float)  # noqa: S101 - the parser makes nothing else
         number = float(value) if abs(value) <= 2**1000 else math.inf
         if not math.isfinite(number):
             raise self._refused(node, "the number is too large")
-        return Sql(self.scope.bind(number), Kind.NUMBER)
+        return Sql(self.scope.bind(number), Kind.NUMBER, plain=True)
 
     def _field(self, node: nodes.Expr, chain: tuple[str, ...]) -> Sql:
         if self.columns is not None:
             return self.columns(chain)
         if len(chain) == 1 and chain[0] in _COLUMNS:
-            return Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", Kind.TEXT)
+            return Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", Kind.TEXT, plain=True)
         column = _JSON.get(tuple(map(str, chain[:-1])))
         asked = group_property(chain)
         question = self.scope.question
@@ -223,21 +271,27 @@ class _Translation:
         if column is None:
             raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
         text = self.scope.dialect.property_text(column, str(chain[-1]), self.scope.parameters)
-        return Sql(text, Kind.TEXT)
+        return Sql(text, Kind.TEXT, plain=True)
 
     def _comparison(self, node: nodes.CompareOperation) -> Sql:
+        negated = node.op == "!="
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, nodes.Constant) and side.value is None and node.op in ("==", "!="):
-                return Sql(f"({self.text(other)} IS {'NOT ' if node.op == '!=' else ''}NULL)", Kind.TRUTH)
+                found = self._translated(other).text
+                return Sql(f"({found} IS {'NOT ' if negated else ''}NULL)", Kind.TRUTH)
         operator = _COMPARISONS.get(node.op)
         if operator is None:
             raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
-        kinds = {self.translated(side).kind for side in (node.left, node.right)}
-        as_ = self.number if Kind.NUMBER in kinds else self.text
-        left, right = as_(node.left), as_(node.right)
-        neither = f"({left} IS NULL AND {right} IS NULL)"
-        missing = {"==": neither, "!=": f"(NOT {neither})"}.get(node.op, "FALSE")
-        return Sql(f"coalesce({left} {operator} {right}, {missing})", Kind.TRUTH)
+        sides = [(side, self._translated(side)) for side in (node.left, node.right)]
+        as_number = any(each.kind is Kind.NUMBER for _, each in sides)
+        left, right = ((self._as_number if as_number else self._as_text)(each).text for _, each in sides)
+        is_known = any(
+            isinstance(side, nodes.Constant) and not (as_number and each.kind is Kind.TEXT)
+            for side, each in sides
+        )
+        if operator in ("=", "<>") and not is_known:  # both may be missing
+            return Sql(f"({left} IS {'' if negated else 'NOT '}DISTINCT FROM {right})", Kind.TRUTH)
+        return Sql(f"coalesce({left} {operator} {right}, {'TRUE' if negated else 'FALSE'})", Kind.TRUTH)
 
     def _call(self, node: nodes.Call) -> Sql:
         name, arguments = node.name.lower(), node.args
@@ -247,48 +301,54 @@ class _Translation:
             raise self._refused(node, f"{node.name}() with more than its arguments cannot be used")
         if name in _TO_NUMBER and len(arguments) == 1:
             number = self.number(arguments[0])
-            return Sql(f"coalesce({number}, 0)" if name.endswith("orzero") else number, Kind.NUMBER)
+            return Sql(f"coalesce({number.text}, 0)", Kind.NUMBER) if name.endswith("orzero") else number
         if name in _OF_NUMBERS and len(arguments) == 1:
-            return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0])})", Kind.NUMBER)
+            return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0]).text})", Kind.NUMBER)
         special = _SPECIAL.get((name, len(arguments)))
         if special is None:
             raise self._refused(node, f"{node.name}() with {len(arguments)} arguments cannot be used")
         return special(self, arguments)
 
+    def _alike(self, first: nodes.Expr, second: nodes.Expr) -> tuple[Sql, Sql]:
+        """Both as text where they are text, else as numbers."""
+        found = self._translated(first), self._translated(second)
+        if all(each.kind is Kind.TEXT for each in found):
+            return found
+        return self._as_number(found[0]), self._as_number(found[1])
+
     def if_(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        condition, first, second = arguments
-        if all(self.translated(part).kind is Kind.TEXT for part in (first, second)):
-            text = f"CASE WHEN {self.truth(condition)} THEN {self.text(first)} ELSE {self.text(second)} END"
-            return Sql(text, Kind.TEXT)
-        number = f"CASE WHEN {self.truth(condition)} THEN {self.number(first)} ELSE {self.number(second)} END"
-        return Sql(number, Kind.NUMBER)
+        condition = self.truth(arguments[0])
+        first, second = self._alike(*arguments[1:])
+        return Sql(f"CASE WHEN {condition.text} THEN {first.text} ELSE {second.text} END", first.kind)
 
     def if_null(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        first, second = map(self.translated, arguments)
-        if first.kind is Kind.TEXT and second.kind is Kind.TEXT:
-            return Sql(f"coalesce({first.text}, {second.text})", Kind.TEXT)
-        return Sql(f"coalesce({self.number(arguments[0])}, {self.number(arguments[1])})", Kind.NUMBER)
+        first, second = self._alike(*arguments)
+        return Sql(f"coalesce({first.text}, {second.text})", first.kind)
 
     def negated(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        return Sql(f"(NOT {self.truth(arguments[0])})", Kind.TRUTH)
+        return Sql(f"(NOT {self.truth(arguments[0]).text})", Kind.TRUTH)
 
     def to_string(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        return Sql(self.text(arguments[0]), Kind.TEXT)
+        return self.text(arguments[0])
 
     def lower(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        return Sql(f"lower({self.text(arguments[0])})", Kind.TEXT)
+        return Sql(f"lower({self.text(arguments[0]).text})", Kind.TEXT)
 
     def smaller(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        left, right = map(self.number, arguments)
-        return Sql(
-            f"CASE WHEN {left} <= {right} THEN {left} WHEN {left} > {right} THEN {right} END", Kind.NUMBER
-        )
+        return self._extreme("<=", ">", arguments)
 
     def larger(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        left, right = map(self.number, arguments)
-        return Sql(
-            f"CASE WHEN {left} >= {right} THEN {left} WHEN {left} < {right} THEN {right} END", Kind.NUMBER
+        return self._extreme(">=", "<", arguments)
+
+    def _extreme(self, first: str, second: str, arguments: tuple[nodes.Expr, ...]) -> Sql:
+        """The one of two numbers that stands to the other as said; of NULL and anything NULL."""
+        extreme = self._bound(
+            lambda one, other: (
+                f"CASE WHEN {one} {first} {other} THEN {one} WHEN {one} {second} {other} THEN {other} END"
+            ),
+            *map(self.number, arguments),
         )
+        return Sql(extreme, Kind.NUMBER)
 
 
 _SPECIAL: Mapping[tuple[str, int], Callable[[_Translation, tuple[nodes.Expr, ...]], Sql]] = {

@@ -213,7 +213,7 @@ class Scope:
                 raise FilterError(f"cohort {identifier} contains itself", leaf.key)
             if cohort.people is not None:
                 found = self.dialect.one_of_people("person_id", self.parameters.bind(cohort.people))
-                parts.append(f"coalesce({found}, FALSE)")
+                parts.append(self.parameters.written(f"coalesce({found}, FALSE)", leaf.key))
             else:
                 parts.append(group_condition(cohort.filters, self._filter_scope((*inside, identifier))))
         belongs = combined("OR", parts) if parts else FALSE
@@ -227,7 +227,9 @@ class Scope:
         return combined("AND", [either, self.filters(source.filters)])
 
     def _match(self, match: EventMatch) -> str:
-        parts = [] if match.event is None else [f"event = {self.bind(match.event)}"]
+        parts = []
+        if match.event is not None:
+            parts.append(self.parameters.written(f"event = {self.bind(match.event)}", match.event))
         return combined("AND", [*parts, self.filters(match.filters)])
 
     def within(self, since: datetime, before: datetime) -> str:
@@ -275,7 +277,7 @@ class Scope:
 def cohort_ids(value: object) -> list[int]:
     """The ids that the value of a cohort filter names."""
     values = value if isinstance(value, list) else [value]
-    return [int(str(each)) for each in values if str(each).isascii() and str(each).isdigit()]
+    return [int(text) for text in map(str, values) if len(text) < 19 and text.isascii() and text.isdigit()]
 
 
 def local_time(ts: str, offsets: Sequence[OffsetStep]) -> str:

@@ -139,17 +139,17 @@ class TableRows:
             case ColumnType.FLOAT:
                 return self.scope.dialect.text_of_number(column)
             case ColumnType.BOOLEAN:
-                return f"CASE WHEN {column} THEN 'true' WHEN NOT {column} THEN 'false' END"
+                return self.scope.dialect.text_of_truth(column)
         return f"CAST({column} AS VARCHAR)"
 
     def _in_expressions(self, chain: Sequence[str | int]) -> Sql:
         name = self._named(chain)
         match self._type(name):
             case ColumnType.INTEGER | ColumnType.FLOAT:
-                return Sql(f"CAST({self._column(name)} AS DOUBLE)", Kind.NUMBER)
+                return Sql(f"CAST({self._column(name)} AS DOUBLE)", Kind.NUMBER, plain=True)
             case ColumnType.BOOLEAN:
-                return Sql(self._column(name), Kind.TRUTH)
-        return Sql(self._text_of_column(name), Kind.TEXT)
+                return Sql(self._column(name), Kind.TRUTH, plain=True)
+        return Sql(self._text_of_column(name), Kind.TEXT, plain=True)
 
     def _filter_field(self, condition: PropertyFilter) -> FilterField:
         if condition.type not in _OF_ROWS:

@@ -112,7 +112,9 @@ class DuckDbFile:
             "BEGIN; CREATE TABLE IF NOT EXISTS installation (id VARCHAR, generation BIGINT, starts BIGINT); "
             "DELETE FROM installation"
         )
-        self.connection.execute("INSERT INTO installation VALUES ($1, $2, $3)", [installation_id, generation, starts])
+        self.connection.execute(
+            "INSERT INTO installation VALUES ($1, $2, $3)", [installation_id, generation, starts]
+        )
         self.connection.execute("COMMIT")
 
     def _check_length(self) -> None:
@@ -212,7 +214,7 @@ def _why_not_opened(path: Path, error: duckdb.Error) -> str:
         return f"{path} is in use by {who}"
     if "replaying WAL" in line:
         return (
-            f"{path}.wal is damaged: {line}; `hoglab repair` sets it aside, and the events in it are ingested again from "
-            "the event log"
+            f"{path}.wal is damaged: {line}; `hoglab repair` sets it aside, and the events in it are ingested again "
+            "from the event log"
         )
     return f"{path} cannot be opened: {line}"
