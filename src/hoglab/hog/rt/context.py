@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import length_hint
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.numbers import format_number
