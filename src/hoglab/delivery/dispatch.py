@@ -22,7 +22,8 @@ from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_gl
 from hoglab.delivery.state import Timing, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import GIVEN_UP, SLOW_RUN_S
+from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
+from hoglab.functions.fair_share import FairShares, Sharing
 from hoglab.functions.globals import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -46,6 +47,10 @@ CONSUMER = "dispatch"
 FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
 OVERFLOW_QUEUE = "hogoverflow"
 """Where functions go that are slow, so that they hold up nobody else."""
+
+SHARING = Sharing(event_s=0.0)
+"""What the filters and inputs of one project together may compute while others wait for the same batches; runs that are
+quick (`QUICK_RUN_S`) count for nothing, however many there are."""
 
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""
@@ -104,6 +109,7 @@ class EventDispatcher:
         self._site = site
         self._versions = versions or Versions()
         self._once = once
+        self._shares = FairShares(SHARING)
         self._now = now
 
     # --- what ingestion calls
@@ -191,6 +197,9 @@ class EventDispatcher:
 
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
         asked = self._audience.functions(functions)
+        project_id = functions.project.id
+        allowed_s = self._shares.allowed_s(project_id, len(events))
+        batch.patience = Patience(allowed_s)
         self._hold_back(asked, batch)
         hits: Counter[int] = Counter()
         for event in events:
@@ -207,6 +216,13 @@ class EventDispatcher:
         if batch.patience.was_tried():
             for function in asked.functions:
                 self._charge(function, batch)
+        self._shares.spent(project_id, len(events), batch.patience.shared_s)
+        if batch.patience.shared_s > allowed_s:
+            _logger.warning(
+                "filters_and_inputs_over_share",
+                project_id=project_id,
+                used_s=round(batch.patience.shared_s, 1),
+            )
 
     def _hold_back(self, asked: FunctionSet, batch: Plan) -> None:
         """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
@@ -226,7 +242,9 @@ class EventDispatcher:
         excess_s = sum(map(batch.patience.excess_s, keys))
         if not excess_s:
             return
-        batch.costs[function.id] += cost_of([Timing("hog", (SLOW_RUN_S + excess_s) * 1_000)])
+        slow_s = [used_s for key in keys for used_s in batch.patience.slow_runs(key)]
+        runs_s = slow_s or [SLOW_RUN_S + excess_s]
+        batch.costs[function.id] += cost_of(Timing("hog", used_s * 1_000) for used_s in runs_s)
         if function.id not in batch.stopped and any(map(batch.patience.is_over, keys)):
             text = f"Filters or inputs took {excess_s:.1f} s too long on a batch of events and were given up."
             batch.log(function, "warn", f"{text} A function that is slow for long is stopped.")
@@ -349,8 +367,9 @@ class EventDispatcher:
         batch: Plan,
     ) -> dict[str, Any]:
         """Build inputs. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
-        if batch.patience.is_over(function.id):
-            raise HogRuntimeError(GIVEN_UP)
+        refusal = batch.patience.refusal(function.id)
+        if refusal is not None:
+            raise HogRuntimeError(refusal)
         return batch.patience.run(function.id, lambda: function.build_inputs(globals_, mapping))
 
     def _unordered(

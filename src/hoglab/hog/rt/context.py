@@ -71,10 +71,14 @@ class Limits:
 DESTINATION_LIMITS: Final = Limits(time_s=1.0, async_steps=5, print_lines=24)
 """Bodies of hog functions."""
 
-EXPRESSION_LIMITS: Final = Limits(time_s=1.0)
+EXPRESSION_BYTES: Final = 16 * 1024 * 1024
+"""Accounted size of live values of filters, inputs and keys. They are computed in the server's own process, where one
+operation on a value holds up everything else: this bounds how long."""
+
+EXPRESSION_LIMITS: Final = Limits(time_s=1.0, memory_bytes=EXPRESSION_BYTES)
 """Filters and inputs."""
 
-MASKING_LIMITS: Final = Limits(time_s=0.05)
+MASKING_LIMITS: Final = Limits(time_s=0.05, memory_bytes=EXPRESSION_BYTES)
 """Masking hashes."""
 
 
@@ -108,6 +112,7 @@ class Budget:
         "_size",
         "_started",
         "_steps",
+        "_ticks",
         "_used_s",
         "allocated",
         "building",
@@ -134,7 +139,7 @@ class Budget:
         self._drawn = 0
         self._size = CHUNK
         self._chunk: Iterator[None] = repeat(None, 0)
-        self._steps = 0
+        self._steps = self._ticks = 0
         self._debt = 0
         self._peak = 0
         self._used_s = self._looked_s = used_s
@@ -150,6 +155,7 @@ class Budget:
             size = min(self._size, room)
             self._chunk = chunk = repeat(None, size)
             self._steps += size
+            self._ticks += size
             yield chunk
             if self.tick_bytes:
                 self.grow(size * self.tick_bytes)
@@ -198,7 +204,7 @@ class Budget:
         """
         self.allocated += n_bytes
         if self.strict and n_bytes > SHORT_GROWTH:
-            drawn = self._steps - length_hint(self._chunk)
+            drawn = self._ticks - length_hint(self._chunk)
             self._recent = n_bytes if drawn != self._drawn else self._recent + n_bytes
             self._drawn = drawn
         if self.allocated > self.memory_bytes:
@@ -513,6 +519,16 @@ def without_budget(compute: Callable[[], T]) -> T:
         return compute()
     finally:
         active.free_units = None
+
+
+def free_of_charge(compute: Callable[[], T]) -> T:
+    """What something computes that no evaluation is to pay for, such as a compilation that others profit from."""
+    context, left = active.context, active.free_units
+    active.context = active.free_units = None
+    try:
+        return compute()
+    finally:
+        active.context, active.free_units = context, left
 
 
 def charge(units: int) -> None:
