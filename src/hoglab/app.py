@@ -419,6 +419,7 @@ def _problems(storage: Storage, ingestion: Ingestion, delivery: Delivery) -> lis
         problems.append(Problem("ingestion", "is not running; restart the server"))
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
+    problems += [Problem("delivery", text, blocks=False) for text in delivery.problems()]
     return problems
 
 

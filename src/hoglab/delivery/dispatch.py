@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -13,11 +13,13 @@ import structlog
 from prometheus_client import Counter as Metric
 
 from hoglab.delivery.batches import BATCH_QUEUE
-from hoglab.delivery.dead_events import EVENTS
+from hoglab.delivery.dead_events import EVENTS, dead_id, put_aside
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.masking import decide, mask_of
 from hoglab.delivery.plan import Candidate, Cause, Plan
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, clipped
+from hoglab.delivery.progress import Progress
+from hoglab.delivery.restarts import REASON, Restarts
 from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.state import Timing, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
@@ -97,9 +99,11 @@ class EventDispatcher:
         versions: Versions | None = None,
         audience: Audience | None = None,
         once: bool = False,
+        known_dead: Callable[[Sequence[str]], Collection[str]] = lambda _ids: (),
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``once``: leave out runs that were begun before, not only those that are still in the queue."""
+        """``once``: leave out runs that were begun before, not only those that are still in the queue;
+        ``known_dead``: which ids of dead events are kept."""
         self._queue = queue
         self._registry = registry
         self._watcher = watcher
@@ -110,6 +114,10 @@ class EventDispatcher:
         self._versions = versions or Versions()
         self._once = once
         self._shares = FairShares(SHARING)
+        self._restarts = Restarts(queue)
+        self._known_dead = known_dead
+        self.progress = Progress()
+        """That of `dispatch`."""
         self._now = now
 
     # --- what ingestion calls
@@ -130,6 +138,20 @@ class EventDispatcher:
         Events that come from elsewhere than the event log have no position. An event that no runs can be made of
         is put aside, as are those in ``dead``. Raises `DatabaseError`.
         """
+        self.progress.beat()
+        try:
+            if log_offset is not None and events and self._restarts.are_suspicious(self.position()):
+                self._dispatch_with_care(events)
+                events = ()
+            self._dispatch(events, log_offset, dead)
+            if log_offset is not None:
+                self._restarts.got_beyond()
+        finally:
+            self.progress.rest()
+
+    def _dispatch(
+        self, events: Sequence[IngestedEvent], log_offset: int | None, dead: Sequence[DeadEvent]
+    ) -> None:
         try:
             plan = self.plan(events)
             plan.dead += dead
@@ -143,6 +165,19 @@ class EventDispatcher:
             plan = Plan(self._now(), self._audience.source)
             plan.dead += dead
             self.commit(plan, log_offset)
+
+    def _dispatch_with_care(self, events: Sequence[IngestedEvent]) -> None:
+        """One event after the other, each of them put aside until it is done: one that ends the server stays there."""
+        source = self._audience.source
+        ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
+        known = self._known_dead(list(ids))
+        for kept_id, event in ids.items():
+            if kept_id in known or self._registry.for_project(event.row.project_id) is None:
+                continue
+            suspect = put_aside(event, source, None, "process", REASON, self._now())
+            self._queue.enqueue([], dead=[suspect])
+            self._dispatch_alone(event)
+            self._queue.enqueue([], revived=[kept_id])
 
     def _dispatch_alone(self, event: IngestedEvent) -> None:
         try:
@@ -205,6 +240,7 @@ class EventDispatcher:
         for event in events:
             if not asked.dispatcher.concerns(event.row.event):
                 continue
+            self.progress.beat()
             try:
                 self._ask_about(event, functions, asked, hits, batch)
             except NO_EVENTS_FAULT:
