@@ -100,10 +100,12 @@ class EventDispatcher:
         audience: Audience | None = None,
         once: bool = False,
         known_dead: Callable[[Sequence[str]], Collection[str]] = lambda _ids: (),
+        shares: FairShares | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``once``: leave out runs that were begun before, not only those that are still in the queue;
-        ``known_dead``: which ids of dead events are kept."""
+        ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may take.
+        """
         self._queue = queue
         self._registry = registry
         self._watcher = watcher
@@ -113,7 +115,7 @@ class EventDispatcher:
         self._site = site
         self._versions = versions or Versions()
         self._once = once
-        self._shares = FairShares(SHARING)
+        self._shares = shares or FairShares(SHARING)
         self._restarts = Restarts(queue)
         self._known_dead = known_dead
         self.progress = Progress()
