@@ -478,6 +478,7 @@ def _problems(
         problems.append(Problem("functions", text, blocks=False))
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
+    problems += [Problem("delivery", text, blocks=False) for text in delivery.problems()]
     return problems
 
 

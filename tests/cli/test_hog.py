@@ -105,6 +105,27 @@ def test_check_knows_kinds_and_globals(program: Path, tmp_path: Path) -> None:
     assert "did you mean `person`?" in done.stdout
 
 
+def test_check_accepts_what_any_kind_may_call_and_knows_the_globals_of_each(program: Path) -> None:
+    program.write_text("let found := fetch(inputs.url) postHogCapture(geoipLookup('1.1.1.1')) return found")
+    assert hog("check", program).stdout == f"{program}: no findings\n"
+    program.write_text(
+        "let item := [1] print(evnt.properties, event.propertis.plan, itm.x, item, request.bdy)"
+    )
+    assert "unknown-name" not in hog("check", program).stdout, "nobody knows what it is for"
+    found = hog("check", "--kind", "destination", program).stdout
+    for name, guess in (("evnt", "event"), ("propertis", "properties"), ("itm", "item"), ("bdy", "body")):
+        assert f"`{name}`" in found
+        assert f"did you mean `{guess}`?" in found
+    program.write_text(
+        "let event := inputs.event return {'properties': event.properties, 'a': event.timestmp}"
+    )
+    assert hog("check", "--kind", "destination", "--strict", program).returncode == 0, (
+        "a variable, not the global"
+    )
+    program.write_text("return person.properties.plan")
+    assert "There is no global `person`" in hog("check", "--kind", "transformation", program).stdout
+
+
 def test_what_cannot_be_read(program: Path, tmp_path: Path) -> None:
     program.write_bytes(b"\xff\xfe")
     for command, file, words in (

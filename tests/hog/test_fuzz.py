@@ -18,7 +18,7 @@ from tests.oracles.programs import oracle_settings, programs
 
 from hoglab import hog
 from hoglab.hog.formatter import format_program
-from hoglab.hog.lexer import MAX_SOURCE_BYTES, MAX_STRING_CHARS, tokenize
+from hoglab.hog.lexer import MAX_SOURCE_BYTES, tokenize
 from hoglab.hog.parser import MAX_DEPTH, MAX_NODES, MAX_OPERATORS, parse_program
 from hoglab.hog.symbols import MAX_ARGUMENTS
 
@@ -137,8 +137,8 @@ def test_huge_tokens(source: str) -> None:
     [
         ("-" * 2 + "a" * (MAX_SOURCE_BYTES - 2), "-" * 2 + "a" * (MAX_SOURCE_BYTES - 1), "source-too-long"),
         ("--" + "é" * (MAX_SOURCE_BYTES // 2 - 1), "--" + "é" * (MAX_SOURCE_BYTES // 2), "source-too-long"),
-        (f"return '{'a' * MAX_STRING_CHARS}'", f"return '{'a' * (MAX_STRING_CHARS + 1)}'", "string-too-long"),
-        (f"return f'{'a' * MAX_STRING_CHARS}'", f"return f'{'a' * (MAX_STRING_CHARS + 1)}'", "string-too-long"),
+        (f"return '{'a' * (MAX_SOURCE_BYTES - 9)}'", f"return '{'a' * MAX_SOURCE_BYTES}'", "source-too-long"),
+        (f"return f'{'a' * (MAX_SOURCE_BYTES - 10)}'", f"return f'{'a' * MAX_SOURCE_BYTES}'", "source-too-long"),
         ("- " * (MAX_DEPTH - 2) + "a", "- " * (MAX_DEPTH + 1) + "a", "too-deep"),
         ("a" + " - a" * MAX_OPERATORS, "a" + " - a" * (MAX_OPERATORS + 1), "too-deep"),
         (";".join("a" * (MAX_NODES // 2)), ";".join("a" * (MAX_NODES + 1)), "too-large"),

@@ -330,23 +330,23 @@ def test_waiting_costs_no_time_and_turns_add_up() -> None:
     now = [0.0]
     busy = "for (let i := 0; i < 25000; i := i + 1) {}"
     program = hog.compile_program(f"fetch() {busy} fetch() {busy} return 1", HOST)
-    limits = hog.Limits(time_s=1)
+    limits = hog.Limits(time_s=0.02)
     execution = hog.Execution(program, {}, limits=limits, timer=lambda: now[0])
     execution.start()
     now[0] += 100  # waiting
     assert isinstance(execution.resume(None), hog.Suspended)
-    execution.used_s = 0.9  # as if the turn had taken that long
+    execution.used_s = 0.018  # as if the turn had taken that long
     journal = execution.journal()
 
-    repeating = ticking(1.5)  # repeating both turns takes longer than the limit, but is not charged
+    repeating = ticking(0.003)  # repeating both turns takes longer than the limit, but is not charged
     again = hog.Execution(program, {}, journal=journal, limits=limits, timer=lambda: next(repeating))
     assert isinstance(again.start(), hog.Suspended)
-    slow = ticking(0.2)
+    slow = ticking(0.003)
     again.context.budget.timer = lambda: next(slow)
     step = again.resume(None)
     assert isinstance(step, hog.Finished)
     assert step.result.error is not None
-    assert "timed out after 1 seconds" in step.result.error.message
+    assert "timed out after 0.02 seconds" in step.result.error.message
 
 
 def test_step_limit() -> None:
@@ -380,9 +380,9 @@ def test_memory_limit() -> None:
     assert error.message.startswith("Memory limit of 67108864 bytes exceeded. Tried to allocate ")
     error = failure(
         "let a := [] while (true) { a := arrayPushBack(a, 'some text') }",
-        limits=hog.Limits(memory_bytes=1_000_000),
+        limits=hog.Limits(memory_bytes=100_000),
     )
-    assert error.message.startswith("Memory limit of 1000000 bytes exceeded.")
+    assert error.message.startswith("Memory limit of 100000 bytes exceeded.")
 
 
 def test_arguments_are_limited_through_values_too() -> None:

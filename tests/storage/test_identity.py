@@ -143,7 +143,7 @@ def test_events_accepted_into_a_directory_whose_metadata_are_lost_are_set_aside(
 def test_a_shorter_store_is_refused(data: Path) -> None:
     file = data / "events.duckdb"
     os.truncate(file, int(file.stat().st_size * 0.6))
-    with pytest.raises(EventStoreUnavailableError, match="cut off|cannot be opened"):
+    with pytest.raises(EventStoreUnavailableError, match=r"cut off|cannot be opened"):
         run(data)
 
 

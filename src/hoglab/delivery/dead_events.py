@@ -108,6 +108,12 @@ class Selection:
         return clauses
 
 
+def known(connection: Connection, ids: Sequence[str]) -> frozenset[str]:
+    """Those of some ids that are kept."""
+    wanted = sa.select(_column.id).where(_column.id.in_(ids))
+    return frozenset(connection.execute(wanted).scalars())
+
+
 def count(connection: Connection, project_id: int, wanted: Selection) -> int:
     query = sa.select(sa.func.count()).select_from(dead_event).where(*wanted.clauses(project_id))
     return int(connection.execute(query).scalar_one())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -15,16 +15,19 @@ import structlog
 from prometheus_client import Counter as Metric
 
 from hoglab.delivery.batches import BATCH_QUEUE
-from hoglab.delivery.dead_events import EVENTS
+from hoglab.delivery.dead_events import EVENTS, dead_id, put_aside
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.masking import decide, mask_of
 from hoglab.delivery.plan import Asked, Candidate, Cause, Plan, filtered_metrics
 from hoglab.delivery.program_run import MAX_ERROR_CHARS, clipped
+from hoglab.delivery.progress import Progress
+from hoglab.delivery.restarts import REASON, Restarts
 from hoglab.delivery.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.state import Timing, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import GIVEN_UP, SLOW_RUN_S
+from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
+from hoglab.functions.fair_share import FairShares, Sharing
 from hoglab.functions.globals import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -51,6 +54,10 @@ FILTERED_EVERY_S = 1.0
 would be a row for each function that nothing is run of; the end of the process may lose those of the last second."""
 OVERFLOW_QUEUE = "hogoverflow"
 """Where functions go that are slow, so that they hold up nobody else."""
+
+SHARING = Sharing(event_s=0.0)
+"""What the filters and inputs of one project together may compute while others wait for the same batches; runs that are
+quick (`QUICK_RUN_S`) count for nothing, however many there are."""
 
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""
@@ -97,10 +104,14 @@ class EventDispatcher:
         versions: Versions | None = None,
         audience: Audience | None = None,
         once: bool = False,
+        known_dead: Callable[[Sequence[str]], Collection[str]] = lambda _ids: (),
+        shares: FairShares | None = None,
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``once``: leave out runs that were begun before, not only those that are still in the queue."""
+        """``once``: leave out runs that were begun before, not only those that are still in the queue;
+        ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may take.
+        """
         self._queue = queue
         self._registry = registry
         self._watcher = watcher
@@ -110,6 +121,11 @@ class EventDispatcher:
         self._site = site
         self._versions = versions or Versions()
         self._once = once
+        self._shares = shares or FairShares(SHARING)
+        self._restarts = Restarts(queue)
+        self._known_dead = known_dead
+        self.progress = Progress()
+        """That of `dispatch`."""
         self._now = now
         self._clock = clock
         self._asked: list[Asked] = []
@@ -133,6 +149,20 @@ class EventDispatcher:
         Events that come from elsewhere than the event log have no position. An event that no runs can be made of
         is put aside, as are those in ``dead``. Raises `DatabaseError`.
         """
+        self.progress.beat()
+        try:
+            if log_offset is not None and events and self._restarts.are_suspicious(self.position()):
+                self._dispatch_with_care(events)
+                events = ()
+            self._dispatch(events, log_offset, dead)
+            if log_offset is not None:
+                self._restarts.got_beyond()
+        finally:
+            self.progress.rest()
+
+    def _dispatch(
+        self, events: Sequence[IngestedEvent], log_offset: int | None, dead: Sequence[DeadEvent]
+    ) -> None:
         try:
             plan = self.plan(events)
             plan.dead += dead
@@ -150,6 +180,19 @@ class EventDispatcher:
     def rehearse(self, events: Sequence[IngestedEvent]) -> None:
         """Find out what events would cause, and leave it. Raises what `dispatch` raises."""
         self.plan(events)
+
+    def _dispatch_with_care(self, events: Sequence[IngestedEvent]) -> None:
+        """One event after the other, each of them put aside until it is done: one that ends the server stays there."""
+        source = self._audience.source
+        ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
+        known = self._known_dead(list(ids))
+        for kept_id, event in ids.items():
+            if kept_id in known or self._registry.for_project(event.row.project_id) is None:
+                continue
+            suspect = put_aside(event, source, None, "process", REASON, self._now())
+            self._queue.enqueue([], dead=[suspect])
+            self._dispatch_alone(event)
+            self._queue.enqueue([], revived=[kept_id])
 
     def _dispatch_alone(self, event: IngestedEvent) -> None:
         try:
@@ -217,11 +260,15 @@ class EventDispatcher:
 
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
         asked = self._audience.functions(functions)
+        project_id = functions.project.id
+        allowed_s = self._shares.allowed_s(project_id, len(events))
+        batch.patience = Patience(allowed_s)
         self._hold_back(asked, batch)
         hits: Counter[int] = Counter()
         for event in events:
             if not asked.dispatcher.concerns(event.row.event):
                 continue
+            self.progress.beat()
             try:
                 self._ask_about(event, functions, asked, hits, batch)
             except NO_EVENTS_FAULT:
@@ -232,6 +279,13 @@ class EventDispatcher:
         if batch.patience.was_tried():
             for function in asked.functions:
                 self._charge(function, batch)
+        self._shares.spent(project_id, len(events), batch.patience.shared_s)
+        if batch.patience.shared_s > allowed_s:
+            _logger.warning(
+                "filters_and_inputs_over_share",
+                project_id=project_id,
+                used_s=round(batch.patience.shared_s, 1),
+            )
 
     def _hold_back(self, asked: FunctionSet, batch: Plan) -> None:
         """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
@@ -252,7 +306,9 @@ class EventDispatcher:
         excess_s = sum(map(batch.patience.excess_s, keys))
         if not excess_s:
             return
-        batch.costs[function.id] += cost_of([Timing("hog", (SLOW_RUN_S + excess_s) * 1_000)])
+        slow_s = [used_s for key in keys for used_s in batch.patience.slow_runs(key)]
+        runs_s = slow_s or [SLOW_RUN_S + excess_s]
+        batch.costs[function.id] += cost_of(Timing("hog", used_s * 1_000) for used_s in runs_s)
         if function.id not in batch.stopped and any(map(batch.patience.is_over, keys)):
             text = f"Filters or inputs took {excess_s:.1f} s too long on a batch of events and were given up."
             batch.log(function, "warn", f"{text} A function that is slow for long is stopped.")
@@ -375,8 +431,9 @@ class EventDispatcher:
         batch: Plan,
     ) -> dict[str, Any]:
         """Build inputs. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
-        if batch.patience.is_over(function.id):
-            raise HogRuntimeError(GIVEN_UP)
+        refusal = batch.patience.refusal(function.id)
+        if refusal is not None:
+            raise HogRuntimeError(refusal)
         return batch.patience.run(function.id, lambda: function.build_inputs(globals_, mapping))
 
     def _unordered(

@@ -25,7 +25,7 @@ has stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.transforming import TransformationProcess
 from hoglab.delivery.breaker import CircuitBreakers
-from hoglab.delivery.dead_events import INTERNAL
+from hoglab.delivery.dead_events import INTERNAL, known
 from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.internal import InternalEventDispatcher, internal_audience, read_unreadable
@@ -130,7 +130,15 @@ class Delivery:
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(last_version(queue_database))
         self.dispatcher = EventDispatcher(
-            queue, registry, people, self.watcher, self.room, self.site, versions=versions, now=now
+            queue,
+            registry,
+            people,
+            self.watcher,
+            self.room,
+            self.site,
+            versions=versions,
+            known_dead=self._known_dead,
+            now=now,
         )
         self._versions = versions
         shop = Workshop(
@@ -237,6 +245,22 @@ class Delivery:
         cost = cost_of([Timing("hog", computing_ms)])
         if cost:
             self.watcher.observe({function_id: cost})
+
+    def _known_dead(self, ids: Sequence[str]) -> Collection[str]:
+        with self.queue_database.read() as connection:
+            return known(connection, ids)
+
+    def problems(self) -> list[str]:
+        """What stands still, for health checks: one line each."""
+        found = []
+        for progress, what in (
+            (self.dispatcher.progress, "functions are not asked about events"),
+            (self.worker.progress, "no runs are begun or ended"),
+        ):
+            still_s = progress.stands_still_s()
+            if still_s is not None:
+                found.append(f"{what} for {still_s:.0f} s; look at the log and at the load of the machine")
+        return found
 
     def is_alive(self) -> bool:
         """Whether the worker runs, for health checks."""

@@ -36,6 +36,7 @@ from hoglab.delivery.mail import Email, Mailer, MailSent
 from hoglab.delivery.pace import Paces
 from hoglab.delivery.portions import Portions
 from hoglab.delivery.program_run import clipped
+from hoglab.delivery.progress import Progress
 from hoglab.delivery.retries import retriable
 from hoglab.delivery.streaks import Streaks
 from hoglab.delivery.turn import Perform, Settled, Turn
@@ -150,6 +151,8 @@ class Worker:
         self._ready = threading.Event()
         self._stop_at: float | None = None
         self._stopping: asyncio.Event | None = None
+        self.progress = Progress()
+        """That of claiming and ending runs, which is never at rest while the worker runs."""
 
     def start(self) -> None:
         """Take up what an earlier process left, and start working."""
@@ -202,10 +205,12 @@ class Worker:
             self._capture,
             self._limits,
             self._stopping,
+            self.progress,
         )
         self._ready.set()
         try:
             await shift.work()
+            self.progress.rest()
             remaining_s = max(0.0, (self._stop_at or 0.0) - time.monotonic())
             await shift.wind_up(remaining_s)
         finally:
@@ -227,7 +232,9 @@ class _Shift:
         capture: Capture | None,
         limits: WorkerLimits,
         stopping: asyncio.Event,
+        progress: Progress,
     ) -> None:
+        self._progress = progress
         self._queue = queue
         self._shop = shop
         self._fetcher = fetcher
@@ -263,6 +270,7 @@ class _Shift:
 
     async def work(self) -> None:
         """Until the worker is asked to stop."""
+        self._progress.beat()
         claimer = asyncio.create_task(self._keep_going(self._claim_forever, "claim"))
         helpers = [
             asyncio.create_task(self._keep_going(step, name))
@@ -331,6 +339,7 @@ class _Shift:
             if self._stopping.is_set():
                 self._not_begun += claimed
                 return
+            self._progress.beat()
             self._portions.note(one.function_id for one in claimed)
             for one in claimed:
                 self._take(one)
@@ -488,6 +497,7 @@ class _Shift:
         return replace(settled, logs=[*settled.logs, line])
 
     def _settle(self, settled: Settled) -> None:
+        self._progress.beat()
         self._settled.append(settled)
         if settled.timings:
             took_s = sum(timing.duration_ms for timing in settled.timings) / 1000

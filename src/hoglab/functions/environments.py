@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from hoglab.hog.env import DESTINATION, TEMPLATE, TRANSFORMATION, Environment
+from hoglab.hog.env import ANY, DESTINATION, TEMPLATE, TRANSFORMATION, Environment, Globals
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import EXPRESSION_LIMITS, MASKING_LIMITS, Context, Limits
 from hoglab.hog.rt.json_text import stringify
@@ -20,6 +20,24 @@ from hoglab.hog.stdlib.registry import Function, parameter
 
 GeoIpLookup = Callable[[str], Mapping[str, Any] | None]
 """City record of an IP address, None when it is not known."""
+
+_EVENT = frozenset({"uuid", "event", "distinct_id", "properties", "elements_chain", "timestamp", "url"})
+_PROJECT = frozenset({"id", "name", "url"})
+TRANSFORMATION_GLOBALS: Globals = {"project": _PROJECT, "event": _EVENT, "inputs": None}
+"""What transformations see."""
+DESTINATION_GLOBALS: Globals = {
+    "project": _PROJECT,
+    "event": _EVENT | {"captured_at"},
+    "events": None,
+    "person": frozenset({"id", "name", "url", "properties"}),
+    "groups": None,
+    "source": frozenset({"name", "url"}),
+    "inputs": None,
+    "record": None,
+    "request": frozenset({"method", "headers", "query", "body", "stringBody", "ip"}),
+}
+"""What destinations and webhooks may see (spec: hog-runtime 1.1): `events` where they run for many of them, `record`
+where they run on rows of tables, `request` in webhooks."""
 
 CLEAN_DEPTH = 3
 """How deep `cleanNullValues` looks."""
@@ -196,10 +214,10 @@ def _event_functions(geoip: GeoIpLookup | None) -> tuple[Function, ...]:
     )
 
 
-DELIVERING = DESTINATION.with_functions(PRINT, *HOST_FUNCTIONS)
+DELIVERING = replace(DESTINATION.with_functions(PRINT, *HOST_FUNCTIONS), globals=DESTINATION_GLOBALS)
 """Bodies of destinations and webhooks."""
 
-TEMPLATES = TEMPLATE
+TEMPLATES = replace(TEMPLATE, globals=DESTINATION_GLOBALS)
 """Input templates."""
 
 MASKING_HASHES = TEMPLATE.with_limits(MASKING_LIMITS)
@@ -209,13 +227,21 @@ MASKING_HASHES = TEMPLATE.with_limits(MASKING_LIMITS)
 @lru_cache(maxsize=8)
 def transforming(geoip: GeoIpLookup | None = None) -> Environment:
     """Bodies of transformations. They may name any global: those that do not exist fail when it runs."""
-    return replace(TRANSFORMATION.with_functions(PRINT, *_event_functions(geoip)), roots=None)
+    environment = TRANSFORMATION.with_functions(PRINT, *_event_functions(geoip))
+    return replace(environment, roots=None, globals=TRANSFORMATION_GLOBALS)
 
 
 @lru_cache(maxsize=8)
 def transformation_templates(geoip: GeoIpLookup | None = None) -> Environment:
     """Inputs of transformations, which may name `project`, `event` and `inputs` only."""
-    return TRANSFORMATION.without_functions("print").with_functions(*_event_functions(geoip))
+    environment = TRANSFORMATION.without_functions("print").with_functions(*_event_functions(geoip))
+    return replace(environment, globals=TRANSFORMATION_GLOBALS)
+
+
+def any_body() -> Environment:
+    """What programs of any kind may call, for texts of which nobody says what they are for."""
+    functions = {**ANY.functions, **transforming().functions, **DELIVERING.functions}
+    return replace(ANY, functions=functions)
 
 
 def body_environment(function_type: str | None, geoip: GeoIpLookup | None = None) -> Environment:

@@ -17,15 +17,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 import re2
 from liquid import BoundTemplate, Environment, RenderContext
 from liquid.builtin.expressions import FilteredExpression
+from liquid.builtin.expressions.primitive import RangeLiteral
 from liquid.builtin.output import Output, OutputNode
 from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
 from liquid.builtin.tags.include_tag import IncludeTag
 from liquid.builtin.tags.render_tag import RenderTag
 from liquid.exceptions import LiquidError
 from liquid.output import LimitedStringIO
+from liquid.undefined import UNDEFINED
 from liquid.utils import ReadOnlyChainMap
 
-from hoglab.functions.liquid_filters import FILTERS, LiquidLimitError, bounded, escape, printed
+from hoglab.functions.liquid_filters import (
+    FILTERS,
+    MAX_VALUE_ITEMS,
+    LiquidLimitError,
+    bounded,
+    escape,
+    printed,
+)
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.templates import map_texts
 from hoglab.http.dates import utc_now
@@ -72,6 +81,11 @@ class _Context(RenderContext):
         self.scope = ReadOnlyChainMap(self.locals, self.globals, self.counters)
         self._deadline = time.thread_time() + RENDER_TIME_S
 
+    def get(self, path: list[object], *, token: Token | None, default: object = UNDEFINED) -> object:
+        """The value at a path. Whatever is done with long values, they are looked up first."""
+        self.check_time()
+        return super().get(path, token=token, default=default)
+
     def filter(self, name: str, token: Token | None) -> Callable[..., object]:
         return bounded(name, super().filter(name, token), self.check_time)
 
@@ -94,6 +108,23 @@ class _Context(RenderContext):
 
 class _Template(BoundTemplate):
     context_class = _Context
+
+
+_range = RangeLiteral.evaluate
+
+
+def _bounded_range(self: RangeLiteral, context: RenderContext) -> range:
+    """A range of bounded length: to skip its first items, to turn it around and to search it takes as long as it is."""
+    found = _range(self, context)
+    if isinstance(context, _Context):
+        context.check_time()
+        if found.stop - found.start > MAX_VALUE_ITEMS:
+            raise LiquidLimitError(f"a range has more than {MAX_VALUE_ITEMS} items")
+    return found
+
+
+# The parser makes ranges wherever an expression may stand, of this very class.
+RangeLiteral.evaluate = _bounded_range  # type: ignore[method-assign]
 
 
 class _EscapedOutput(OutputNode):

@@ -55,6 +55,8 @@ def bounded(
         taken = [_taken(arg) for arg in args]
         if name in TEXT_FILTERS:
             value = printed(value)
+        if name in KEY_FILTERS and taken:
+            taken[0] = printed(taken[0])  # once, and not for each item
         if name == "replace" and len(taken) == 2:
             _check_replacement(printed(value), printed(taken[0]), printed(taken[1]))
         return _taken(function(value, *taken, **kwargs))
@@ -72,6 +74,13 @@ TEXT_FILTERS = frozenset(
     }
 )  # fmt: skip
 """Filters that work on texts, whatever they are given."""
+
+
+KEY_FILTERS = frozenset(
+    {"compact", "find", "find_index", "has", "map", "reject", "sort", "sort_natural", "sort_numeric", "sum", "uniq",
+     "where"}
+)  # fmt: skip
+"""Filters on lists whose first argument names a property of the items."""
 
 
 def _taken(value: Any) -> Any:

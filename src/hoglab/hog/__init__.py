@@ -219,7 +219,8 @@ def check(
     """Everything that can be said about a text without running it, in the order of places; empty when nothing.
 
     Diagnostics of severity `error` mean that the text does not compile or cannot work. `kind` says what the text
-    is (`filter`: an expression that decides about events), `known` which globals it will have, if that is known.
+    is (`filter`: an expression that decides about events), `known` which globals it will have; unless given, those
+    that the environment knows of.
     """
     compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
     try:

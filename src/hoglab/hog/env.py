@@ -6,6 +6,7 @@ The same language serves filters, templates, destinations and transformations; w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from hoglab.hog.stdlib import LIBRARY
 from hoglab.hog.stdlib.registry import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 FILTER_ROOTS = frozenset(
     {
@@ -27,6 +28,18 @@ FILTER_ROOTS = frozenset(
 )  # fmt: skip
 """The globals of filters (spec: hog-runtime 1.2)."""
 
+
+Globals = Mapping[str, frozenset[str] | None]
+"""Globals by their names, with the members of those whose members are fixed (None: any)."""
+
+_PERSON = frozenset({"id", "properties"})
+FILTER_GLOBALS: Globals = {
+    **dict.fromkeys(FILTER_ROOTS),
+    "person": _PERSON,
+    "pdi": frozenset({"distinct_id", "person_id", "person"}),
+    **{f"group_{index}": frozenset({"properties"}) for index in range(5)},
+}
+"""The same with their members."""
 
 DEFAULT_LIMITS = Limits()
 
@@ -42,6 +55,8 @@ class Environment:
         roots: the only globals that may be read, None when any may.
         refusal: the message for other globals; `{names}` stands for their names, sorted.
         sure_roots: globals that every execution gets.
+        globals: the globals that executions may get, for hints; None where nobody knows. Others may be read all the
+            same, unless `roots` says which ones may.
     """
 
     name: str
@@ -50,6 +65,7 @@ class Environment:
     roots: frozenset[str] | None = None
     refusal: str = "Unknown global variable: {names}"
     sure_roots: frozenset[str] = frozenset()
+    globals: Globals | None = None
 
     def with_functions(self, *functions: Function) -> Environment:
         """The same environment with more functions; they replace those of the same names."""
@@ -87,6 +103,7 @@ FILTER = Environment(
     EXPRESSION_LIMITS,
     roots=FILTER_ROOTS,
     sure_roots=FILTER_ROOTS,
+    globals=FILTER_GLOBALS,
 )
 """Filters: event-row globals, nothing that prints or waits (spec: hog-runtime 1.2, 2.3)."""
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 MAX_SOURCE_BYTES = 102_400
 """The largest source text, in bytes of UTF-8."""
 
-MAX_STRING_CHARS = 65_536
-"""The longest string literal, in characters."""
-
 MAX_DEPTH = 200
 """How deep constructs may nest in each other; the parser keeps to it too."""
 
@@ -221,13 +218,6 @@ class _Lexer:
         found = pattern.match(source, at)
         if found is not None:
             start, at = at, found.end()
-            if at - start > MAX_STRING_CHARS:
-                raise self.error(
-                    f"A string is longer than {MAX_STRING_CHARS} characters",
-                    start,
-                    at,
-                    code="string-too-long",
-                )
             chunk = found.group()
             unescape = _UNESCAPE_TEMPLATE if mode == "template" else _UNESCAPE_STRING
             value = unescape.sub(_unescape, chunk) if "\\" in chunk or "'" in chunk else chunk
@@ -377,10 +367,6 @@ class _Lexer:
         self.tokens.append(Token("number", value, start, end, kind))
 
     def string_value(self, start: int, end: int) -> str:
-        if end - start > MAX_STRING_CHARS + 2:
-            raise self.error(
-                f"A string is longer than {MAX_STRING_CHARS} characters", start, end, code="string-too-long"
-            )
         body = self.source[start + 1 : end - 1]
         return _UNESCAPE_STRING.sub(_unescape, body) if "\\" in body or "'" in body else body
 

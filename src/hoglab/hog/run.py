@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hoglab.hog.backend_python import FILE_NAME
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, Position
 from hoglab.hog.failures import ErrorInfo, explain
-from hoglab.hog.rt.context import Context, Limits, activate
+from hoglab.hog.rt.context import FREE_UNITS, Context, Limits, NeedsBudgetError, activate, active
 from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.rt.values import Value, from_json, to_json
 from hoglab.hog.stack import ensure_stack
@@ -441,16 +441,23 @@ def _live_values() -> Iterator[Value]:
 def evaluate(program: Program, variables: dict[str, Value]) -> Value:
     """The value of an expression, template or inputs; for filters, this is the fast way.
 
+    What has no loops is tried without a budget first: mostly there is nothing to measure.
     Raises `HogRuntimeError` (with its position), `HogThrow` or `HogLimit`. Programs that wait for the host cannot
     be run like this.
     """
     if program.generated.bounded:
+        active.free_units = FREE_UNITS
         try:
             return program.function(variables)
+        except NeedsBudgetError:
+            pass
         except BaseException as error:
             _raise(error, program)
+        finally:
+            active.free_units = None
     execution = Execution(program, variables)
     context = execution.context
+    context.budget.strict = True
     former = activate(context)
     try:
         return _at_once(program, variables, context)

@@ -103,7 +103,7 @@ def test_time_limit_in_loops() -> None:
     with pytest.raises(HogLimit) as failure:
         draw(ctx)
     assert failure.value.kind == "time"
-    assert str(failure.value) == f"Execution timed out after 0.55 seconds. Performed {2 * CHUNK} ops."
+    assert str(failure.value) == f"Execution timed out after 0.55 seconds. Performed {4 * CHUNK} ops."
     assert ctx.tripped is failure.value
 
 
@@ -231,7 +231,7 @@ def test_ticks_can_stand_for_memory() -> None:
     ctx.budget.tick_bytes = 64
     with pytest.raises(HogLimit, match="Memory limit"):
         draw(ctx)
-    assert ctx.steps < 4 * CHUNK
+    assert ctx.steps <= 4 * CHUNK
 
 
 # The active context

@@ -49,7 +49,8 @@ def check(
 ) -> None:
     """Say what is wrong with programs, or doubtful, without running them. The status is 1 when there are errors.
 
-    With --globals, names that are not in that file are reported.
+    Without --kind, functions of every kind may be called and any globals be read. With a kind of function, and with
+    --globals (those in that file), names that do not exist are reported.
     """
     known = read_globals(globals_file) if globals_file is not None else None
     failing = {"error", "warning"} if strict else {"error"}
@@ -94,12 +95,13 @@ def _findings(
 
 def _environment(kind: Kind) -> Environment:
     from hoglab import hog
+    from hoglab.functions.environments import TEMPLATES, any_body, body_environment
 
     if kind in BODIES:
-        from hoglab.functions.environments import body_environment
-
         return body_environment(kind.value)
-    return {Kind.FILTER: hog.FILTER, Kind.TEMPLATE: hog.TEMPLATE}.get(kind, hog.ANY)
+    if kind is Kind.PROGRAM:
+        return any_body()
+    return {Kind.FILTER: hog.FILTER, Kind.TEMPLATE: TEMPLATES}.get(kind, hog.ANY)
 
 
 def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:

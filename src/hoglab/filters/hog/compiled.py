@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.hog.patience import GIVEN_UP, Patience
+from hoglab.filters.hog.patience import Patience
 from hoglab.hog.env import FILTER
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.program import Program, compile_expression
@@ -42,8 +42,9 @@ class CompiledFilter:
 
     def matches_in_time(self, globals_: Globals, patience: Patience) -> bool:
         """`matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
-        if patience.is_over(self):
-            raise FilterFailure(GIVEN_UP)
+        refusal = patience.refusal(self)
+        if refusal is not None:
+            raise FilterFailure(refusal)
         return patience.run(self, lambda: self.matches(globals_))
 
     def matches(self, globals_: Globals) -> bool:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
@@ -18,6 +19,7 @@ from hoglab.filters.hog.fuse import Case, Find, fuse
 from hoglab.filters.hog.patience import Patience
 from hoglab.filters.hog.tree import all_of, any_of, compare, const, field
 from hoglab.hog.errors import HogLimit
+from hoglab.hog.rt.context import NeedsBudgetError, without_budget
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import CompiledFilter, Globals
@@ -100,8 +102,9 @@ class FusedDispatcher:
             if bucket.find is not None:
                 sure = len(found)
                 try:
-                    bucket.find(globals_, found)
-                except (Exception, HogLimit):  # a limit of the machine, which none but the guilty shall feel
+                    without_budget(partial(bucket.find, globals_, found))
+                except (Exception, HogLimit, NeedsBudgetError):
+                    # Long work, or a limit of the machine: none but the guilty shall feel it.
                     del found[sure:]
                     self._ask(bucket.fused, globals_, found, failed, patience)
             if bucket.risky:

@@ -22,6 +22,7 @@ from hoglab.filters.hog.decisions import Chain, Decision, Decisions
 from hoglab.filters.hog.patterns import PatternSet
 from hoglab.hog.nodes import Expr
 from hoglab.hog.rt.coerce import eq
+from hoglab.hog.rt.context import LONG, free_of_charge
 from hoglab.hog.rt.regex import compile_regex
 
 MAX_NESTING = 12
@@ -115,6 +116,7 @@ class _Generator:
             "float": float,
             "int": int,
             "no_members": {},
+            "size": len,
             "str": str,
         }
         self._tables: list[tuple[dict[str, Any], dict[str, Entry]]] = []
@@ -297,7 +299,7 @@ class _Generator:
         if known is None:
             value = self._load(chain, names, lines, pad)
             known = names.known["lower", chain] = self._fresh("l")
-            lines.append(f"{pad}{known} = {value}.lower() if {value}.__class__ is str else None")
+            lines.append(f"{pad}{known} = {value}.lower() if {_is_short(value)} else None")
         return known
 
     # --- conditions
@@ -321,7 +323,11 @@ class _Generator:
                 common = f"{self._value(test.operand)} {no}in {lowered}"
                 is_common = f"{lowered} is not None"
             case "regex":
-                common = names.sets.get(test) or f"{no}({self._found(test.operand, value)})"
+                if test in names.sets:
+                    common = names.sets[test]
+                else:
+                    common = f"{no}({self._found(test.operand, value)})"
+                    is_common = _is_short(value)
             case "number":
                 relation, number = test.operand
                 common = f"{value} {relation} {self._value(number)}"
@@ -344,6 +350,11 @@ class _Generator:
         return self._value(_when_needed(test.node))
 
 
+def _is_short(value: str) -> str:
+    """Whether a value is a text that is searched for nothing; the condition's own expression is charged for others."""
+    return f"{value}.__class__ is str and size({value}) < {LONG:d}"
+
+
 def _when_needed(node: Expr) -> Callable[[Globals], Any]:
     """An expression that is compiled when it is first asked; most never are, because values are as expected."""
     compiled: Callable[[Globals], Any] | None = None
@@ -351,7 +362,7 @@ def _when_needed(node: Expr) -> Callable[[Globals], Any]:
     def ask(globals_: Globals) -> Any:
         nonlocal compiled
         if compiled is None:
-            compiled = condition_function(node)
+            compiled = free_of_charge(lambda: condition_function(node))
         return compiled(globals_)
 
     return ask

@@ -6,7 +6,9 @@ up all other events for hours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from time import thread_time
 from typing import TypeVar
 
@@ -21,14 +23,27 @@ HURRIED_SLOW_S = 0.5
 BATCH_S = 30.0
 """Given up is also what computed longer than this in one batch, however quick each run of it was."""
 GIVEN_UP = "It took too long on other events of the same batch and was given up."
+QUICK_RUN_S = 0.001
+"""What a run computes beyond this comes out of the share of all together."""
+SHARE_SPENT = (
+    "The functions of the project took more than their share of the time that all projects wait for; what computes "
+    "was given up for the rest of this batch of events."
+)
 
 
 class Patience:
-    """What is slow in one batch, by any key: a filter, a function."""
+    """What is slow in one batch, by any key: a filter, a function.
 
-    __slots__ = ("_hurried", "_over", "_slow_s", "_used_s")
+    ``most_s``: how long all together may compute, what is quick not counted.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_hurried", "_most_s", "_over", "_slow_runs", "_slow_s", "_used_s", "shared_s")
+
+    def __init__(self, most_s: float = math.inf) -> None:
+        self._most_s = most_s
+        self.shared_s = 0.0
+        """What all together computed, what is quick not counted."""
+        self._slow_runs: defaultdict[Hashable, list[float]] = defaultdict(list)
         self._used_s: dict[Hashable, float] = {}
         self._slow_s: dict[Hashable, float] = {}
         self._hurried: set[Hashable] = set()
@@ -45,6 +60,12 @@ class Patience:
     def is_over(self, key: Hashable) -> bool:
         return key in self._over
 
+    def refusal(self, key: Hashable) -> str | None:
+        """Why it is not to be run any more in this batch, None when it is."""
+        if key in self._over:
+            return GIVEN_UP
+        return SHARE_SPENT if self.shared_s > self._most_s else None
+
     def run(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Compute something and take stock of it."""
         started = thread_time()
@@ -56,7 +77,9 @@ class Patience:
     def note(self, key: Hashable, used_s: float) -> None:
         """Take stock of a run that computed so long."""
         used = self._used_s[key] = self._used_s.get(key, 0.0) + used_s
+        self.shared_s += max(0.0, used_s - QUICK_RUN_S)
         if used_s > SLOW_RUN_S:
+            self._slow_runs[key].append(used_s)
             slow = self._slow_s[key] = self._slow_s.get(key, 0.0) + used_s - SLOW_RUN_S
             if slow > (HURRIED_SLOW_S if key in self._hurried else BATCH_SLOW_S):
                 self._over.add(key)
@@ -70,6 +93,10 @@ class Patience:
     def was_tried(self) -> bool:
         """Whether anything was slow or given up."""
         return bool(self._slow_s or self._over)
+
+    def slow_runs(self, key: Hashable) -> Sequence[float]:
+        """How long each of its slow runs computed."""
+        return self._slow_runs.get(key, ())
 
     def excess_s(self, key: Hashable) -> float:
         """How much of a batch it took that it should not have: its slow runs beyond what each may take, or all of

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import re2
 
+from hoglab.hog.rt.context import LONG, charge
+
 MAX_PATTERN_LENGTH = 200
 """Longest pattern that may run together with others."""
 
@@ -40,4 +42,6 @@ class PatternSet:
         """The numbers of the patterns that the text holds; none for the empty text, as everywhere in Hog."""
         if not text:
             return []
+        if len(text) > LONG:
+            charge(len(text) >> 6)
         return self._match(text.encode("utf-8", "surrogatepass")) or []

@@ -116,7 +116,7 @@ def _emitted(
     """The statements of `main` with what was found on the way, and whether the work they can do is bounded."""
     facts = analyse(tree, names, functions)
     bounded = facts.bounded and facts.suspension == "never" and not isinstance(tree, n.Program)
-    unit = make_unit(tree, names, functions, facts, call_depth, metered=not bounded)
+    unit = make_unit(tree, names, functions, facts, call_depth)
     unit.sure_roots = sure_roots
     emitter = FunctionEmitter(unit, names.scopes[tree])
     if isinstance(tree, n.Program):
@@ -133,8 +133,6 @@ def make_unit(
     functions: Mapping[str, Function],
     facts: Facts,
     call_depth: int,
-    *,
-    metered: bool,
 ) -> Unit:
     """What the functions of one tree share while they are generated."""
     return Unit(
@@ -146,7 +144,6 @@ def make_unit(
         lines=Lines(names.source),
         constants=Constants(),
         chains={},
-        metered=metered,
         call_depth=call_depth,
     )
 

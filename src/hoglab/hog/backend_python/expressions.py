@@ -336,7 +336,7 @@ class ExpressionEmitter:
     def joined(self, parts: Sequence[n.Expr]) -> ast.expr:
         """The text of all parts in a row."""
         made = self.joined_parts(parts)
-        if not self.unit.metered or isinstance(made, ast.Constant):
+        if isinstance(made, ast.Constant):
             return made
         variable = self.unit.fresh("t")
         short = compare(call("size", walrus(variable, made)), ast.Lt(), const(SHORT_TEXT))
@@ -415,7 +415,7 @@ class ExpressionEmitter:
         looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
         context = [name("c")] if function.needs_context else []
         made = self.held(args, self.looked_at(args)) if looks_only else self.values(args)
-        return call(self.unit.constants.add(function.impl), *context, *made)
+        return call(self.unit.constants.add(function.call), *context, *made)
 
     def looked_at(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
         """Values for something that only looks at them, and may look whether two are the same container.

@@ -107,7 +107,7 @@ class _Builder:
 
     def leaf(self, leaf: Leaf) -> ast.expr:
         facts = analyse(leaf.tree, leaf.names, self.functions)
-        unit = make_unit(leaf.tree, leaf.names, self.functions, facts, self.call_depth, metered=True)
+        unit = make_unit(leaf.tree, leaf.names, self.functions, facts, self.call_depth)
         unit.lines = Lines(leaf.names.source, leaf.base_line)
         unit.constants, unit.chains, unit.counter = self.constants, self.chains, self.counter
         emitter = FunctionEmitter(unit, leaf.names.scopes[leaf.tree])

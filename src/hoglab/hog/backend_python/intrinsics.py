@@ -31,7 +31,7 @@ def intrinsic(emitter: ExpressionEmitter, function: Function, args: Sequence[n.E
 
 def _library(emitter: ExpressionEmitter, function: Function, *args: ast.expr) -> ast.expr:
     context = [name("c")] if function.needs_context else []
-    return call(emitter.unit.constants.add(function.impl), *context, *args)
+    return call(emitter.unit.constants.add(function.call), *context, *args)
 
 
 def _substring(emitter: ExpressionEmitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:

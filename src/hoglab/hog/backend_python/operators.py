@@ -207,12 +207,9 @@ def _membership(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.exp
     return negate(made) if node.op == "not in" else made
 
 
-def _short_text(emitter: ExpressionEmitter, first: ast.expr, again: ast.expr) -> ast.expr:
+def _short_text(first: ast.expr, again: ast.expr) -> ast.expr:
     """Whether a value is a text, and short enough to be searched without charging for it."""
-    is_text = is_class(first, "str")
-    if not emitter.unit.metered:
-        return is_text
-    return all_of([is_text, compare(call("size", again), ast.Lt(), const(LONG))])
+    return all_of([is_class(first, "str"), compare(call("size", again), ast.Lt(), const(LONG))])
 
 
 def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
@@ -229,7 +226,7 @@ def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | No
     else:
         found = call(emitter.unit.constants.add(wanted.search), again)
     helper = call("ilike" if ignore_case else "like", again, const(pattern))
-    made = choose(_short_text(emitter, first, again), found, helper)
+    made = choose(_short_text(first, again), found, helper)
     return negate(made) if node.op.startswith("not") else made
 
 
@@ -244,7 +241,7 @@ def _regex(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | N
     matcher = compile_regex(pattern, ignore_case)
     first, again = emitter.twice(emitter.expr(node.left))
     helper = call("iregex" if ignore_case else "regex", again, const(pattern))
-    short = _short_text(emitter, first, again)
+    short = _short_text(first, again)
     literals = matcher.literals
     parts: list[ast.expr] = []
     if literals is not None:

@@ -177,5 +177,6 @@ NAMES: dict[str, Any] = {
 }
 """The names of generated code, besides its own variables and its constants (`k0`, `k1`, ...)."""
 
-ATTRIBUTES = frozenset({"__class__", "get", "isascii", "lower", "startswith"})
-"""The attributes that generated code reads, all of them on values whose class it has checked."""
+ATTRIBUTES = frozenset({"__class__", "get", "isascii", "join", "lower", "startswith"})
+"""The attributes that generated code reads, all of them on values whose class it has checked. `join` is what Python's
+compiler makes of texts that are put together out of many parts."""

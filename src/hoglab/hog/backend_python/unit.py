@@ -57,8 +57,7 @@ class Constants:
 class Unit:
     """One text being compiled.
 
-    `metered`: joined texts are accounted for as they grow. `sure_roots`: globals known to exist.
-    `chains`: which global was read at a place, to name it when it is missing.
+    `sure_roots`: globals known to exist. `chains`: which global was read at a place, to name it when it is missing.
     """
 
     names: Resolution
@@ -69,7 +68,6 @@ class Unit:
     lines: Lines
     constants: Constants
     chains: dict[tuple[int, int], tuple[str, ...]]
-    metered: bool
     call_depth: int
     sure_roots: frozenset[str] = frozenset()
     folder: Folder = field(default_factory=Folder)

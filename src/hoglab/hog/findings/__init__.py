@@ -41,15 +41,16 @@ def findings(
 ) -> list[Diagnostic]:
     """All that is doubtful about a compiled program, expression or template, in no particular order.
 
-    `known` are the globals that an execution will have, where that is known; `is_filter` says that the text is
-    an expression that decides about events.
+    `known` are the globals that an execution will have, unless given those of the environment; `is_filter` says that
+    the text is an expression that decides about events.
     """
     tree, functions = program.tree, program.env.functions
     if tree is None or program.names is None:
         return []
+    globals_ = program.env.globals if known is None else dict.fromkeys(known)
     names = replace(program.names, diagnostics=list(program.diagnostics))
     kinds = Kinds(tree, names, functions)
-    name_findings(tree, names, functions, known)
+    name_findings(tree, names, functions, globals_)
     flow_findings(tree, names, functions)
     value_findings(tree, names, functions, kinds)
     if is_filter and isinstance(tree, n.Expr):

@@ -9,8 +9,9 @@ from hoglab.hog import nodes as n
 from hoglab.hog.suggestions import closest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from hoglab.hog.env import Globals
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import Resolution, Symbol
 
@@ -18,7 +19,7 @@ _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 
 
 def name_findings(
-    tree: n.Node, names: Resolution, functions: Mapping[str, Function], known: Collection[str] | None
+    tree: n.Node, names: Resolution, functions: Mapping[str, Function], known: Globals | None
 ) -> None:
     """Reports variables, parameters and functions that are never read, names that hide functions, and globals
     that nobody provides."""
@@ -104,13 +105,14 @@ def _name_place(source: str, name: str, node: n.Node) -> n.Node:
     return node if found is None else n.Node(found.start(), found.end())
 
 
-def _unknown(names: Resolution, functions: Mapping[str, Function], known: Collection[str] | None) -> None:
+def _unknown(names: Resolution, functions: Mapping[str, Function], known: Globals | None) -> None:
     declared = {symbol.name for symbol in names.symbols}
     for node in names.globals:
         name = node.chain[0]
         if name in functions and len(node.chain) == 1:
             continue
         if known is not None and name in known:
+            _unknown_member(names, node, known[name])
             continue
         guess = closest(name, declared if known is None else {*declared, *known})
         if name in declared:
@@ -126,3 +128,13 @@ def _unknown(names: Resolution, functions: Mapping[str, Function], known: Collec
                 "warning", "unknown-name", f"`{name}` is no variable: it is read from the globals", node,
                 f"did you mean `{guess}`?",
             )  # fmt: skip
+
+
+def _unknown_member(names: Resolution, node: n.Field, members: frozenset[str] | None) -> None:
+    """Reports a member of a global that has other ones only."""
+    if members is None or len(node.chain) < 2 or node.chain[1] in members:
+        return
+    root, name = node.chain[:2]
+    guess = closest(str(name), members)
+    hint = f"did you mean `{guess}`?" if guess else f"there are: {', '.join(sorted(members))}"
+    names.report("warning", "unknown-name", f"`{root}` has no member `{name}`", node, hint)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt import utf16
 from hoglab.hog.rt.context import LONG, charge
 from hoglab.hog.rt.dates import date_seconds, read_instant
 from hoglab.hog.rt.numbers import (
@@ -306,7 +307,7 @@ def compare_primitives(left: Value, right: Value) -> int:
 
 def text_key(text: str) -> bytes:
     """A sort key that orders texts by their UTF-16 units."""
-    return text.encode("utf-16-be", "surrogatepass")
+    return utf16.encode(text, charge, "utf-16-be")
 
 
 def _same_text(left: str, right: str) -> bool:
@@ -394,7 +395,7 @@ _KIND: Final = {int: "integer", float: "float", bool: "boolean"}
 def member(needle: Value, items: list[Value]) -> bool:
     """Strict membership; unlike `same`, NaN is found."""
     if len(items) > LONG:
-        charge(len(items) >> 5)
+        charge(len(items) >> 4)
     cls = needle.__class__
     if cls is str:
         if len(needle) > LONG:  # each comparison may take its time
@@ -414,7 +415,7 @@ def like(value: Value, pattern: Value) -> bool:
     """
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
-        charge(len(text) >> 7)
+        charge(len(text) >> 6)
     wanted = like_matcher(pattern if pattern.__class__ is str else js_string(pattern), False)
     return wanted in text if wanted.__class__ is str else wanted.search(text)  # type: ignore[union-attr]
 
@@ -423,7 +424,7 @@ def ilike(value: Value, pattern: Value) -> bool:
     """`value ilike pattern`: as `like`, whatever the case of letters."""
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
-        charge(len(text) >> 6)
+        charge(len(text) >> 5)
     wanted = like_matcher(pattern if pattern.__class__ is str else js_string(pattern), True)
     if wanted.__class__ is str:
         return wanted in text.lower()

@@ -16,17 +16,29 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import length_hint
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.numbers import format_number
-from hoglab.hog.rt.values import HogFunction, Value, live_size
+from hoglab.hog.rt.values import HogFunction, HogTuple, Value, live_size
+
+T = TypeVar("T")
 
 LONG: Final = 1_000
-"""Texts and containers longer than this are charged for."""
+"""Texts and containers longer than this are charged for by operators."""
 
-CHUNK: Final = 10_000
-"""Ticks between two looks at the clock."""
+CHUNK: Final = 4_000
+"""Most units between two looks at the clock: ticks, and work that is charged for. A unit is meant to stand for at most
+a microsecond."""
+
+LOOK_S: Final = 0.004
+"""How long the ticks between two looks at the clock should take; when they take longer, the next look comes earlier."""
+
+FREE_UNITS: Final = 4_000
+"""What an expression may be charged for before it needs a budget of its own: a few milliseconds of work."""
+
+SHORT_GROWTH: Final = 4_096
+"""Values of fewer bytes are many in any text, and small."""
 
 TRUNCATED: Final = "... (truncated)"
 
@@ -59,10 +71,14 @@ class Limits:
 DESTINATION_LIMITS: Final = Limits(time_s=1.0, async_steps=5, print_lines=24)
 """Bodies of hog functions."""
 
-EXPRESSION_LIMITS: Final = Limits(time_s=1.0)
+EXPRESSION_BYTES: Final = 16 * 1024 * 1024
+"""Accounted size of live values of filters, inputs and keys. They are computed in the server's own process, where one
+operation on a value holds up everything else: this bounds how long."""
+
+EXPRESSION_LIMITS: Final = Limits(time_s=1.0, memory_bytes=EXPRESSION_BYTES)
 """Filters and inputs."""
 
-MASKING_LIMITS: Final = Limits(time_s=0.05)
+MASKING_LIMITS: Final = Limits(time_s=0.05, memory_bytes=EXPRESSION_BYTES)
 """Masking hashes."""
 
 
@@ -76,7 +92,8 @@ class Budget:
 
     `live_roots`, set by the runner, gives the values that the frames of the program hold; `building` are
     results that library functions are still working on; `tick_bytes` is what a tick allocates besides what
-    is reported.
+    is reported. With `strict`, values that no frame holds yet are accounted for as well: all that was made since the
+    last tick counts as alive.
 
     The iterator of ticks refers to this alone, so that no reference cycle arises.
 
@@ -88,15 +105,21 @@ class Budget:
         "_chunk",
         "_clock",
         "_debt",
+        "_drawn",
+        "_looked_s",
         "_peak",
+        "_recent",
+        "_size",
         "_started",
         "_steps",
+        "_ticks",
         "_used_s",
         "allocated",
         "building",
         "limits",
         "live_roots",
         "memory_bytes",
+        "strict",
         "tick_bytes",
         "timer",
         "tripped",
@@ -111,11 +134,15 @@ class Budget:
         self.tick_bytes = 0
         self.building: list[list[Value]] = []
         self.live_roots: Callable[[], Iterable[Value]] | None = None
+        self.strict = False
+        self._recent = 0
+        self._drawn = 0
+        self._size = CHUNK
         self._chunk: Iterator[None] = repeat(None, 0)
-        self._steps = 0
+        self._steps = self._ticks = 0
         self._debt = 0
         self._peak = 0
-        self._used_s = used_s
+        self._used_s = self._looked_s = used_s
         self._clock: Callable[[], float] = _quick_clock(timer)
         self._started = self._clock()
 
@@ -125,13 +152,23 @@ class Budget:
             room = self.limits.max_steps - self._steps
             if room <= 0:
                 self.trip_steps()
-            size = min(CHUNK, room)
+            size = min(self._size, room)
             self._chunk = chunk = repeat(None, size)
             self._steps += size
+            self._ticks += size
             yield chunk
             if self.tick_bytes:
                 self.grow(size * self.tick_bytes)
+            before_s = self._looked_s
             self.check_time()
+            self._pace(self._looked_s - before_s)
+
+    def _pace(self, took_s: float) -> None:
+        """Have the clock looked at by time: after as many ticks as take about `LOOK_S`."""
+        if took_s > LOOK_S:
+            self._size = max(1, int(self._size * LOOK_S / took_s))
+        elif self._size < CHUNK:
+            self._size = min(CHUNK, 2 * self._size)
 
     def check_time(self) -> None:
         """Ends the execution if its time is over."""
@@ -139,7 +176,8 @@ class Budget:
             self.pause()
             self._clock = self.timer
             self._started = self.timer()
-        if self.used_s > self.limits.time_s:
+        self._looked_s = used_s = self.used_s
+        if used_s > self.limits.time_s:
             self.trip_time()
 
     @property
@@ -165,6 +203,10 @@ class Budget:
         measures the live values when the limit may be reached.
         """
         self.allocated += n_bytes
+        if self.strict and n_bytes > SHORT_GROWTH:
+            drawn = self._ticks - length_hint(self._chunk)
+            self._recent = n_bytes if drawn != self._drawn else self._recent + n_bytes
+            self._drawn = drawn
         if self.allocated > self.memory_bytes:
             self.measure(n_bytes)
 
@@ -177,7 +219,7 @@ class Budget:
         live = self.allocated
         if self.live_roots is not None and n_bytes <= self.memory_bytes:
             roots = chain(self.live_roots(), self.building)
-            live = live_size(roots, self.memory_bytes, self.charge) + n_bytes
+            live = max(live_size(roots, self.memory_bytes, self.charge) + n_bytes, self._recent)
         self._peak = max(self._peak, live)
         if live > self.memory_bytes:
             self.trip(memory_text(self.memory_bytes, live), "memory")
@@ -207,7 +249,7 @@ class Budget:
 
     def rewind(self, used_s: float) -> None:
         """Goes on from `used_s` seconds: computing that only repeated earlier turns is not charged again."""
-        self._used_s = used_s
+        self._used_s = self._looked_s = used_s
         self.resume()
 
     def trip(self, message: str, kind: str) -> NoReturn:
@@ -404,15 +446,23 @@ def _shown(value: Value) -> str:
     return repr_value(value)[:100]
 
 
+class NeedsBudgetError(BaseException):
+    """An expression that is evaluated without a budget has work to do that must be measured: it is to be evaluated
+    with one. Nothing in the language catches it."""
+
+
 class _Unmetered(Context):
-    """A context without a budget, for expressions whose work is bounded by their text."""
+    """A context without a budget, for expressions whose number of operations is bounded by their text.
+
+    What operations on long data cost is taken from a small allowance of the thread, if there is one.
+    """
 
     __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__(timer=_no_time)
         self.ticks = repeat(None)
-        self.charge = _free
+        self.charge = charge
         self.grow = _one_value_at_most
 
     def print(self, line: str) -> None:
@@ -423,31 +473,31 @@ def _no_time() -> float:
     return 0.0
 
 
-def _free(units: Any) -> None:
-    """Charges nothing."""
-
-
 _USUAL_MEMORY: Final = Limits().memory_bytes
 
 
 def _one_value_at_most(n_bytes: int) -> None:
-    """Refuses single values beyond the usual memory limit."""
-    if n_bytes > _USUAL_MEMORY:
-        raise HogLimit(memory_text(_USUAL_MEMORY, n_bytes), kind="memory")
-
-
-UNMETERED: Final[Context] = _Unmetered()
-"""Shared by evaluations that need no budget: it measures nothing and only refuses single huge values."""
+    """Charges for large values, and refuses single ones beyond the usual memory limit."""
+    if n_bytes > SHORT_GROWTH:
+        if n_bytes > _USUAL_MEMORY:
+            raise HogLimit(memory_text(_USUAL_MEMORY, n_bytes), kind="memory")
+        charge(n_bytes >> 6)
 
 
 # The active context
 
 
 class _Active(threading.local):
+    """`context` is the one that is charged; `free_units`, without one, what may be charged yet (None: anything).
+
+    `free_units` are set for an evaluation, and taken away after it; see `without_budget`.
+    """
+
     context: Context | None = None
+    free_units: int | None = None
 
 
-_active = _Active()
+active: Final = _Active()
 
 
 def activate(context: Context | None) -> Context | None:
@@ -457,20 +507,73 @@ def activate(context: Context | None) -> Context | None:
     for it only when an operand is long.  A runner activates its context for each turn and puts the former
     one back.
     """
-    former = _active.context
-    _active.context = context
+    former = active.context
+    active.context = context
     return former
 
 
+def without_budget(compute: Callable[[], T]) -> T:
+    """What something computes that should be little work. Raises `NeedsBudgetError` if it is not."""
+    active.free_units = FREE_UNITS
+    try:
+        return compute()
+    finally:
+        active.free_units = None
+
+
+def free_of_charge(compute: Callable[[], T]) -> T:
+    """What something computes that no evaluation is to pay for, such as a compilation that others profit from."""
+    context, left = active.context, active.free_units
+    active.context = active.free_units = None
+    try:
+        return compute()
+    finally:
+        active.context, active.free_units = context, left
+
+
 def charge(units: int) -> None:
-    """Charges the active context, if there is one."""
-    context = _active.context
+    """Charges the active context; without one, the allowance of the thread, if it has any."""
+    context = active.context
     if context is not None:
         context.charge(units)
+        return
+    left = active.free_units
+    if left is not None:
+        active.free_units = left - units
+        if left < units:
+            raise NeedsBudgetError
 
 
 def grow(n_bytes: int) -> None:
     """Accounts for memory in the active context, if there is one."""
-    context = _active.context
+    context = active.context
     if context is not None:
         context.grow(n_bytes)
+    elif n_bytes > SHORT_GROWTH:
+        charge(n_bytes >> 6)
+
+
+UNMETERED: Final[Context] = _Unmetered()
+"""Shared by evaluations that need no budget: it measures nothing, refuses single huge values, and takes from the
+allowance of the thread."""
+
+
+# What is read
+
+SHORT_TEXT: Final = 256
+"""Texts up to this length are read for nothing."""
+
+SHORT_CONTAINER: Final = 32
+"""Containers of up to so many parts are read for nothing."""
+
+
+def reading_units(value: Value) -> int:
+    """What it costs to read a value once, without what its parts hold; 0 for what is short."""
+    cls = value.__class__
+    if cls is str:
+        size = len(value)
+        return size >> 6 if size > SHORT_TEXT else 0
+    if cls is list or cls is dict or cls is HogTuple:
+        size = len(value)
+        return size >> 2 if size > SHORT_CONTAINER else 0
+    return 0

@@ -41,6 +41,8 @@ def time_zone(name: str) -> dt.tzinfo:
     Raises:
         HogRuntimeError: no such zone.
     """
+    if len(name) > _MAX_ZONE_NAME:
+        raise HogRuntimeError(f"Unknown time zone: {name[:_MAX_ZONE_NAME]}")
     if name.upper() in _UNIVERSAL:
         return UTC
     fixed = _FIXED_ZONE.fullmatch(name)
@@ -49,9 +51,9 @@ def time_zone(name: str) -> dt.tzinfo:
         offset = int(hours) * 60 + int(minutes or 0)
         if offset < 24 * 60:
             return dt.timezone(dt.timedelta(minutes=-offset if sign == "-" else offset))
-    known = _zone_names().get(name.lower()) if len(name) <= _MAX_ZONE_NAME else None
+    known = _zone_names().get(name.lower())
     if known is None:
-        raise HogRuntimeError(f"Unknown time zone: {name[:_MAX_ZONE_NAME]}")
+        raise HogRuntimeError(f"Unknown time zone: {name}")
     return ZoneInfo(known)
 
 

@@ -18,6 +18,7 @@ from hoglab.hog.rt.context import LONG, charge, grow
 from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, number_from_text, tidy
 from hoglab.hog.rt.printing import MAX_TEXT, Extent
 from hoglab.hog.rt.regex import build_matcher
+from hoglab.hog.rt.text import clean
 from hoglab.hog.rt.values import (
     CONTAINER_COST,
     ENTRY_COST,
@@ -25,7 +26,6 @@ from hoglab.hog.rt.values import (
     HogFunction,
     HogTuple,
     Value,
-    clean_text,
     from_json,
     function_text,
     index_keys_first,
@@ -54,10 +54,12 @@ def parse(text: str) -> Value:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
+        charge(len(text) >> 5)
         value = _parse_slowly(text)
     if value.__class__ is str or value is None:
         return value
     if openings > MAX_DEPTH or _SPECIAL.search(text):
+        charge(text.count(",") + openings)
         return from_json(_doubles(value, 0))
     return value
 
@@ -77,9 +79,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-_DECODER: Final = json.JSONDecoder(
-    parse_constant=_no_constant, parse_int=number_from_text, parse_float=number_from_text
-)
+def _number(text: str) -> int | float:
+    charge(1)
+    return number_from_text(text)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_number, parse_float=_number)
 
 
 def _doubles(value: Value, depth: int) -> Value:
@@ -142,8 +147,11 @@ def _plain_size(value: Value) -> int:
     """
     pending = [value]
     seen = set()
-    size = 1
+    size, charged = 1, 0
     while pending:
+        if size - charged > LONG:  # each container is looked into, and each part of it
+            charge((size - charged) >> 3)
+            charged = size
         container = pending.pop()
         if id(container) in seen:
             return 0
@@ -289,4 +297,4 @@ _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 def _quoted(text: str) -> str:
-    return orjson.dumps(clean_text(text)).decode()
+    return orjson.dumps(clean(text)).decode()

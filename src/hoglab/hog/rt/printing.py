@@ -29,6 +29,9 @@ from hoglab.hog.rt.values import (
 MAX_TEXT: Final = 64 * 1024 * 1024
 """Longest text that printing one value may give, in characters."""
 
+FEW: Final = 100
+"""So many parts are visited for nothing."""
+
 MAX_KEY_PARTS: Final = 100
 """Most parts of a container that is used as a key of an object."""
 
@@ -39,13 +42,14 @@ MAX_KEY_TEXT: Final = 10_000
 class Extent:
     """How far one printing has gone: the containers on the way down, the values seen, the text made."""
 
-    __slots__ = ("above", "charged", "max_parts", "max_text", "parts", "text")
+    __slots__ = ("above", "charged", "charged_text", "max_parts", "max_text", "parts", "text")
 
     def __init__(self, max_parts: int = MAX_NODES, max_text: int = MAX_TEXT) -> None:
         self.above: set[int] = set()
         self.parts = 0
         self.charged = 0
         self.text = 0
+        self.charged_text = 0
         self.max_parts = max_parts
         self.max_text = max_text
 
@@ -59,7 +63,7 @@ class Extent:
         self.parts += parts
         if self.parts > self.max_parts:
             raise too_large(self.max_parts)
-        if self.parts - self.charged > LONG:
+        if self.parts - self.charged > FEW:
             charge(self.parts - self.charged)
             self.charged = self.parts
         return True
@@ -71,8 +75,9 @@ class Extent:
     def add_text(self, length: int) -> None:
         """Notes text about to be made."""
         self.text += length
-        if length > LONG:
-            charge(length >> 6)
+        if self.text - self.charged_text > LONG:
+            charge((self.text - self.charged_text) >> 5)
+            self.charged_text = self.text
         if self.text > self.max_text:
             raise HogRuntimeError(f"Text of a value is longer than {self.max_text} characters")
 

@@ -31,6 +31,9 @@ MAX_WORK: Final = 250_000_000
 An awkward pattern makes RE2 step through all states of its program for each byte, at about 4 ns each, and
 nothing can interrupt it: this is about a second."""
 
+FREE_WORK: Final = 20_000
+"""A product that costs nothing: some 80 microseconds at worst."""
+
 COMPILE_STEPS: Final = 10_000
 """Steps charged for compiling a pattern while a program runs; an awkward one can take milliseconds."""
 
@@ -78,7 +81,7 @@ def _admit(length: int, program_size: int) -> None:
         raise HogRuntimeError(
             f"Text of {length} bytes is too long for this regular expression (at most {most})"
         )
-    charge(work >> 11)
+    charge(work >> 8)
 
 
 class _PublicMatcher:
@@ -97,7 +100,7 @@ class _PublicMatcher:
 
     def _find(self, text: str) -> Any:
         data = _encode(text)
-        if len(data) > LONG:
+        if len(data) * self._size > FREE_WORK:
             _admit(len(data), self._size)
         return self._compiled.search(data)
 
@@ -128,7 +131,7 @@ class _DirectMatcher:
 
     def search(self, text: str) -> bool:
         data = text.encode("utf-8", "surrogatepass")
-        if len(data) > LONG:
+        if len(data) * self._size > FREE_WORK:
             _admit(len(data), self._size)
         return self._match(self._anchor, data, 0, len(data))[0][0] >= 0
 
@@ -137,7 +140,7 @@ class _DirectMatcher:
         if match is None:  # few patterns are asked for their groups, and capturing is slower
             match = self._match_groups = self._compile()._regexp.Match  # noqa: SLF001
         data = _encode(text)
-        if len(data) > LONG:
+        if len(data) * self._size > FREE_WORK:
             _admit(len(data), self._size)
         spans = match(self._anchor, data, 0, len(data))
         if spans[0][0] < 0:

@@ -6,6 +6,7 @@ from its partner stays in the text as a lone surrogate until the text leaves the
 
 import re
 
+from hoglab.hog.rt import utf16
 from hoglab.hog.rt.context import LONG, charge
 
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
@@ -21,11 +22,16 @@ def utf16_length(text: str) -> int:
 
 
 def _encode(text: str) -> bytes:
-    return text.encode("utf-16-le", "surrogatepass")
+    return utf16.encode(text, charge)
 
 
 def _decode(data: bytes) -> str:
-    return data.decode("utf-16-le", "surrogatepass")
+    return utf16.decode(data, "surrogatepass", charge)
+
+
+def clean(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, charged for."""
+    return text if text.isascii() else utf16.clean(text, charge)
 
 
 def utf16_slice(text: str, start: int, end: int) -> str:
@@ -46,7 +52,11 @@ def utf16_reversed(text: str) -> str:
 
 def units(text: str) -> str:
     """The text with each character beyond U+FFFF as its two surrogates, so that indexes count units."""
-    return text if text.isascii() else _WIDE.sub(_surrogates, text)
+    if text.isascii():
+        return text
+    if len(text) > LONG:
+        charge(len(text) >> 1)
+    return _WIDE.sub(_surrogates, text)
 
 
 def _surrogates(found: re.Match[str]) -> str:

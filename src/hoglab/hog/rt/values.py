@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias, final
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt import utf16
 from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, to_double
 
 Value: TypeAlias = Any
@@ -500,13 +501,7 @@ def clean_text(text: str) -> str:
 
     Spec: hog-language 9 (D15).
     """
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return text if text.isascii() else utf16.clean(text)
 
 
 # Memory accounting
@@ -589,3 +584,4 @@ def _captured(call: Callable[..., Value]) -> Iterator[Value]:
         except ValueError:  # declared, not yet assigned
             continue
     yield from getattr(call, "__defaults__", None) or ()
+    yield from (getattr(call, "__kwdefaults__", None) or {}).values()

@@ -21,8 +21,6 @@ def is_array(value: Value) -> bool:
 def account(ctx: Context, count: int) -> None:
     """Accounts for an array of `count` elements about to be made."""
     ctx.grow(64 + 8 * count)
-    if count > LONG:
-        ctx.charge(count >> 5)
 
 
 @declare(
@@ -94,16 +92,14 @@ def _has(items: Value, value: Value) -> bool:
     "value: any",
     returns="integer",
     cost="linear",
-    context=True,
+    weight=2,
     total=True,
     doc="The position of the first element that is the value, counting from 1; 0 when there is none.",
     examples=(("indexOf(['a', 'b'], 'b')", "2"), ("indexOf([1], '1')", "0"), ("indexOf('abc', 'a')", "0")),
 )
-def _index_of(ctx: Context, items: Value, value: Value) -> int:
+def _index_of(items: Value, value: Value) -> int:
     if not is_array(items):
         return 0
-    if len(items) > LONG:
-        ctx.charge(len(items) >> 1)
     if value.__class__ is str and not member(value, items):
         return 0
     return next((position for position, item in enumerate(items, 1) if same(item, value)), 0)

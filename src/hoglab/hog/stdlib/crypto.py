@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import LONG, charge
-from hoglab.hog.rt.values import HogTuple, Value, clean_text
+from hoglab.hog.rt.context import LONG, charge, reading_units
+from hoglab.hog.rt.text import clean
+from hoglab.hog.rt.values import HogTuple, Value
 from hoglab.hog.stdlib.registry import expect_string, function
 
 declare = partial(function, category="crypto", cost="linear")
@@ -37,10 +38,7 @@ def _encoded(digest: bytes, encoding: Value) -> str:
 
 
 def _bytes(name: str, text: Value) -> bytes:
-    data = clean_text(expect_string(name, text)).encode()
-    if len(data) > LONG:
-        charge(len(data) >> 5)
-    return data
+    return clean(expect_string(name, text)).encode()
 
 
 def _hash(name: str, algorithm: Callable[..., Any], text: Value, encoding: Value) -> str | None:
@@ -143,6 +141,8 @@ def _chain(name: str, algorithm: str, items: Value, encoding: Value) -> str:
         charge(8 * len(items))
     key = _bytes(name, items[0])
     for item in items[1:]:
+        if len(item) > LONG:
+            charge(reading_units(item))
         key = hmac.digest(key, _bytes(name, item), algorithm)
     return _encoded(key, encoding)
 

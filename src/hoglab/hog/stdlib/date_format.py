@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import LONG, Context
+from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.dates import local_time, offset_text, time_zone
 from hoglab.hog.rt.printing import is_truthy, js_string
 from hoglab.hog.rt.values import Value
@@ -86,6 +86,7 @@ _TOKENS: Final[dict[str, Callable[[dt.datetime], str]]] = {
     category="dates",
     returns="string",
     cost="growing",
+    weight=64,
     context=True,
     doc="A datetime as text. In the format %Y %m %d %H %i %S stand for year, month, day, hour, minute and "
     "second; further tokens: %a %b %c %C %D %e %f %F %g %G %h %I %j %k %l %M %n %p %Q %r %R %s %t %T "
@@ -111,8 +112,6 @@ def _format_datetime(ctx: Context, moment: Value, pattern: Value, zone: Value = 
     name = found.zone if zone is None else expect_string("formatDateTime", zone) or "UTC"
     time_zone(name)
     ctx.grow(10 * len(text))
-    if len(text) > LONG:
-        ctx.charge(len(text))
     try:
         wall_clock = local_time(found.seconds, name)
     except OverflowError:

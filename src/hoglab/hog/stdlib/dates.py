@@ -196,6 +196,7 @@ def _to_unix_milli(value: Value, zone: Value = None) -> int | float | None:
     "fromUnixTimestamp",
     "seconds: number",
     returns="datetime|null",
+    cost="linear",
     doc="The datetime in UTC of a Unix time in seconds; null when there is none.",
     examples=(
         ("fromUnixTimestamp(1.5)", "DateTime(1.5, 'UTC')"),
@@ -218,6 +219,7 @@ def _from_unix(seconds: Value) -> HogDateTime | None:
     "fromUnixTimestampMilli",
     "milliseconds: number",
     returns="datetime|null",
+    cost="linear",
     doc="The datetime in UTC of a Unix time in milliseconds; null when there is none.",
     examples=(
         ("fromUnixTimestampMilli(1500)", "DateTime(1.5, 'UTC')"),

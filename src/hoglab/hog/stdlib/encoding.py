@@ -7,18 +7,13 @@ from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import LONG, Context
+from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.printing import js_string
-from hoglab.hog.rt.values import Value, clean_text
+from hoglab.hog.rt.text import clean
+from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.registry import expect_string, function
 
 declare = partial(function, category="strings")
-
-
-def _account(ctx: Context, size: int) -> None:
-    ctx.grow(size)
-    if size > LONG:
-        ctx.charge(size >> 5)
 
 
 @declare(
@@ -26,13 +21,14 @@ def _account(ctx: Context, size: int) -> None:
     "text: string",
     returns="string",
     cost="growing",
+    weight=2,
     context=True,
     doc="The UTF-8 bytes of the text in base64.",
     examples=(("base64Encode('hello')", "'aGVsbG8='"), ("base64Encode('é')", "'w6k='")),
 )
 def _base64_encode(ctx: Context, text: Value) -> str:
-    source = clean_text(expect_string("base64Encode", text))
-    _account(ctx, 2 * len(source))
+    source = clean(expect_string("base64Encode", text))
+    ctx.grow(2 * len(source))
     return base64.b64encode(source.encode()).decode()
 
 
@@ -53,6 +49,7 @@ def decode_base64(text: str) -> bytes:
     "text: string",
     returns="string",
     cost="linear",
+    weight=8,
     context=True,
     doc="The text whose UTF-8 bytes the argument holds in base64. Characters that do not belong there are "
     "skipped, and padding may be left out.",
@@ -64,7 +61,7 @@ def decode_base64(text: str) -> bytes:
 )
 def _base64_decode(ctx: Context, text: Value) -> str:
     source = expect_string("base64Decode", text)
-    _account(ctx, len(source))
+    ctx.grow(len(source))
     return decode_base64(source).decode("utf-8", "replace")
 
 
@@ -73,6 +70,7 @@ def _base64_decode(ctx: Context, text: Value) -> str:
     "text: any",
     returns="string",
     cost="linear",
+    weight=8,
     context=True,
     total=True,
     doc="Like base64Decode, but empty for anything that is not a string.",
@@ -90,14 +88,15 @@ _KEPT: Final = "-_.!~*'()"
     "text: any",
     returns="string",
     cost="growing",
+    weight=32,
     context=True,
     doc="The text for use inside a URL: everything but letters, digits and - _ . ! ~ * ' ( ) is "
     "percent-encoded.",
     examples=(("encodeURLComponent('a b&c')", "'a%20b%26c'"), ("encodeURLComponent('é')", "'%C3%A9'")),
 )
 def _encode_url(ctx: Context, text: Value) -> str:
-    source = clean_text(js_string(text))
-    _account(ctx, 3 * len(source))
+    source = clean(js_string(text))
+    ctx.grow(3 * len(source))
     return quote(source, safe=_KEPT)
 
 
@@ -106,11 +105,11 @@ _ESCAPES: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def _decoded(ctx: Context, text: str) -> str | None:
-    _account(ctx, len(text) + _ESCAPE_BYTES * text.count("%"))
+    ctx.grow(len(text) + _ESCAPE_BYTES * text.count("%"))
     if _ESCAPES.search(text):
         return None
     try:
-        return unquote_to_bytes(clean_text(text)).decode("utf-8")
+        return unquote_to_bytes(clean(text)).decode("utf-8")
     except UnicodeDecodeError:
         return None
 
@@ -120,6 +119,7 @@ def _decoded(ctx: Context, text: str) -> str | None:
     "text: any",
     returns="string",
     cost="linear",
+    weight=8,
     context=True,
     doc="The text with percent-encoded characters put back; fails when they are malformed. A plus sign "
     "stays.",
@@ -137,6 +137,7 @@ def _decode_url(ctx: Context, text: Value) -> str:
     "text: any",
     returns="string|null",
     cost="linear",
+    weight=8,
     context=True,
     doc="Like decodeURLComponent, but null for malformed text and for null.",
     examples=(

@@ -5,16 +5,19 @@ be left out or moved, the documentation is made from it, and its examples are ru
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import Context
-from hoglab.hog.rt.values import HogFunction, Value
+from hoglab.hog.rt.context import SHORT_CONTAINER, Context, charge, reading_units
+from hoglab.hog.rt.values import HogFunction, HogTuple, Value
 
 Cost = Literal["constant", "linear", "growing", "callback"]
 """Work of one call: independent of the data; proportional to the arguments; the result may be larger than the
-arguments by any factor; a function of the program is called for each element."""
+arguments by any factor; a function of the program is called for each element.
+
+A call pays for reading its arguments before anything is done with them (`Function.call`), unless its cost is constant.
+What it makes beyond that, and what it finds inside of containers, it accounts for itself."""
 
 KINDS: Final = frozenset(
     {
@@ -71,6 +74,8 @@ class Function:
         examples: pairs of an expression and its printed value.
         impl: what computes it; `impl(*args)` or `impl(ctx, *args)`.
         aliases: further names.
+        weight: how many times longer than upper-case letters take to be made its work on the same arguments takes.
+        call: what programs call: as `impl`, after the arguments were paid for.
     """
 
     name: str
@@ -89,6 +94,11 @@ class Function:
     examples: tuple[tuple[str, str], ...]
     impl: Callable[..., Value]
     aliases: tuple[str, ...] = ()
+    weight: int = 1
+    call: Callable[..., Value] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "call", self.impl if self.cost == "constant" else _metered(self))
 
     @property
     def signature(self) -> str:
@@ -117,7 +127,7 @@ class Function:
         problem = self.arity_error(len(args))
         if problem is not None:
             raise HogRuntimeError(problem)
-        return self.impl(ctx, *args) if self.needs_context else self.impl(*args)
+        return self.call(ctx, *args) if self.needs_context else self.call(*args)
 
     def as_value(self, ctx: Context) -> HogFunction:
         """The function as a Hog value that programs can store and pass on."""
@@ -127,6 +137,48 @@ class Function:
 
         kind = "async" if self.is_async else "stl"
         return HogFunction(self.name, self.min_args, self.max_args, call, kind)
+
+
+def _metered(function: Function) -> Callable[..., Value]:
+    """What calls a function after charging for the arguments that it will read.
+
+    It is called by programs all the time, so it takes no turn that it need not take.
+    """
+    impl, weight = function.impl, function.weight
+
+    def pay(args: tuple[Value, ...]) -> None:
+        charge(sum(map(reading_units, args)) * weight)
+
+    def call(*args: Value) -> Value:
+        for arg in args:
+            if arg.__class__ in _SIZED and len(arg) > SHORT_CONTAINER:
+                pay(args)
+                break
+        return impl(*args)
+
+    def call_with_one(arg: Value) -> Value:
+        if arg.__class__ in _SIZED and len(arg) > SHORT_CONTAINER:
+            pay((arg,))
+        return impl(arg)
+
+    def call_in_context(ctx: Context, *args: Value) -> Value:
+        for arg in args:
+            if arg.__class__ in _SIZED and len(arg) > SHORT_CONTAINER:
+                ctx.charge(sum(map(reading_units, args)) * weight)
+                break
+        return impl(ctx, *args)
+
+    def call_in_context_with_one(ctx: Context, arg: Value) -> Value:
+        if arg.__class__ in _SIZED and len(arg) > SHORT_CONTAINER:
+            ctx.charge(reading_units(arg) * weight)
+        return impl(ctx, arg)
+
+    if function.min_args == function.max_args == 1:
+        return call_in_context_with_one if function.needs_context else call_with_one
+    return call_in_context if function.needs_context else call
+
+
+_SIZED: Final = frozenset({str, list, dict, HogTuple})
 
 
 LIBRARY: dict[str, Function] = {}
@@ -163,6 +215,7 @@ def function(
     is_async: bool = False,
     exact: bool = False,
     aliases: tuple[str, ...] = (),
+    weight: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated callable as a library function; `params` are short forms for `parameter`."""
     parsed = tuple(parameter(text) for text in params)
@@ -189,6 +242,7 @@ def function(
             examples=examples,
             impl=impl,
             aliases=aliases,
+            weight=weight,
         )
         for key in (name, *aliases):
             if key in LIBRARY:

@@ -27,14 +27,10 @@ declare = partial(function, category="strings")
 def _starts_with(text: Value, prefix: Value) -> bool:
     if text.__class__ is not str or prefix.__class__ is not str:
         return False
-    if len(prefix) > LONG:
-        charge(len(prefix) >> 9)
     return bool(text.startswith(prefix))
 
 
 def _find(text: str, wanted: str) -> int:
-    if len(text) > LONG:
-        charge(len(text) >> 6)
     found = text.find(wanted)
     return utf16_length(text[:found]) + 1 if found >= 0 else 0
 
@@ -60,6 +56,7 @@ def _position(text: Value, wanted: Value, _ignored: Value = None) -> int:
     "ignored?: any",
     returns="integer",
     cost="linear",
+    weight=2,
     doc="Like position, whatever the case of letters.",
     examples=(("positionCaseInsensitive('Hello', 'L')", "3"), ("positionCaseInsensitive(null, 'a')", "0")),
 )
@@ -174,6 +171,7 @@ def _not_ilike(text: Value, pattern: Value) -> bool:
     "wanted: array",
     returns="integer",
     cost="linear",
+    weight=4,
     doc="1 when any of the strings occurs in the text, whatever the case of letters, else 0.",
     examples=(
         ("multiSearchAnyCaseInsensitive('Hello World', ['x', 'WORLD'])", "1"),
@@ -185,8 +183,6 @@ def _multi_search(text: Value, wanted: Value) -> int:
     if text is None or (wanted.__class__ is not list and wanted.__class__ is not HogTuple):
         return 0
     source = js_string(text).lower()
-    if len(wanted) > LONG:
-        charge(len(wanted))
     for needle in wanted:
         if len(source) > LONG:
             charge(len(source) >> 6)

@@ -20,10 +20,7 @@ declare = partial(function, category="strings")
 
 def built(ctx: Context, text: str) -> str:
     """Accounts for a text that a function made."""
-    size = len(text)
-    ctx.grow(size)
-    if size > LONG:
-        ctx.charge(size >> 7)
+    ctx.grow(len(text))
     return text
 
 
@@ -191,8 +188,8 @@ def _replace(
         found = most
     size = len(source) + found * (len(new) - len(old))
     ctx.grow(size)
-    if len(source) + size > LONG:
-        ctx.charge((len(source) + size) >> 6)
+    if size > LONG:
+        ctx.charge(size >> 6)
     replaced = source.replace(old, new, most)
     return replaced if old else joined(replaced)
 
@@ -281,8 +278,8 @@ def _split(ctx: Context, separator: Value, text: Value, max_parts: Value = None)
     most = _part_limit(max_parts)
     parts = min(source.count(between) + 1 if between else utf16_length(source), most)
     ctx.grow(len(source) + 64 * parts)
-    if len(source) > LONG:
-        ctx.charge(len(source) >> 2)
+    if parts > LONG:
+        ctx.charge(parts >> 3)
     if not between:
         return list(units(source)[:parts])
     return source.split(between, parts)[:parts] if parts else []

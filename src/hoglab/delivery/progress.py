@@ -1,0 +1,40 @@
+"""Whether work goes on: told by those who do it, asked by health checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+STILL_S = 60.0
+"""Work that has not got on for so long stands still. A request, and what one function computes on one event, end long
+before that."""
+
+
+class Progress:
+    """How far one thread gets. It says `beat` whenever it has done something, and `rest` when nothing is left to do.
+
+    May be asked by any thread. ``clock``: seconds that only ever rise.
+    """
+
+    __slots__ = ("_clock", "_since_s", "_still_s")
+
+    def __init__(self, still_s: float = STILL_S, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._still_s = still_s
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def beat(self) -> None:
+        """Something was done, and there may be more to do."""
+        self._since_s = self._clock()
+
+    def rest(self) -> None:
+        """Nothing is left to do for now."""
+        self._since_s = None
+
+    def stands_still_s(self) -> float | None:
+        """For how many seconds nothing was done though there is work; None while it goes on."""
+        since_s = self._since_s
+        if since_s is None:
+            return None
+        still_s = self._clock() - since_s
+        return still_s if still_s > self._still_s else None
