@@ -339,6 +339,7 @@ class Hoglab:
                     rate_limit_enabled=settings.rate_limit_enabled,
                     access_log=settings.access_log,
                     max_body_bytes=settings.max_request_bytes,
+                    body_budget_bytes=settings.request_memory_bytes,
                 ),
                 sdk_routes=sdk_routes(
                     evaluator, sdk_files=settings.sdk_files, site_apps=SiteFunctions(database)

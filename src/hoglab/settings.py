@@ -116,6 +116,12 @@ class Settings(BaseSettings):
     )
 
     max_request_bytes: int = Field(20 * MIB, ge=1024, description="Largest request body, decompressed.")
+    request_memory_bytes: int = Field(
+        256 * MIB,
+        ge=MIB,
+        description="Bodies of requests that are received or worked on at the same time; more are answered 503. "
+        "Half of it is for senders who are not known yet, a quarter for one address, half for one project.",
+    )
     event_log_max_bytes: int = Field(
         2048 * MIB, ge=MIB, description="Events that may wait for ingestion before capture answers 503."
     )
@@ -136,6 +142,16 @@ class Settings(BaseSettings):
         ge=0,
         description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
     )
+
+    @field_validator("request_memory_bytes")
+    @classmethod
+    def _room_for_one_request(cls, value: int, known: ValidationInfo) -> int:
+        least = 4 * known.data.get("max_request_bytes", 0)
+        if value < least:
+            raise ValueError(
+                f"must be at least {least}, four times HOGLAB_MAX_REQUEST_BYTES: one address gets a quarter"
+            )
+        return value
 
     @field_validator("function_program_bytes")
     @classmethod
