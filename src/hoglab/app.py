@@ -340,6 +340,7 @@ class Hoglab:
                     access_log=settings.access_log,
                     max_body_bytes=settings.max_request_bytes,
                     body_budget_bytes=settings.request_memory_bytes,
+                    metrics_token=settings.metrics_secret,
                 ),
                 sdk_routes=sdk_routes(
                     evaluator, sdk_files=settings.sdk_files, site_apps=SiteFunctions(database)

@@ -109,6 +109,12 @@ class Settings(BaseSettings):
         None,
         description="Folder with the dist of posthog-js, served under /static/ for the snippet of web pages.",
     )
+    metrics_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="What readers of /metrics send as `Authorization: Bearer`; without it, only this machine may read "
+        "them, and not through a proxy.",
+    )
     rate_limit_enabled: bool = Field(False, description="Throttle the API (480 a minute, 4800 an hour).")
 
     geoip_database: Path | None = Field(
@@ -191,6 +197,11 @@ class Settings(BaseSettings):
     def mail_server(self) -> MailServer | None:
         """Where the e-mails of functions go."""
         return None if self.smtp_url is None else MailServer.parse(self.smtp_url.get_secret_value())
+
+    @property
+    def metrics_secret(self) -> str | None:
+        """What readers of the metrics send."""
+        return None if self.metrics_token is None else self.metrics_token.get_secret_value()
 
     @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
     @classmethod

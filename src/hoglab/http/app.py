@@ -30,6 +30,7 @@ from hoglab.http.metrics import observe
 from hoglab.http.openapi import Document, schema_app
 from hoglab.http.responses import error_response
 from hoglab.http.throttling import Throttle
+from hoglab.http.welcome import welcome_apps
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,6 +68,8 @@ class HttpSettings:
     """What all bodies that are being received or worked on may take together."""
     body_timeout_s: float = BODY_TIMEOUT_S
     write_timeout_s: float = WRITE_TIMEOUT_S
+    metrics_token: str | None = None
+    """What ``/metrics`` wants to be sent; without one, only this machine may read it."""
     handler_threads: int = HANDLER_THREADS
     heavy_threads: int = HEAVY_THREADS
 
@@ -121,9 +124,12 @@ def build_app(
     )
     document = Document(management.table, extra_paths or {})
     exact: dict[str, _Target] = {}
-    for path, app in probes(checks).items():
+    for path, app in probes(checks, settings.metrics_token).items():
         exact[path] = _Target(app, path, quiet=True)
-    described = {"/api/schema": schema_app(document), "/api/docs": docs_app(document), **explorer_apps()}
+    schema = schema_app(document)
+    for path, app in welcome_apps(schema).items():
+        exact[path] = _Target(app, path, quiet=True)
+    described = {"/api/schema": schema, "/api/docs": docs_app(document), **explorer_apps()}
     for path, app in described.items():
         exact[path] = exact[f"{path}/"] = _Target(app, path)
     for path, app in hot_routes.items():

@@ -123,6 +123,17 @@ def authentication_failed(place: str) -> ApiError:
     )
 
 
+def metrics_refused(hint: str) -> ApiError:
+    """401: the metrics are not for everybody."""
+    return ApiError(
+        401,
+        AUTHENTICATION,
+        "not_authenticated",
+        f"Metrics are for the operator. {hint}",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
 def permission_denied(detail: str) -> ApiError:
     """403: the key or the role behind it does not reach this far."""
     return ApiError(403, AUTHENTICATION, "permission_denied", detail)

@@ -23,7 +23,7 @@ def check_host(scope: Scope) -> None:
     if len(hosts) == 1 and _is_host(hosts[0]):
         return
     # The server shows a header that is missing as one that is empty.
-    if not any(hosts) and scope.get("http_version") == "1.0":
+    if not any(hosts) and scope.get("http_version") in ("1", "1.0"):
         return
     raise bad_host()
 

@@ -64,6 +64,9 @@ STRANGER_BODY_BYTES = 64 * 1024
 RECORD_KEY = "hoglab.record"
 """Where the scope keeps what the access log and the metrics want to know of a request."""
 
+_NOT_KEPT = "no-store"
+_REVALIDATED = "private, no-cache"
+"""What caches may do with an answer that does not say so itself: it is for the holder of a key, and may be secret."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _WITH_KEY = frozenset({JSON, URLENCODED, MULTIPART})
 """Media types of bodies that may hold a key."""
@@ -141,6 +144,9 @@ class ManagementApi:
         finally:
             if arrived.untouched:
                 await discard_body(scope, receive)
+        response.headers.setdefault(
+            "Cache-Control", _REVALIDATED if "ETag" in response.headers else _NOT_KEPT
+        )
         await response(scope, receive, send)
 
     async def _answer(self, entry: Entry, segments: dict[str, str], arrived: _Arrived) -> Response:
