@@ -200,6 +200,7 @@ class Hoglab:
                 storage.log,
                 accounts.project_by_token,
                 accounts.project,
+                has_several_projects=accounts.has_several_projects,
                 limits=CaptureLimits(batch_body=settings.max_request_bytes),
             ),
             Capture.close,

@@ -99,6 +99,7 @@ class Capture:
         project_by_token: Callable[[str], KnownProject | None],
         project_by_id: Callable[[int], KnownProject | None] = lambda _: None,
         *,
+        has_several_projects: Callable[[], bool] = lambda: False,
         limits: CaptureLimits | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -106,6 +107,7 @@ class Capture:
         self._log = log
         self._project_by_token = project_by_token
         self._project_by_id = project_by_id
+        self._has_several_projects = has_several_projects
         self._now = now
         self._decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="capture-decode")
 
@@ -130,7 +132,7 @@ class Capture:
             sent_at_ms=request.query.sent_at_ms,
             max_event_bytes=rules.event_limit,
         )
-        await self._append(encode_record(header, read.stored))
+        await self._append(project, encode_record(header, read.stored))
         return read.events
 
     def recognise(self, head: V1Head, scope: MutableMapping[str, Any]) -> KnownProject | None:
@@ -175,7 +177,7 @@ class Capture:
                 sent_at_ms=None,
                 max_event_bytes=self.limits.event,
             )
-            await self._append(encode_record(header, batch.body))
+            await self._append(project, encode_record(header, batch.body))
         return batch
 
     def _project(self, token: str) -> KnownProject | None:
@@ -210,13 +212,15 @@ class Capture:
             max_event_bytes=self.limits.event,
         )
         try:
-            await self._append(encode_record(header, body), insist=insist)
+            await self._append(project, encode_record(header, body), insist=insist)
         except Refusal as refusal:
             raise CaptureRefusedError(refusal.reason, for_now=True) from refusal
 
-    async def _append(self, record: bytes, *, insist: bool = False) -> None:
+    async def _append(self, project: KnownProject, record: bytes, *, insist: bool = False) -> None:
         try:
-            await self._log.append(record, insist=insist)
+            # A project that is alone may fill the log.
+            owner = project.id if self._has_several_projects() else None
+            await self._log.append(record, insist=insist, owner=owner)
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error
