@@ -175,6 +175,8 @@ class HoglabApp:
         self._streams = streams
         self._lifespan = lifespan
         self._in_flight: set[asyncio.Task[Any] | None] = set()
+        self.is_crowded: Callable[[], bool] = lambda: False
+        """Whether connections run short, so that none is kept for further requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -207,6 +209,8 @@ class HoglabApp:
         target = self._target(scope)
         self._budget.watch(scope)
         added = _added_headers(scope, request_id, target.cors)
+        if self.is_crowded():
+            added.append(_CLOSING)
         answer = _Answer(send, added, self._write_timeout_s, is_head=scope["method"] == "HEAD")
         reply = grant_preflight(answer.send) if target.cors and is_preflight(scope) else answer.send
         task = asyncio.current_task()
@@ -359,6 +363,7 @@ def _request_id(scope: Scope) -> str:
     return uuid4().hex  # its generator asks the system only for a seed
 
 
+_CLOSING = (b"connection", b"close")
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
