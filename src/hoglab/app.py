@@ -222,6 +222,7 @@ class Hoglab:
                 storage.log,
                 accounts.project_by_token,
                 accounts.project,
+                has_several_projects=accounts.has_several_projects,
                 limits=CaptureLimits(batch_body=settings.max_request_bytes),
             ),
             Capture.close,
@@ -364,6 +365,8 @@ class Hoglab:
                     rate_limit_enabled=settings.rate_limit_enabled,
                     access_log=settings.access_log,
                     max_body_bytes=settings.max_request_bytes,
+                    body_budget_bytes=settings.request_memory_bytes,
+                    metrics_token=settings.metrics_secret,
                 ),
                 sdk_routes=sdk_routes(
                     evaluator, sdk_files=settings.sdk_files, site_apps=SiteFunctions(database)

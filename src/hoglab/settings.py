@@ -21,7 +21,9 @@ MIB = 1024 * 1024
 PREFIX = "HOGLAB_"
 OF_CLIENTS = frozenset({"HOGLAB_API_KEY"})
 """Variables that are no settings of a server: commands that are clients of one read them."""
-SECRET = frozenset({"bootstrap_api_key", "bootstrap_project_token", "secret_keys", "smtp_url"})
+SECRET = frozenset(
+    {"bootstrap_api_key", "bootstrap_project_token", "metrics_token", "secret_keys", "smtp_url"}
+)
 """Settings whose values are in no message."""
 SDK_FILE = "array.js"
 """What the snippet of web pages loads first; the dist of posthog-js has it."""
@@ -162,6 +164,13 @@ class Settings(BaseSettings):
     rate_limit_enabled: bool = Field(
         False, description="Throttle the API (480 a minute, 4800 an hour).", examples=["true"]
     )
+    metrics_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="What readers of /metrics send as `Authorization: Bearer`; without it, only this machine may read "
+        "them, and not through a proxy.",
+        examples=["0123456789abcdef"],
+    )
 
     geoip_database: Path | None = Field(
         None, description="GeoIP database (.mmdb) by which transformations give events `$geoip_…` properties."
@@ -169,6 +178,13 @@ class Settings(BaseSettings):
 
     max_request_bytes: int = Field(
         20 * MIB, ge=1024, description="Largest request body, decompressed.", examples=["20971520"]
+    )
+    request_memory_bytes: int = Field(
+        256 * MIB,
+        ge=MIB,
+        description="Bodies of requests that are received or worked on at the same time; more are answered 503. "
+        "Half of it is for senders who are not known yet, a quarter for one address, half for one project.",
+        examples=["268435456"],
     )
     event_log_max_bytes: int = Field(
         2048 * MIB,
@@ -207,6 +223,16 @@ class Settings(BaseSettings):
         description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
         examples=["8589934592"],
     )
+
+    @field_validator("request_memory_bytes")
+    @classmethod
+    def _room_for_one_request(cls, value: int, known: ValidationInfo) -> int:
+        least = 4 * known.data.get("max_request_bytes", 0)
+        if value < least:
+            raise ValueError(
+                f"must be at least {least}, four times HOGLAB_MAX_REQUEST_BYTES: one address gets a quarter"
+            )
+        return value
 
     @field_validator("function_program_bytes")
     @classmethod
@@ -285,6 +311,11 @@ class Settings(BaseSettings):
     def mail_server(self) -> MailServer | None:
         """Where the e-mails of functions go."""
         return None if self.smtp_url is None else MailServer.parse(self.smtp_url.get_secret_value())
+
+    @property
+    def metrics_secret(self) -> str | None:
+        """What readers of the metrics send."""
+        return None if self.metrics_token is None else self.metrics_token.get_secret_value()
 
     @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
     @classmethod

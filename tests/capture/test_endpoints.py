@@ -15,11 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hoglab.capture import Capture, CaptureLimits
+from hoglab.accounts.service import AccountService
+from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.decoding import NO_QUERY
 from hoglab.capture.records import decode_record
 from hoglab.capture.refusal import Refusal
 from hoglab.capture.service import PathRules, Request
+from hoglab.http.app import build_app
 from hoglab.ingestion.normalise import events_of
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
@@ -342,3 +344,29 @@ async def test_any_request_has_a_proper_answer(
     for each in server.log.read(before, max_records=2, max_bytes=2**20):
         assert answer.status_code in {200, 204}
         assert events_of(decode_record(each.payload), each.offset, [])  # ingestion can read what was accepted
+
+
+@pytest.mark.parametrize("several", [True, False])
+async def test_a_project_that_fills_the_log_keeps_no_other_out(
+    database: Any, folder: Any, several: bool
+) -> None:
+    """``several``: a project that is alone may fill it."""
+    accounts = AccountService(database)
+    log = SqliteEventLog(folder / "queue.db", max_backlog_bytes=20_000)
+    capture = Capture(log, accounts.project_by_token, has_several_projects=lambda: several)
+    app = build_app([], capture_routes(capture), accounts)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://hoglab.test") as client:
+
+        async def send(token: str) -> httpx.Response:
+            return await client.post("/batch/", content=dumps(batch(event(text="x" * 1000), token=token)))
+
+        taken = 0
+        while (answer := await send(ONE)).status_code == 200:
+            taken += 1
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+        assert taken in (range(6, 10) if several else range(14, 20))
+        assert (await send(TWO)).status_code == (200 if several else 503)
+    capture.close()
+    app.close()
+    log.close()

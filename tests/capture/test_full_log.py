@@ -26,9 +26,9 @@ class SmallLog(SqliteEventLog):
 
     refused = threading.Event()
 
-    async def append(self, payload: bytes, *, insist: bool = False) -> int:
+    async def append(self, payload: bytes, *, insist: bool = False, owner: int | None = None) -> int:
         try:
-            return await super().append(payload, insist=insist)
+            return await super().append(payload, insist=insist, owner=owner)
         except EventLogFullError:
             self.refused.set()
             raise

@@ -226,7 +226,7 @@ SCOPE = {
     "path": "/",
     "raw_path": b"/",
     "query_string": b"",
-    "headers": [],
+    "headers": [(b"host", b"test")],
     "http_version": "1.1",
     "scheme": "http",
 }

@@ -19,8 +19,8 @@ from hoglab.http.body import (
     MAX_JSON_DEPTH,
     ClientGoneError,
     ContentType,
+    decode,
     decode_json,
-    decode_multipart,
     read_body,
 )
 from hoglab.http.errors import ApiError
@@ -218,7 +218,7 @@ class TestForms:
     def test_any_bytes_are_a_form_or_a_parse_error(self, raw: bytes) -> None:
         body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n' + raw + b"\r\n--x--\r\n"
         with allowed("parse_error"):
-            asyncio.run(decode_multipart(body, "multipart/form-data; boundary=x"))
+            decode(body, ContentType.of("multipart/form-data; boundary=x"))
 
     def test_fields_are_counted(self, client: Any) -> None:
         headers = {"Content-Type": "application/x-www-form-urlencoded"}

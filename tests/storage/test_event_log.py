@@ -248,6 +248,40 @@ class TestBounds:
             assert log.pending_bytes() == 0
             assert append(log, b"x") == [12]
 
+    def test_one_owner_fills_half_of_the_backlog_and_leaves_the_rest_to_others(self, tmp_path: Path) -> None:
+        async def send(owner: int | None, size: int, *, insist: bool = False) -> None:
+            await log.append(b"x" * size, owner=owner, insist=insist)
+
+        with opened(tmp_path, max_backlog_bytes=1000) as log:
+            for _ in range(5):
+                asyncio.run(send(1, 100))
+            with pytest.raises(EventLogFullError, match="of one project wait for ingestion") as caught:
+                asyncio.run(send(1, 1))
+            assert caught.value.retry_after_s == 10
+            asyncio.run(send(2, 400))
+            asyncio.run(send(1, 10, insist=True))
+            asyncio.run(send(None, 80))
+            with pytest.raises(EventLogFullError, match="too many events wait"):
+                asyncio.run(send(3, 100))
+            log.commit("consumer", log.last_offset())
+            asyncio.run(send(1, 500))
+
+    def test_one_owner_waits_for_the_disk_with_half_of_what_may_wait(self, tmp_path: Path) -> None:
+        async def run() -> list[int | BaseException]:
+            with event_log_module.write_lock(tmp_path / "queue.db").turn():  # nobody writes
+                sent = [asyncio.ensure_future(log.append(b"x" * 300, owner=owner)) for owner in (1, 1, 1, 2)]
+                await asyncio.sleep(0)
+            return await asyncio.gather(*sent, return_exceptions=True)
+
+        with opened(tmp_path, max_waiting_bytes=1200) as log:
+            first, second, third, other = asyncio.run(run())
+            assert not isinstance(first, Exception)
+            assert not isinstance(second, Exception)
+            assert isinstance(third, EventLogFullError)
+            assert "of one project wait for the disk" in str(third)
+            assert not isinstance(other, Exception)
+            assert not log._waiting_by_owner
+
     def test_the_backlog_is_measured_again_when_the_log_is_opened(self, tmp_path: Path) -> None:
         with opened(tmp_path) as log:
             append(log, *[b"x" * 100] * 200)
@@ -390,12 +424,13 @@ def test_the_backlog_never_undercounts_what_is_pending(
     backlog, offset, sizes = Backlog(100), 0, []
     for size, records in groups:
         offset += records
-        backlog.add(offset, size, offset)
+        backlog.add(offset, size, offset, records)
         sizes.append((offset, size))
     for mark in sorted(marks):
         backlog.finish(mark)
         pending = sum(size for last, size in sizes if last > mark)
         assert pending <= backlog.pending_bytes <= pending + 300
+        assert sum(map(backlog.pending_of, range(1, 6))) == backlog.pending_bytes
         assert backlog.pending_bytes + backlog.finished_bytes == sum(size for _, size in sizes)
         droppable = backlog.droppable(older_than=0, keep_bytes=0)
         assert droppable <= mark

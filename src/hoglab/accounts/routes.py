@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 _PROJECT_SCOPES = ("project:read", "project:write")
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 def routers(accounts: AccountService, database: Database) -> list[ResourceRouter]:
@@ -287,7 +286,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
         return found[0]
 
     def shown(call: Call, key_id: str, value: str | None, status: int) -> Response:
-        return json_response(key_object(own_key(call, key_id), value), status, _NO_STORE)
+        return json_response(key_object(own_key(call, key_id), value), status)
 
     @router.get("/", response=list[KeyOut])
     def list_keys(call: Call) -> list[dict[str, Any]]:

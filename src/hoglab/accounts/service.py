@@ -168,6 +168,10 @@ class AccountService:
         everything = self._by_id.values()
         return [each for each in everything if organization_id in (None, each.organization_id)]
 
+    def has_several_projects(self) -> bool:
+        """Whether there is more than one project, from memory."""
+        return len(self._by_id) > 1
+
     def _load_projects(self) -> None:
         with self._loading:
             with self._database.read() as connection:

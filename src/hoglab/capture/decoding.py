@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from hoglab.capture.lz64 import Lz64Error, Lz64LimitError, decompress_lz64
 from hoglab.capture.refusal import too_large, undecodable
-from hoglab.http.decompression import GZIP_MAGIC, BrokenDataError, TooLargeError, gunzip
+from hoglab.http.decompression import GZIP_MAGIC, BrokenDataError, TooLargeError, gunzip, percent_decoded
 
+MAX_FORM_BYTES = 2 * 1024 * 1024
+"""Largest form: browsers send them, and undoing their encoding takes many times their size."""
+MAX_FORM_FIELDS = 64
+MAX_LZ64_BYTES = 2 * 1024 * 1024
+"""What LZ64 data may decompress to: only old browser SDKs send it, and reading it takes long."""
 SNIFFED_BYTES = 128
 """How much of a payload is looked at to tell forms and base64 from JSON."""
+
+_STRIDE = 1024 * 1024
+_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 _FORM = b"application/x-www-form-urlencoded"
 _FORM_START = re.compile(rb"(?:^|&)(?:data|_|ip|compression)=")
@@ -57,7 +66,9 @@ def read_query(query_string: bytes) -> Query:
     if not query_string:
         return NO_QUERY
     try:
-        fields = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=64))
+        fields = dict(
+            parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
+        )
     except ValueError:
         raise undecodable("the query has too many parameters") from None
     return Query(
@@ -128,6 +139,8 @@ def decode_payload(
 
 
 def _decompressed(raw: bytes, *, is_gzip: bool, is_lz64: bool, limit_bytes: int) -> bytes:
+    if is_lz64:
+        limit_bytes = min(limit_bytes, MAX_LZ64_BYTES)
     try:
         if is_gzip:
             return gunzip(raw, limit_bytes)
@@ -144,8 +157,12 @@ def is_utf8(text: bytes) -> bool:
     """Whether bytes are text."""
     if text.isascii():
         return True
+    decoder = _Utf8Decoder()
     try:
-        text.decode()
+        # In steps, for a text takes up to four times its bytes.
+        for start in range(0, len(text), _STRIDE):
+            decoder.decode(text[start : start + _STRIDE])
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
     return True
@@ -173,10 +190,14 @@ def _read_form(raw: bytes) -> tuple[bytes, str | None]:
     """The ``data`` field of a form, and the compression that the form names."""
     if not _looks_like_form(raw):
         raise undecodable("the body is not a form; send JSON with Content-Type: application/json")
-    try:
-        fields = dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=64))
-    except ValueError:
-        raise undecodable("the form has too many fields") from None
+    if len(raw) > MAX_FORM_BYTES:
+        raise too_large(MAX_FORM_BYTES)
+    if raw.count(b"&") >= MAX_FORM_FIELDS:
+        raise undecodable("the form has too many fields")
+    fields: dict[str, str] = {}
+    for pair in raw.decode("latin-1").encode().replace(b"+", b" ").split(b"&"):
+        name, _, value = (percent_decoded(part).decode("utf-8", "replace") for part in pair.partition(b"="))
+        fields[name] = value
     data = _restore_plus(fields.get("data", ""))
     if not data:
         raise undecodable("the form has no field named data")

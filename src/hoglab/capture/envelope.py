@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -18,6 +18,12 @@ from hoglab.capture.refusal import Refusal, bad_token, undecodable
 
 MAX_DEPTH = 100
 """Levels of nesting inside one event: what every engine behind us can write again."""
+MAX_EVENTS = 50_000
+"""Events of one request; clients send up to a few hundred."""
+MAX_OBJECTS = 500_000
+"""Objects of one request, those in texts as well: each may be an event, which takes memory before it is checked."""
+MAX_ODD_VALUES = 100_000
+"""Values of a request in which a distinct id or a time is neither a text nor a number, and so becomes objects."""
 MAX_DISTINCT_ID_CHARS = 200
 MAX_TOKEN_CHARS = 64
 
@@ -31,9 +37,15 @@ _ESCAPES = re.compile(
     re.DOTALL,
 )
 """Escapes in JSON text; the group is half of a surrogate pair that stands alone."""
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TO_BRACES = bytes.maketrans(b"[]", b"{}")
-_NOT_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+_NO_STRUCTURE = bytes(code for code in range(256) if code not in b'[]{}"')
+_STRIDE = 256 * 1024  # how much is looked at in one step, where a step makes objects
+
+if TYPE_CHECKING:
+    Scalar = Any  # `read_envelope` makes of it what it should be
+else:
+    Scalar = str | int | float | bool | None
 
 
 class IncomingEvent(msgspec.Struct, gc=False):
@@ -43,16 +55,16 @@ class IncomingEvent(msgspec.Struct, gc=False):
     """
 
     event: str | None = None
-    distinct_id: Any = None
+    distinct_id: Scalar = None
     uuid: str | None = None
-    timestamp: Any = None
+    timestamp: Scalar = None
     properties: msgspec.Raw = NO_JSON
     set: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set")
     set_once: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set_once")
-    offset: Any = None
+    offset: Scalar = None
     token: str | None = None
     api_key: str | None = None
-    dollar_distinct_id: Any = msgspec.field(default=None, name="$distinct_id")
+    dollar_distinct_id: Scalar = msgspec.field(default=None, name="$distinct_id")
     dollar_token: str | None = msgspec.field(default=None, name="$token")
 
     @property
@@ -66,19 +78,58 @@ class _Body(IncomingEvent):
 
     batch: list[IncomingEvent] | None = None
     historical_migration: bool | None = None
+    sent_at: Scalar = None
+
+
+class _OddEvent(IncomingEvent):
+    """An event whose distinct id or times may be anything: the first becomes text, others are ignored later."""
+
+    distinct_id: Any = None
+    timestamp: Any = None
+    offset: Any = None
+    dollar_distinct_id: Any = msgspec.field(default=None, name="$distinct_id")
+
+
+class _OddBody(_OddEvent):
+    batch: list[_OddEvent] | None = None
+    historical_migration: bool | None = None
     sent_at: Any = None
 
 
 class _Fallbacks(msgspec.Struct):
     """Where posthog-js puts them."""
 
+    distinct_id: Scalar = None
+    token: Scalar = None
+
+
+class _OddFallbacks(msgspec.Struct):
     distinct_id: Any = None
     token: Any = None
 
 
-_BODY = msgspec.json.Decoder(_Body)
-_EVENTS = msgspec.json.Decoder(list[IncomingEvent])
-_FALLBACKS = msgspec.json.Decoder(_Fallbacks)
+class _Form(NamedTuple):
+    """How a text is decoded; ``odd``: when something in it is no text or number that usually is."""
+
+    usual: msgspec.json.Decoder[Any]
+    odd: msgspec.json.Decoder[Any]
+
+    def decode(self, text: bytes | msgspec.Raw) -> Any:
+        try:
+            return self.usual.decode(text)
+        except msgspec.ValidationError:
+            if _is_small(bytes(text)):
+                return self.odd.decode(text)
+            raise
+
+
+_BODY = _Form(msgspec.json.Decoder(_Body), msgspec.json.Decoder(_OddBody))
+_EVENTS = _Form(msgspec.json.Decoder(list[IncomingEvent]), msgspec.json.Decoder(list[_OddEvent]))
+_FALLBACKS = _Form(msgspec.json.Decoder(_Fallbacks), msgspec.json.Decoder(_OddFallbacks))
+
+
+def _is_small(text: bytes) -> bool:
+    return text.count(b",") + text.count(b"[") + text.count(b"{") <= MAX_ODD_VALUES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +142,36 @@ class Envelope:
     sent_at: Any
 
 
-def read_envelope(text: bytes, *, engage: bool = False) -> Envelope:
+def read_envelope(text: bytes, *, engage: bool = False, is_new: bool = True) -> Envelope:
     """Read and validate the events of one request; one bad event refuses all of them.
 
-    ``engage``: on ``/engage`` an event without a name is an ``$identify``. Raises `Refusal` 400 or 401.
+    ``engage``: on ``/engage`` an event without a name is an ``$identify``. ``is_new``: more than `MAX_EVENTS` or
+    `MAX_OBJECTS` are refused, which must not happen to what was accepted before. Raises `Refusal` 400, 401 or 413.
     """
+    if is_new:
+        check_objects(text)
     try:
-        return _read(text, engage=engage)
+        envelope = _read(text, engage=engage)
     except LoneSurrogateError:
-        return _read(mend_surrogates(text), engage=engage)
+        envelope = _read(mend_surrogates(text), engage=engage)
+    if is_new and len(envelope.events) > MAX_EVENTS:
+        raise too_many_events()
+    return envelope
+
+
+def check_objects(text: bytes) -> None:
+    """Refuse a text with so many objects that decoding it would take too much memory: 413, and clients split it.
+
+    Raises 400 when they are rather one in the other.
+    """
+    if len(text) > MAX_OBJECTS and _braces(text) > MAX_OBJECTS:
+        # An event is as deep as it may be when the batch, and the body around that, are two levels more.
+        raise _too_deep() if nested_deeper_than(text, MAX_DEPTH + 2) else too_many_events()
+
+
+def too_many_events() -> Refusal:
+    """413: SDKs send the events again in smaller batches."""
+    return Refusal(413, f"request holds more than {MAX_EVENTS} events")
 
 
 def mend_surrogates(text: bytes | msgspec.Raw) -> bytes:
@@ -107,7 +179,16 @@ def mend_surrogates(text: bytes | msgspec.Raw) -> bytes:
 
     Browsers send them when they cut a string inside an emoji; no engine behind us can hold them.
     """
-    return _ESCAPES.sub(lambda match: b"\\ufffd" if match[1] else match[0], bytes(text))
+    text = bytes(text)
+    if _LONE_SURROGATE.search(text) is None:
+        return text
+    mended = bytearray(
+        text
+    )  # in place, for both escapes have six bytes: a list of pieces would be many times larger
+    for match in _ESCAPES.finditer(text):
+        if match[1]:
+            mended[match.start() : match.end()] = b"\\ufffd"
+    return bytes(mended)
 
 
 class LoneSurrogateError(Exception):
@@ -233,11 +314,12 @@ def _fallbacks(event: IncomingEvent) -> _Fallbacks:
     if not _length(event.properties):
         return _Fallbacks()
     try:
-        return _FALLBACKS.decode(event.properties)
+        found: _Fallbacks = _FALLBACKS.decode(event.properties)
     except (msgspec.DecodeError, RecursionError):
         if mend_surrogates(event.properties) != bytes(event.properties):
             raise LoneSurrogateError from None
         raise undecodable("the properties of an event cannot be read") from None
+    return found
 
 
 def _are_canonical(uuids: list[str]) -> bool:
@@ -301,9 +383,13 @@ def checked_token(token: str) -> str:
     return token
 
 
+def _braces(text: bytes) -> int:
+    return len(text) - len(text.replace(b"{", b""))  # faster than to count them
+
+
 def _brackets(text: bytes, enough: int) -> int:
     """How many brackets open in a text; when there are more than ``enough``, some number above it."""
-    found = len(text) - len(text.replace(b"{", b""))  # faster than to count it
+    found = _braces(text)
     # Arrays are rare in events, and finding a rare byte is much faster than counting it.
     at = text.find(b"[")
     while at >= 0 and found <= enough:
@@ -319,15 +405,32 @@ def _check_depth(event: IncomingEvent) -> None:
 
 
 def nested_deeper_than(text: bytes, levels: int) -> bool:
-    """Whether valid JSON text nests objects and arrays more than ``levels`` deep; linear, no recursion."""
+    """Whether valid JSON text nests objects and arrays more than ``levels`` deep.
+
+    Linear in time, and in memory no more than a few times the text, whatever it is.
+    """
     if _brackets(text, enough=levels) <= levels:
         return False
-    brackets = _STRINGS.sub(b"", text).translate(_TO_BRACES, _NOT_BRACKETS)
+    brackets = _outside_of_strings(text).translate(_TO_BRACES)
     for _ in range(levels):
         if not brackets:
             return False
         brackets = brackets.replace(b"{}", b"")
     return bool(brackets)
+
+
+def _outside_of_strings(text: bytes) -> bytes:
+    """The brackets of JSON text that are not part of its strings."""
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    text = text.translate(None, _NO_STRUCTURE)
+    found: list[bytes] = []
+    in_string = 0
+    for start in range(0, len(text), _STRIDE):
+        parts = text[start : start + _STRIDE].split(b'"')
+        found.append(b"".join(parts[in_string::2]))
+        in_string ^= (len(parts) - 1) & 1
+    return b"".join(found)
 
 
 def _too_deep() -> Refusal:

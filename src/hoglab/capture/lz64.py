@@ -1,7 +1,7 @@
 """Reading LZ64: the base64 form of lz-string's LZW, which old versions of posthog-js send (spec: sdk-wire 1.3).
 
 The package ``lzstring`` reads it too, but knows no limit: a few hundred bytes make it build gigabytes. This
-reader stops at a limit, and its table of phrases is never larger than what it has written.
+reader stops at a limit, and its table says of each phrase only where in the text it stands.
 
 The format: a stream of codes, each with its lowest bit first, whose width grows as phrases are added. Code 0
 announces a new character of 8 bits, 1 one of 16 bits, 2 the end; others name phrases. Characters are UTF-16
@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
+from array import array
 
 _BASE64_ZERO = b"A"
 _NEW_8_BITS, _NEW_16_BITS, _END = 0, 1, 2
 _FIRST_PHRASE = 3
+_UTF_16 = f"utf-16-{sys.byteorder[0]}e"
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
@@ -35,8 +38,7 @@ def decompress_lz64(data: bytes, limit_bytes: int) -> bytes:
         packed = base64.b64decode(digits + _BASE64_ZERO * (-len(digits) % 4), validate=True)
     except binascii.Error:
         raise Lz64Error("it is not base64") from None
-    text = "".join(_phrases(_Bits(packed), limit_bytes))
-    utf8 = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    utf8 = _units(_Bits(packed), limit_bytes).tobytes().decode(_UTF_16, "replace").encode()
     if len(utf8) > limit_bytes:
         raise Lz64LimitError
     return utf8
@@ -61,42 +63,47 @@ class _Bits:
         return window >> (at & 7) & ((1 << width) - 1)
 
 
-def _phrases(bits: _Bits, limit_chars: int) -> list[str]:
+def _units(bits: _Bits, limit_units: int) -> array[int]:
+    """The code units of the text. A phrase is the one before it, and the unit that follows that in the text."""
+    written = array("H")
     first = bits.take(2)
     if first == _END:
-        return []
+        return written
     if first > _END:
         raise Lz64Error("it names a phrase before there is one")
-    phrase = _character(bits, first)
-    written, length = [phrase], 1
-    table = ["", "", "", phrase]  # the first three codes name no phrase
+    written.append(_unit(bits, first))
+    starts = array("L", (0, 0, 0, 0))  # the first three codes name no phrase
+    ends = array("L", (0, 0, 0, 1))
+    start = 0  # of the last phrase that was written
     width, room = 3, 4  # codes until the width grows
     while True:
         code = bits.take(width)
         if code == _END:
             return written
+        end = len(written)
         if code < _FIRST_PHRASE:
-            table.append(_character(bits, code))
-            code = len(table) - 1
+            written.append(_unit(bits, code))
+            starts.append(end)
+            ends.append(end + 1)
             room -= 1
             if room == 0:
                 width, room = width + 1, 1 << width
-        if code < len(table):
-            entry = table[code]
-        elif code == len(table):
-            entry = phrase + phrase[0]
+        elif code < len(starts):
+            written += written[starts[code] : ends[code]]
+        elif code == len(starts):
+            written += written[start:end]
+            written.append(written[start])
         else:
             raise Lz64Error("it names a phrase that does not exist")
-        written.append(entry)
-        length += len(entry)
-        if length > limit_chars:
+        if len(written) > limit_units:
             raise Lz64LimitError
-        table.append(phrase + entry[0])
-        phrase = entry
+        starts.append(start)
+        ends.append(end + 1)
+        start = end
         room -= 1
         if room == 0:
             width, room = width + 1, 1 << width
 
 
-def _character(bits: _Bits, code: int) -> str:
-    return chr(bits.take(8 if code == _NEW_8_BITS else 16))
+def _unit(bits: _Bits, code: int) -> int:
+    return bits.take(8 if code == _NEW_8_BITS else 16)

@@ -115,7 +115,7 @@ def decode_record(record: bytes) -> Record:
     header, stored = read_header(record)
     try:
         text = gunzip(bytes(stored), MAX_RECORD_JSON_BYTES) if header.is_gzip else bytes(stored)
-        envelope = read_envelope(text, engage=header.is_engage)
+        envelope = read_envelope(text, engage=header.is_engage, is_new=False)
     except (Refusal, BrokenDataError, TooLargeError) as error:
         raise RecordError(f"the events of the record cannot be read: {error}") from None
     return Record(header, envelope, len(text))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hoglab.http.errors import ApiError
+
 
 class Refusal(Exception):  # noqa: N818 - an answer to the client, not a fault of the server
     """An answer other than 2xx: ``status``, a short ``reason`` and, for 429 and 503, when to retry.
 
-    Spec: sdk-wire 1.5.
+    ``closes``: what is left of the body is not read, so the connection cannot be used again. Spec: sdk-wire 1.5.
     """
 
-    def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, retry_after_s: int | None = None, *, closes: bool = False
+    ) -> None:
         super().__init__(reason)
+        self.closes = closes
         self.status = status
         self.reason = reason
         self.retry_after_s = retry_after_s
@@ -19,6 +27,23 @@ class Refusal(Exception):  # noqa: N818 - an answer to the client, not a fault o
 def undecodable(reason: str) -> Refusal:
     """The body is not what the protocol allows: 400."""
     return Refusal(400, reason)
+
+
+def unread(error: ApiError, limit_bytes: int) -> Refusal:
+    """Why a body could not be read, in the words of this wire."""
+    if error.status == 413:
+        return Refusal(413, f"request body exceeds the limit of {limit_bytes} bytes", closes=True)
+    retry_after = error.headers.get("Retry-After")
+    return Refusal(
+        error.status, _UNREAD[error.status], int(retry_after) if retry_after else None, closes=True
+    )
+
+
+_UNREAD = {
+    400: "the request body cannot be read: its chunks are malformed",
+    408: "the request body did not arrive in time",
+    503: "transient error, please retry",
+}
 
 
 def too_large(limit_bytes: int) -> Refusal:

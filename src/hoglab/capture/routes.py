@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import Counter
 
 from hoglab.capture.decoding import read_query
-from hoglab.capture.refusal import Refusal, too_large
+from hoglab.capture.refusal import Refusal, unread
 from hoglab.capture.service import PathRules, Request
 from hoglab.http.body import read_body
 from hoglab.http.client_ip import client_ip
@@ -32,9 +32,6 @@ OK = b'{"status":"Ok"}'
 """What an accepted request is told, and whoever asks for the options of a path."""
 TEXT_TYPE = b"text/plain; charset=utf-8"
 JSON_TYPE = b"application/json"
-
-CLOSING = frozenset((408, 413))
-"""After these the rest of the body is not read, so the connection cannot be used again."""
 
 EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")
 
@@ -103,7 +100,7 @@ class EventEndpoint:
                 content_encoding = value
         timeout_s = self._capture.limits.body_timeout_s
         body = await read_whole(scope, receive, self._rules.body_limit, timeout_s)
-        return Request(body, query, content_type, content_encoding, client_ip(scope))
+        return Request(body, query, content_type, content_encoding, client_ip(scope), scope)
 
 
 class DiscardEndpoint:
@@ -139,13 +136,11 @@ class DiscardEndpoint:
 async def read_whole(
     scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float, *, keep: bool = True
 ) -> bytes:
-    """The body of a request; see `hoglab.http.body.read_body`. Raises `Refusal` 413 or 408, `ClientGoneError`."""
+    """The body of a request; see `hoglab.http.body.read_body`. Raises `Refusal`, `ClientGoneError`."""
     try:
         return await read_body(scope, receive, limit_bytes, timeout_s, keep=keep)
     except ApiError as error:
-        if error.status == 413:
-            raise too_large(limit_bytes) from None
-        raise Refusal(error.status, "the request body did not arrive in time", 1) from None
+        raise unread(error, limit_bytes) from None
 
 
 async def refuse_method(send: Send, allowed: bytes) -> None:
@@ -155,7 +150,7 @@ async def refuse_method(send: Send, allowed: bytes) -> None:
 
 async def _refuse(send: Send, refusal: Refusal) -> None:
     headers = []
-    if refusal.status in CLOSING:
+    if refusal.closes:
         headers.append((b"connection", b"close"))
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", str(refusal.retry_after_s).encode()))

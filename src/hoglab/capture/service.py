@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -14,16 +14,18 @@ import structlog
 from hoglab.capture.decoding import Query, decode_payload
 from hoglab.capture.envelope import read_envelope
 from hoglab.capture.records import encode_record, new_header
-from hoglab.capture.refusal import Refusal, bad_token
+from hoglab.capture.refusal import Refusal, bad_token, unread
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
 from hoglab.delivery.capturing import CaptureRefusedError
 from hoglab.http.body import BODY_TIMEOUT_S
+from hoglab.http.budget import charge, known_owner
 from hoglab.http.dates import utc_now
 from hoglab.http.decompression import GZIP_MAGIC
+from hoglab.http.errors import ApiError
 from hoglab.storage.event_log import EventLogFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
     from datetime import datetime
 
     from hoglab.storage.event_log import EventLog
@@ -81,6 +83,8 @@ class Request:
     content_type: bytes
     content_encoding: bytes
     ip: str | None
+    scope: MutableMapping[str, Any] = field(default_factory=dict)
+    """Where the memory of the request is booked (`hoglab.http.budget`)."""
 
 
 class Capture:
@@ -95,6 +99,7 @@ class Capture:
         project_by_token: Callable[[str], KnownProject | None],
         project_by_id: Callable[[int], KnownProject | None] = lambda _: None,
         *,
+        has_several_projects: Callable[[], bool] = lambda: False,
         limits: CaptureLimits | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -102,6 +107,7 @@ class Capture:
         self._log = log
         self._project_by_token = project_by_token
         self._project_by_id = project_by_id
+        self._has_several_projects = has_several_projects
         self._now = now
         self._decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="capture-decode")
 
@@ -116,6 +122,7 @@ class Capture:
         project = self._project(read.token)
         if project is None or not read.events:
             return 0
+        _book(request.scope, project, len(read.stored))
         header = new_header(
             project_id=project.id,
             received_at=received_at,
@@ -125,16 +132,29 @@ class Capture:
             sent_at_ms=request.query.sent_at_ms,
             max_event_bytes=rules.event_limit,
         )
-        await self._append(encode_record(header, read.stored))
+        await self._append(project, encode_record(header, read.stored))
         return read.events
 
-    async def accept_v1(self, raw: bytes, head: V1Head, *, ip: str | None) -> V1Batch:
-        """Make the events of a v1 body durable that are not at fault. Raises `V1Refusal`, and `Refusal` 503."""
-        received_at = self._now()
+    def recognise(self, head: V1Head, scope: MutableMapping[str, Any]) -> KnownProject | None:
+        """The project of a v1 request, before its body is read; None when its events are to be dropped.
+
+        Raises `V1Refusal` 401.
+        """
         try:
             project = self._project(head.token)
         except Refusal as refusal:
             raise V1Refusal(401, "invalid_api_token", refusal.reason) from None
+        if project is not None:
+            known_owner(scope, f"project:{project.id}")
+        return project
+
+    async def accept_v1(
+        self, raw: bytes, head: V1Head, *, ip: str | None, scope: MutableMapping[str, Any] | None = None
+    ) -> V1Batch:
+        """Make the events of a v1 body durable that are not at fault. Raises `V1Refusal`, and `Refusal` 503."""
+        received_at = self._now()
+        scope = {} if scope is None else scope
+        project = self.recognise(head, scope)
         read = partial(
             read_batch,
             raw,
@@ -147,6 +167,7 @@ class Capture:
         else:
             batch = read()
         if project is not None and batch.accepted:
+            _book(scope, project, len(batch.body))
             header = new_header(
                 project_id=project.id,
                 received_at=received_at,
@@ -156,7 +177,7 @@ class Capture:
                 sent_at_ms=None,
                 max_event_bytes=self.limits.event,
             )
-            await self._append(encode_record(header, batch.body))
+            await self._append(project, encode_record(header, batch.body))
         return batch
 
     def _project(self, token: str) -> KnownProject | None:
@@ -191,13 +212,15 @@ class Capture:
             max_event_bytes=self.limits.event,
         )
         try:
-            await self._append(encode_record(header, body), insist=insist)
+            await self._append(project, encode_record(header, body), insist=insist)
         except Refusal as refusal:
             raise CaptureRefusedError(refusal.reason, for_now=True) from refusal
 
-    async def _append(self, record: bytes, *, insist: bool = False) -> None:
+    async def _append(self, project: KnownProject, record: bytes, *, insist: bool = False) -> None:
         try:
-            await self._log.append(record, insist=insist)
+            # A project that is alone may fill the log.
+            owner = project.id if self._has_several_projects() else None
+            await self._log.append(record, insist=insist, owner=owner)
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error
@@ -208,6 +231,15 @@ class Capture:
     def close(self) -> None:
         """Stop the worker threads. Requests that they work on are finished."""
         self._decoders.shutdown()
+
+
+def _book(scope: MutableMapping[str, Any], project: KnownProject, stored_bytes: int) -> None:
+    """Charge the request, and what of it waits to be stored, to its project. Raises `Refusal` 503."""
+    try:
+        known_owner(scope, f"project:{project.id}")
+        charge(scope, stored_bytes)
+    except ApiError as error:
+        raise unread(error, 0) from None
 
 
 def _is_large(body: bytes) -> bool:

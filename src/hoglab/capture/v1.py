@@ -20,10 +20,13 @@ from hoglab.capture.decoding import is_utf8
 from hoglab.capture.envelope import (
     MAX_DEPTH,
     MAX_DISTINCT_ID_CHARS,
+    MAX_EVENTS,
     NO_JSON,
     PERFORMANCE_EVENT,
+    check_objects,
     checked_token,
     nested_deeper_than,
+    too_many_events,
 )
 from hoglab.capture.refusal import Refusal
 from hoglab.http.decompression import BY_NAME, BrokenDataError, TooLargeError
@@ -73,10 +76,14 @@ _PERSONLESS = b'"$process_person_profile":false'
 
 
 class V1Refusal(Exception):  # noqa: N818 - an answer to the client, not a fault of the server
-    """An answer other than 200: nothing was stored. ``tag`` is for programs, ``description`` for people."""
+    """An answer other than 200: nothing was stored. ``tag`` is for programs, ``description`` for people.
 
-    def __init__(self, status: int, tag: str, description: str) -> None:
+    ``closes``: what is left of the body is not read.
+    """
+
+    def __init__(self, status: int, tag: str, description: str, *, closes: bool = False) -> None:
         super().__init__(description)
+        self.closes = closes
         self.status = status
         self.tag = tag
         self.description = description
@@ -188,6 +195,8 @@ def read_batch(raw: bytes, head: V1Head, *, limit_bytes: int, max_event_bytes: i
     body = _decoded(raw, head.encoding, limit_bytes)
     if not body.batch:
         raise V1Refusal(400, "empty_batch", "the batch holds no event")
+    if len(body.batch) > MAX_EVENTS:
+        raise _too_many()
     if body.created_at is not None and not _is_moment(body.created_at):
         raise V1Refusal(400, "invalid_batch", "created_at must be a moment as in RFC 3339")
     _check_uuids(body.batch)
@@ -232,7 +241,10 @@ def _decoded(raw: bytes, encoding: str, limit_bytes: int) -> _Body:
     if not is_utf8(text):
         raise V1Refusal(400, "request_parsing_error", "the body is not valid UTF-8")
     try:
+        check_objects(text)
         return _BODY.decode(text)
+    except Refusal:
+        raise _too_many() from None
     except (msgspec.DecodeError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         raise V1Refusal(400, "request_parsing_error", f"the body is not valid: {reason}") from None
@@ -240,7 +252,13 @@ def _decoded(raw: bytes, encoding: str, limit_bytes: int) -> _Body:
 
 def too_large(limit_bytes: int) -> V1Refusal:
     """413 for a body above its limit."""
-    return V1Refusal(413, "payload_too_large", f"the request body exceeds the limit of {limit_bytes} bytes")
+    return V1Refusal(
+        413, "payload_too_large", f"the request body exceeds the limit of {limit_bytes} bytes", closes=True
+    )
+
+
+def _too_many() -> V1Refusal:
+    return V1Refusal(413, "payload_too_large", too_many_events().reason)
 
 
 def _check_uuids(events: list[_Event]) -> None:

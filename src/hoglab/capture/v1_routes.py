@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.capture.refusal import Refusal
-from hoglab.capture.routes import CLOSING, EVENTS, JSON_TYPE, OK, answer, read_whole, refuse_method
+from hoglab.capture.routes import EVENTS, JSON_TYPE, OK, answer, read_whole, refuse_method
 from hoglab.capture.v1 import RETRY_AFTER_S, V1Refusal, read_head, too_large
+from hoglab.http.body import discard_body
 from hoglab.http.client_ip import client_ip
 
 if TYPE_CHECKING:
@@ -42,14 +43,20 @@ class V1Endpoint:
         echoed = [(_REQUEST_ID, headers[_REQUEST_ID])] if _REQUEST_ID in headers else []
         try:
             head = read_head(headers)
+            self._capture.recognise(head, scope)
+        except V1Refusal as refusal:
+            await discard_body(scope, receive)
+            await _refuse(send, refusal, echoed)
+            return
+        try:
             limits = self._capture.limits
             raw = await self._read(scope, receive, limits.v1_wire_body, limits.body_timeout_s)
-            batch = await self._capture.accept_v1(raw, head, ip=client_ip(scope))
+            batch = await self._capture.accept_v1(raw, head, ip=client_ip(scope), scope=scope)
         except V1Refusal as refusal:
             await _refuse(send, refusal, echoed)
             return
         except Refusal as refusal:
-            known = V1Refusal(refusal.status, "service_unavailable", refusal.reason)
+            known = V1Refusal(refusal.status, "service_unavailable", refusal.reason, closes=refusal.closes)
             await _refuse(send, known, echoed, retry_after_s=refusal.retry_after_s)
             return
         EVENTS.inc(batch.accepted)
@@ -59,9 +66,12 @@ class V1Endpoint:
         try:
             return await read_whole(scope, receive, limit_bytes, timeout_s)
         except Refusal as refusal:
+            if refusal.status == 503:
+                raise
             if refusal.status == 413:
                 raise too_large(limit_bytes) from None
-            raise V1Refusal(refusal.status, "body_read_timeout", refusal.reason) from None
+            tag = "body_read_timeout" if refusal.status == 408 else "request_decoding_error"
+            raise V1Refusal(refusal.status, tag, refusal.reason, closes=True) from None
 
 
 async def _refuse(
@@ -78,6 +88,6 @@ async def _refuse(
     }
     if refusal.status in _RETRIED:
         headers = [*headers, (b"retry-after", b"%d" % (retry_after_s or RETRY_AFTER_S))]
-    if refusal.status in CLOSING:
+    if refusal.closes:
         headers = [*headers, (b"connection", b"close")]
     await answer(send, refusal.status, orjson.dumps(body), JSON_TYPE, headers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from hoglab.delivery.loops import WEBHOOK_PATH
-from hoglab.delivery.webhooks import TOO_LARGE, TOO_SLOW, IncomingRequest, Reply
+from hoglab.delivery.webhooks import BROKEN, CROWDED, TOO_LARGE, TOO_SLOW, IncomingRequest, Reply
 from hoglab.http.body import read_body
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.webhooks import Webhooks
 
 METHODS = ("GET", "POST")
+_UNREAD = {400: BROKEN, 408: TOO_SLOW, 413: TOO_LARGE, 503: CROWDED}
 
 
 def webhook_routes(webhooks: Webhooks) -> list[BaseRoute]:
@@ -44,7 +45,7 @@ class WebhookEndpoint:
         try:
             body = await read_body(scope, receive, limits.body, limits.body_timeout_s)
         except ApiError as error:
-            return TOO_LARGE if error.status == 413 else TOO_SLOW
+            return _UNREAD[error.status]
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         query = scope["query_string"].decode("latin-1")
         request = IncomingRequest(scope["method"], headers, query, body, client_ip(scope))

@@ -138,6 +138,13 @@ NOT_FOUND = Reply.json(404, {"error": "Not found"})
 STOPPED = Reply.json(429, {"error": "Disabled"})
 TOO_LARGE = Reply.json(413, {"error": "Request entity too large"}, connection="close")
 TOO_SLOW = Reply.json(408, {"error": "The request did not arrive in time"}, connection="close")
+BROKEN = Reply.json(400, {"error": "The request body cannot be read"}, connection="close")
+CROWDED = Reply.json(
+    503,
+    {"error": "The server is receiving too much at a time. Try again."},
+    retry_after="1",
+    connection="close",
+)
 BUSY = Reply.json(503, {"error": "Too many requests at a time. Try again."}, retry_after="1")
 NOT_STORED = Reply.json(
     503, {"error": "Nothing can be stored now. Try again."}, retry_after=str(RETRY_AFTER_S)

@@ -12,16 +12,19 @@ import json
 import re
 import zlib
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import orjson
 
+from hoglab.http.decompression import percent_decoded
 from hoglab.http.errors import ApiError, payload_too_large, validation_error
 
 MAX_WIRE_BYTES = 2 * 1024 * 1024
 """Largest body of an evaluation request as it arrives."""
 MAX_DECODED_BYTES = 4 * 1024 * 1024
 """Largest body after decompression; decompression stops there."""
+
+MAX_VALUES = 100_000
+"""Most values of a body, as its commas and opening brackets tell, those in texts as well: each becomes an object."""
 
 COMPRESSIONS = frozenset({"", "gzip", "gzip-js", "base64"})
 
@@ -59,10 +62,6 @@ def decode_body(
         body = _gunzip(body, limit_bytes)
     if not body:
         raise malformed("The request has no body.")
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        pass
     value = _lenient_json(body)
     if value is _NOTHING:
         value = _decode_base64(body, limit_bytes)
@@ -83,7 +82,7 @@ def _decode_form(body: bytes, limit_bytes: int) -> Any:
     data = field[1] if field is not None else body
     value = _decode_base64(data, limit_bytes)
     if value is _NOTHING:
-        value = _lenient_json(unquote_to_bytes(data.replace(b"+", b" ")))
+        value = _lenient_json(percent_decoded(data.replace(b"+", b" ")))
     if value is _NOTHING:
         raise malformed("The form holds no base64-encoded JSON in its data field.")
     return value
@@ -91,7 +90,7 @@ def _decode_form(body: bytes, limit_bytes: int) -> Any:
 
 def _decode_base64(data: bytes, limit_bytes: int) -> Any:
     """JSON in base64 (either alphabet, padding optional), possibly percent-encoded or compressed inside."""
-    text = unquote_to_bytes(data).strip()
+    text = percent_decoded(data).strip()
     # A plus sign of base64 that was not percent-encoded may have become a blank on the way.
     text = text.replace(b" ", b"+").replace(b"\n", b"").replace(b"\r", b"")
     if not text or _NOT_BASE64.search(text):
@@ -123,7 +122,9 @@ def _gunzip(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _lenient_json(data: bytes) -> Any:
-    """Any JSON value, or `_NOTHING`."""
+    """Any JSON value, or `_NOTHING`. Raises 400 before anything is decoded when there are too many in it."""
+    if len(data) > MAX_VALUES and data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
+        raise malformed(f"The request body has more than {MAX_VALUES:,} values.")
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -16,17 +16,21 @@ from uuid_utils import uuid4
 
 from hoglab.http import errors
 from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
+from hoglab.http.budget import BUDGET_BYTES, BodyBudget, release
 from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.dates import utc_now
+from hoglab.http.deadlines import Deadlines
 from hoglab.http.docs_page import docs_app
 from hoglab.http.explorer import explorer_apps
 from hoglab.http.health import Checks, probes
+from hoglab.http.host import check_host
 from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
 from hoglab.http.management import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
 from hoglab.http.metrics import observe
 from hoglab.http.openapi import Document, schema_app
 from hoglab.http.responses import error_response
 from hoglab.http.throttling import Throttle
+from hoglab.http.welcome import welcome_apps
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,6 +45,10 @@ if TYPE_CHECKING:
 
 MAX_LOGGED = 500
 """Characters of a path, and of a query, that go into a line of the log."""
+WRITE_TIMEOUT_S = 30.0
+"""How long a client may take to read one part of an answer."""
+PART_BYTES = 64 * 1024
+"""Longer answers are handed to the connection in parts of this size, each when the one before is on its way."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _log = structlog.get_logger("hoglab.http")
@@ -56,7 +64,12 @@ class HttpSettings:
     access_log: bool = True
     max_body_bytes: int = MAX_BODY_BYTES
     """Largest body of a management request. The hot endpoints have limits of their own."""
+    body_budget_bytes: int = BUDGET_BYTES
+    """What all bodies that are being received or worked on may take together."""
     body_timeout_s: float = BODY_TIMEOUT_S
+    write_timeout_s: float = WRITE_TIMEOUT_S
+    metrics_token: str | None = None
+    """What ``/metrics`` wants to be sent; without one, only this machine may read it."""
     handler_threads: int = HANDLER_THREADS
     heavy_threads: int = HEAVY_THREADS
 
@@ -113,9 +126,12 @@ def build_app(
     )
     document = Document(management.table, extra_paths or {})
     exact: dict[str, _Target] = {}
-    for path, app in probes(checks).items():
+    for path, app in probes(checks, settings.metrics_token).items():
         exact[path] = _Target(app, path, quiet=True)
-    described = {"/api/schema": schema_app(document), "/api/docs": docs_app(document), **explorer_apps()}
+    schema = schema_app(document)
+    for path, app in welcome_apps(schema).items():
+        exact[path] = _Target(app, path, quiet=True)
+    described = {"/api/schema": schema, "/api/docs": docs_app(document), **explorer_apps()}
     for path, app in described.items():
         exact[path] = exact[f"{path}/"] = _Target(app, path)
     for path, app in hot_routes.items():
@@ -128,6 +144,8 @@ def build_app(
         patterns,
         document,
         access_log=settings.access_log,
+        budget=BodyBudget(settings.body_budget_bytes),
+        write_timeout_s=settings.write_timeout_s,
         streams=streams,
         lifespan=lifespan,
     )
@@ -144,6 +162,8 @@ class HoglabApp:
         document: Document,
         *,
         access_log: bool,
+        budget: BodyBudget,
+        write_timeout_s: float,
         streams: Streams | None = None,
         lifespan: Lifespan | None,
     ) -> None:
@@ -152,9 +172,13 @@ class HoglabApp:
         self._exact = exact
         self._patterns = patterns
         self._access_log = access_log
+        self._budget = budget
+        self._write_timeout_s = write_timeout_s
         self._streams = streams
         self._lifespan = lifespan
         self._in_flight: set[asyncio.Task[Any] | None] = set()
+        self.is_crowded: Callable[[], bool] = lambda: False
+        """Whether connections run short, so that none is kept for further requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -185,13 +209,16 @@ class HoglabApp:
         request_id = _request_id(scope)
         bind_request_id(request_id)
         target = self._target(scope)
-        if scope["method"] == "HEAD":
-            send = _without_body(send)
-        answer = _Answer(send, _added_headers(scope, request_id, target.cors))
+        self._budget.watch(scope)
+        added = _added_headers(scope, request_id, target.cors)
+        if self.is_crowded():
+            added.append(_CLOSING)
+        answer = _Answer(send, added, self._write_timeout_s, is_head=scope["method"] == "HEAD")
         reply = grant_preflight(answer.send) if target.cors and is_preflight(scope) else answer.send
         task = asyncio.current_task()
         self._in_flight.add(task)
         try:
+            check_host(scope)
             await target.app(scope, receive, reply)
         except ClientGoneError:
             answer.status = CLIENT_GONE
@@ -202,6 +229,7 @@ class HoglabApp:
             await error_response(known)(scope, receive, reply)
         finally:
             self._in_flight.discard(task)
+            release(scope)
             seconds = time.perf_counter() - started_at
             observe(scope["method"], target.route, answer.status, seconds)
             if self._access_log and (not target.quiet or answer.status >= 500):
@@ -259,17 +287,21 @@ class HoglabApp:
 
 
 CLIENT_GONE = 499
-"""Status in logs and metrics of a request whose client hung up before it was complete."""
+"""Status in logs and metrics of a request whose client hung up before it was complete, or did not read its answer."""
 
 
 class _Answer:
     """The way back to the client, with the headers that every answer has."""
 
-    __slots__ = ("_added", "_send", "started", "status")
+    __slots__ = ("_added", "_is_head", "_send", "_timeout_s", "started", "status")
 
-    def __init__(self, send: Send, added: list[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self, send: Send, added: list[tuple[bytes, bytes]], timeout_s: float, *, is_head: bool
+    ) -> None:
         self._send = send
         self._added = added
+        self._timeout_s = timeout_s
+        self._is_head = is_head
         self.started = False
         self.status = 500
 
@@ -278,7 +310,35 @@ class _Answer:
             self.started = True
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._added]
+        elif self._is_head:
+            message = {**message, "body": b""}
+        elif message.get("more_body") or len(message.get("body", b"")) > PART_BYTES:
+            return self._send_parts(message.get("body", b""), more=message.get("more_body", False))
         return self._send(message)
+
+    async def _send_parts(self, body: bytes, *, more: bool) -> None:
+        """Send in parts, so that a connection holds little of what its client has not read.
+
+        Raises `ClientGoneError` when the client does not read.
+        """
+        view = memoryview(body)
+        for start in range(0, len(body) or 1, PART_BYTES):
+            end = start + PART_BYTES
+            part: Message = {
+                "type": "http.response.body",
+                "body": bytes(view[start:end]),
+                "more_body": more or end < len(body),
+            }
+            await self._send_in_time(part)
+
+    async def _send_in_time(self, message: Message) -> None:
+        deadlines = Deadlines.here()
+        task = asyncio.current_task(deadlines.loop)
+        assert task is not None  # noqa: S101 - requests are served in tasks
+        try:
+            await deadlines.within(task, self._send(message), self._timeout_s)
+        except TimeoutError:
+            raise ClientGoneError from None
 
 
 async def _not_found(scope: Scope, receive: Receive, _send: Send) -> None:
@@ -305,18 +365,10 @@ def _request_id(scope: Scope) -> str:
     return uuid4().hex  # its generator asks the system only for a seed
 
 
+_CLOSING = (b"connection", b"close")
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 def _added_headers(scope: Scope, request_id: str, cors: bool) -> list[tuple[bytes, bytes]]:
     added = [(b"x-request-id", request_id.encode("ascii")), _NO_SNIFFING]
     return added + cors_headers(scope) if cors else added
-
-
-def _without_body(send: Send) -> Send:
-    async def head_send(message: Message) -> None:
-        if message["type"] == "http.response.body":
-            message = {**message, "body": b""}
-        await send(message)
-
-    return head_send

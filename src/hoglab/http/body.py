@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+import io
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
@@ -14,10 +15,13 @@ from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from hoglab.http import errors
+from hoglab.http.budget import FREE_BYTES, Lease, lease_of
 from hoglab.http.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES = 20 * 1024 * 1024
 """Largest request body of the management API."""
@@ -25,8 +29,19 @@ BODY_TIMEOUT_S = 30.0
 """How long a whole body may take to arrive."""
 MAX_JSON_DEPTH = 128
 """Deepest nesting of arrays and objects; what is stored must also fit the encoder, which stops at 254."""
+MAX_JSON_VALUES = 1024 * 1024
+"""Most values of a JSON document, as its commas tell, those in texts as well: each becomes an object."""
+MAX_JSON_CONTAINERS = 100_000
+"""Most arrays and objects of a JSON document, as its opening brackets tell: they become the largest objects."""
+VALUE_BYTES = 96
+CONTAINER_BYTES = 256
+"""About what a value, an array or an object takes when it is decoded."""
 MAX_FORM_FIELDS = 1000
 """Most fields of a form."""
+MAX_URLENCODED_BYTES = 1024 * 1024
+"""Largest url-encoded form; undoing its encoding takes many times its size. Files come as multipart."""
+MAX_PART_HEADERS = 16
+"""Most headers of one part of a multipart form."""
 
 OTHER_CHARSETS = frozenset({"ascii", "us-ascii", "iso-8859-1", "latin-1", "windows-1252", "utf-16", "utf-32"})
 """Charsets of JSON that are understood; under any other name a body is taken as UTF-8."""
@@ -55,7 +70,8 @@ async def read_body(
     """The whole body of a request; nothing of it when ``keep`` is off.
 
     Raises 413 as soon as it is known to be over ``limit_bytes`` (from its announced length, before a byte of
-    it is read), 408 when it has not arrived within ``timeout_s``, and `ClientGoneError`.
+    it is read), 408 when it has not arrived within ``timeout_s``, 503 when there is no memory for it, 400 for
+    broken chunks, and `ClientGoneError`.
     """
     announced = content_length(scope)
     if announced is not None and announced > limit_bytes:
@@ -63,24 +79,19 @@ async def read_body(
     if announced == 0:
         return b""
     whole = announced if header(scope, b"transfer-encoding") is None else None
-    # What asyncio.timeout does, at a fraction of its price: this runs for every event and flag request.
     deadlines = Deadlines.here()
     task = asyncio.current_task(deadlines.loop)
     if task is None:
         return await asyncio.create_task(read_body(scope, receive, limit_bytes, timeout_s, keep=keep))
-    cancelling = task.cancelling()
-    deadlines.begin(task, timeout_s)
-    is_late = False
+    arriving = _Arriving(scope, task) if keep else None
     try:
-        return await _drain(receive, whole, limit_bytes, keep=keep)
-    except asyncio.CancelledError:
-        is_late = deadlines.end(task)
-        if is_late and task.uncancel() <= cancelling:
-            raise errors.request_timeout() from None
-        raise
+        return await deadlines.within(task, _drain(scope, receive, whole, limit_bytes, arriving), timeout_s)
+    except TimeoutError:
+        gave_way = arriving is not None and arriving.gave_way
+        raise (errors.too_much_at_once() if gave_way else errors.request_timeout()) from None
     finally:
-        if not is_late:
-            deadlines.end(task)
+        if arriving is not None:
+            arriving.end()
 
 
 def announces_body(scope: Scope) -> bool:
@@ -104,24 +115,74 @@ async def discard_body(scope: Scope, receive: Receive) -> None:
             await read_body(scope, receive, DISCARDED_BYTES, DISCARD_TIMEOUT_S, keep=False)
 
 
-async def _drain(receive: Receive, whole: int | None, limit_bytes: int, *, keep: bool) -> bytes:
+async def _drain(
+    scope: Scope, receive: Receive, whole: int | None, limit_bytes: int, kept: _Arriving | None
+) -> bytes:
     """Receive until the body ends: there is no more of it, or there are the ``whole`` bytes that it has."""
-    parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
+            if header(scope, b"transfer-encoding") is not None:
+                raise errors.broken_body()  # or the client is gone, and nobody reads this
             raise ClientGoneError
         part = message.get("body", b"")
         size += len(part)
         if size > limit_bytes:
             raise errors.payload_too_large(limit_bytes)
-        if keep:
-            parts.append(part)
         # A server may say only in another message that this was the last. To wait for that one costs as much as
         # the first did: another turn of the event loop and of the server's threads.
-        if size == whole or not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        is_last = size == whole or not message.get("more_body", False)
+        if kept is not None:
+            if is_last and size == len(part):
+                if size > FREE_BYTES:
+                    kept.charge(size)
+                return bytes(part)
+            kept.add(part)
+        if is_last:
+            return b"" if kept is None else kept.whole()
+
+
+class _Arriving:
+    """The parts of a body so far, in one piece of memory that is hardly larger than they are."""
+
+    __slots__ = ("_buffer", "_lease", "_scope", "_task", "_uncharged")
+
+    def __init__(self, scope: Scope, task: asyncio.Task[Any]) -> None:
+        self._scope = scope
+        self._task = task
+        self._buffer: io.BytesIO | None = None
+        self._lease: Lease | None = None
+        self._uncharged = 0
+
+    @property
+    def gave_way(self) -> bool:
+        return self._lease is not None and self._lease.gave_way
+
+    def add(self, part: bytes) -> None:
+        """Keep a part. Raises 503 when there is no memory for it."""
+        self._uncharged += len(part)
+        if self._lease is not None or self._uncharged > FREE_BYTES:
+            self.charge(self._uncharged)
+            self._uncharged = 0
+        if self._buffer is None:
+            self._buffer = io.BytesIO()
+        self._buffer.write(part)
+
+    def charge(self, size: int) -> None:
+        lease = self._lease = lease_of(self._scope)
+        if lease is not None:
+            lease.receiver = self._task
+            lease.take(size)
+
+    def whole(self) -> bytes:
+        """Everything that arrived, without a copy."""
+        return b"" if self._buffer is None else self._buffer.getvalue()
+
+    def end(self) -> None:
+        """No more is waited for, so nothing is left that could give way."""
+        if self._lease is not None:
+            self._lease.receiver = None
 
 
 _HEADERS_KEY = "hoglab.headers"
@@ -149,13 +210,15 @@ class ContentType:
 
     media_type: str
     parameters: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    """The header as it came."""
 
     @classmethod
     def of(cls, text: str | None) -> ContentType:
         media_type, *rest = (text or "").split(";")
         pairs = (part.partition("=") for part in rest)
         parameters = {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
-        return cls(media_type.strip().lower(), parameters)
+        return cls(media_type.strip().lower(), parameters, text or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +237,9 @@ def empty_body() -> Body:
 
 
 def decode(raw: bytes, content_type: ContentType) -> Body:
-    """Decode JSON or a url-encoded form; an empty body equals ``{}`` whatever its type.
+    """Decode JSON or a form; an empty body equals ``{}`` whatever its type.
 
-    Raises 400 ``parse_error`` and 415. Multipart bodies are for `decode_multipart`.
+    Raises 400 ``parse_error``, 413 for a url-encoded form that is too large, and 415.
     """
     if not raw:
         return empty_body()
@@ -184,23 +247,48 @@ def decode(raw: bytes, content_type: ContentType) -> Body:
         return Body(decode_json(raw, content_type.parameters.get("charset")))
     if content_type.media_type == URLENCODED:
         return Body(_decode_form(raw), is_form=True)
+    if content_type.media_type == MULTIPART:
+        return _decode_multipart(raw, content_type.text)
     raise errors.unsupported_media_type(content_type.media_type)
+
+
+def decoded_bytes(raw: bytes, content_type: ContentType) -> int:
+    """About how much memory a body takes when it is decoded, beside itself. Raises 400 when `decode` would for it."""
+    if content_type.media_type == JSON:
+        values, containers = _count(raw)
+        return VALUE_BYTES * values + CONTAINER_BYTES * containers
+    if content_type.media_type == URLENCODED:
+        return VALUE_BYTES * raw.count(b"%")
+    return len(raw)
 
 
 def decode_json(raw: bytes, charset: str | None = None) -> Any:
     """A JSON document. Raises 400 ``parse_error`` for anything that is none, or is nested too deep.
 
     Refused as well: NaN and infinities, numbers beyond the range of a double, invalid UTF-8, lone surrogates.
+    So are more than `MAX_JSON_VALUES` or `MAX_JSON_CONTAINERS`, before anything is decoded.
     """
     if charset is not None and charset.lower() in OTHER_CHARSETS:
         raw = _to_utf8(raw, charset)
+    _, containers = _count(raw)
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise errors.parse_error(f"JSON parse error - {error}") from None
-    if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _deeper_than(value, MAX_JSON_DEPTH):
+    if containers > MAX_JSON_DEPTH and _deeper_than(value, MAX_JSON_DEPTH):
         raise errors.parse_error(f"JSON parse error - nested deeper than {MAX_JSON_DEPTH} levels")
     return value
+
+
+def _count(raw: bytes) -> tuple[int, int]:
+    """How many values, and how many arrays and objects, a JSON text has at most. Raises 400 when that is too many."""
+    values = raw.count(b",") + 1
+    if values > MAX_JSON_VALUES:
+        raise errors.parse_error(f"JSON parse error - more than {MAX_JSON_VALUES:,} values")
+    containers = raw.count(b"[") + raw.count(b"{")
+    if containers > MAX_JSON_CONTAINERS:
+        raise errors.parse_error(f"JSON parse error - more than {MAX_JSON_CONTAINERS:,} arrays and objects")
+    return values, containers
 
 
 def _to_utf8(raw: bytes, charset: str) -> bytes:
@@ -224,6 +312,8 @@ def _items(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _decode_form(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MAX_URLENCODED_BYTES:
+        raise errors.payload_too_large(MAX_URLENCODED_BYTES)
     try:
         text = raw.decode()
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS)
@@ -247,30 +337,55 @@ def _collected(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return form
 
 
-async def decode_multipart(raw: bytes, content_type_header: str) -> Body:
+def _decode_multipart(raw: bytes, content_type_header: str) -> Body:
     """The fields and files of a multipart form."""
-    if not raw:
-        return empty_body()
 
     async def stream() -> AsyncIterator[bytes]:
         yield raw
         yield b""
 
-    parser = MultiPartParser(
+    parser = _FormParser(
         Headers({"content-type": content_type_header}),
         stream(),  # type: ignore[arg-type]
         max_files=MAX_FORM_FIELDS,
         max_fields=MAX_FORM_FIELDS,
         max_part_size=len(raw),
     )
+    parser.spool_max_size = len(raw) + 1
     try:
-        form = await parser.parse()
+        form = _finished(parser.parse())
     except (MultiPartException, KeyError, UnicodeError, ValueError) as error:
         reason = error.message if isinstance(error, MultiPartException) else "malformed"
         raise errors.parse_error(f"Multipart form parse error - {reason}") from None
     try:
         fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-        files = {name: await part.read() for name, part in form.multi_items() if not isinstance(part, str)}
+        files = {name: part.file.read() for name, part in form.multi_items() if not isinstance(part, str)}
         return Body(_collected(fields), True, files)
     finally:
-        await form.close()
+        _finished(form.close())
+
+
+class _FormParser(MultiPartParser):
+    """A parser that counts the headers of a part."""
+
+    _headers = 0
+
+    def on_part_begin(self) -> None:
+        self._headers = 0
+        super().on_part_begin()
+
+    def on_header_end(self) -> None:
+        self._headers += 1
+        if self._headers > MAX_PART_HEADERS:
+            raise MultiPartException(f"A part has more than {MAX_PART_HEADERS} headers.")
+        super().on_header_end()
+
+
+def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing: the whole form is in memory, and so are its files."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("the parser waits for something")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,12 +23,82 @@ def client_ip(scope: Scope) -> str | None:
 @lru_cache(maxsize=4096)
 def forwarded_ip(header: bytes) -> str | None:
     """The first entry of an ``X-Forwarded-For`` header without its port; None when it is no address."""
-    entry = header.decode("latin-1").partition(",")[0].strip()
+    entry = _address(header.decode("latin-1").partition(",")[0])
+    return None if entry is None else str(entry)
+
+
+def nearest_address(scope: Scope) -> str:
+    """The address that shares are counted by: nobody can choose it freely, as they can that of `client_ip`.
+
+    It is the peer's, and behind a proxy (a peer on this machine or in a private network) the last address in
+    ``X-Forwarded-For`` that is not such a proxy too. Of IPv6 the network (/64), which one customer has as a whole.
+    """
+    peer = scope["client"][0] if scope.get("client") else ""
+    forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+    return _nearest(peer, forwarded[-MAX_FORWARDED_BYTES:])
+
+
+def is_local(scope: Scope) -> bool:
+    """Whether a request comes from this machine, and not from somebody else through a proxy on it."""
+    if any(name in _FORWARDING for name, _ in scope["headers"]):
+        return False
+    peer = _unmapped(scope["client"][0]) if scope.get("client") else None
+    return peer is not None and peer.is_loopback
+
+
+MAX_FORWARDED_BYTES = 512
+"""How much of the end of ``X-Forwarded-For`` is looked at."""
+_FORWARDING = frozenset(
+    (b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"forwarded", b"via")
+)
+_PROXIES = tuple(
+    map(
+        ip_network,
+        (
+            *(
+                "127.0.0.0/8",
+                "10.0.0.0/8",
+                "172.16.0.0/12",
+                "192.168.0.0/16",
+                "100.64.0.0/10",
+                "169.254.0.0/16",
+            ),
+            *("::1/128", "fc00::/7", "fe80::/10"),
+        ),
+    )
+)
+"""Where proxies in front of this server are: this machine and private networks."""
+
+
+@lru_cache(maxsize=4096)
+def _nearest(peer: str, forwarded: bytes) -> str:
+    nearest = _unmapped(peer)
+    for text in reversed(forwarded.decode("latin-1").split(",")):
+        if nearest is None or not any(nearest in network for network in _PROXIES):
+            break
+        entry = _unmapped(text)
+        if entry is None:
+            break
+        nearest = entry
+    if isinstance(nearest, IPv6Address):
+        return ":".join(nearest.exploded.split(":")[:4])
+    return peer if nearest is None else str(nearest)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """An address without its port; None for what is none."""
+    entry = text.strip()
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
     elif entry.count(":") == 1:
         entry = entry.partition(":")[0]
     try:
-        return str(ip_address(entry))
+        return ip_address(entry)
     except ValueError:
         return None
+
+
+def _unmapped(text: str) -> IPv4Address | IPv6Address | None:
+    """The same, and IPv4 as IPv4 also where it came over a socket of IPv6."""
+    found = _address(text)
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

@@ -8,11 +8,15 @@ look at all of them every second does as well.
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from collections.abc import Awaitable
+from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 SWEEP_S = 1.0
 """How often deadlines are looked at: how late a wait may be ended at most."""
+
+
+T = TypeVar("T")
 
 
 class Deadlines:
@@ -38,6 +42,31 @@ class Deadlines:
             cls._latest = known
         return known
 
+    async def within(self, task: asyncio.Task[object], work: Awaitable[T], timeout_s: float) -> T:
+        """What ``work`` gives, awaited in ``task``, which is the current one. Raises `TimeoutError`.
+
+        What `asyncio.timeout` does, at a fraction of its price.
+        """
+        cancelling = task.cancelling()
+        self.begin(task, timeout_s)
+        is_late = False
+        try:
+            return await work
+        except asyncio.CancelledError:
+            is_late = self.end(task)
+            if is_late and task.uncancel() <= cancelling:
+                raise TimeoutError from None
+            raise
+        finally:
+            if not is_late:
+                self.end(task)
+
+    def expire(self, task: asyncio.Task[object]) -> None:
+        """End a wait before its deadline, as if that had passed. A task that does not wait is left alone."""
+        if self._until.pop(task, None) is not None:
+            self._expired.add(task)
+            task.cancel()
+
     def begin(self, task: asyncio.Task[object], timeout_s: float) -> None:
         """Cancel a task unless it says within ``timeout_s`` that it has `ended` to wait."""
         self._until[task] = self.loop.time() + timeout_s
@@ -57,9 +86,7 @@ class Deadlines:
         now = self.loop.time()
         for task, until in list(self._until.items()):
             if until <= now:
-                del self._until[task]
-                self._expired.add(task)
-                task.cancel()
+                self.expire(task)
         self._is_watching = bool(self._until)
         if self._is_watching:
             soonest = max(0.0, min(self._until.values()) - now)

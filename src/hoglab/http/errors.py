@@ -25,6 +25,8 @@ AUTHENTICATION = "authentication_error"
 THROTTLED = "throttled_error"
 SERVER = "server_error"
 
+CROWDED_RETRY_S = 1
+"""What ``Retry-After`` says when there is no memory for another body."""
 BUSY_RETRY_S = 2
 """What ``Retry-After`` says when the database is busy."""
 FULL_RETRY_S = 30
@@ -99,13 +101,13 @@ def parse_error(detail: str) -> ApiError:
     return ApiError(400, INVALID_REQUEST, "parse_error", detail)
 
 
-def not_authenticated() -> ApiError:
+def not_authenticated(hint: str = "") -> ApiError:
     """401: no key came with the request."""
     return ApiError(
         401,
         AUTHENTICATION,
         "not_authenticated",
-        "Authentication credentials were not provided.",
+        f"Authentication credentials were not provided.{hint}",
         headers={"WWW-Authenticate": "Bearer"},
     )
 
@@ -118,6 +120,17 @@ def authentication_failed(place: str, hint: str = "") -> ApiError:
         AUTHENTICATION,
         "authentication_failed",
         f"Personal API key found in request {place} is invalid.{hint}",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def metrics_refused(hint: str) -> ApiError:
+    """401: the metrics are not for everybody."""
+    return ApiError(
+        401,
+        AUTHENTICATION,
+        "not_authenticated",
+        f"Metrics are for the operator. {hint}",
         headers={"WWW-Authenticate": "Bearer"},
     )
 
@@ -184,6 +197,39 @@ def precondition_failed(current_tag: str) -> ApiError:
     """412: the object is no longer what the client believes; ``ETag`` says which state it is in."""
     detail = "This has been changed since you read it. Read it again, then repeat your change."
     return ApiError(412, INVALID_REQUEST, "precondition_failed", detail, headers={"ETag": current_tag})
+
+
+def bad_host() -> ApiError:
+    """400: it is not said which host the request is for, or it is said twice."""
+    return ApiError(
+        400,
+        INVALID_REQUEST,
+        "bad_request",
+        "The request must have exactly one valid Host header.",
+        headers={"Connection": "close"},
+    )
+
+
+def broken_body() -> ApiError:
+    """400: the framing of the body is broken, so nobody knows where it ends."""
+    return ApiError(
+        400,
+        INVALID_REQUEST,
+        "parse_error",
+        "The request body cannot be read: its chunks are malformed, or it ends too early.",
+        headers={"Connection": "close"},
+    )
+
+
+def too_much_at_once() -> ApiError:
+    """503: there is no memory for another body now."""
+    return ApiError(
+        503,
+        SERVER,
+        "service_unavailable",
+        "The server is receiving too much at a time. Try again.",
+        headers={"Retry-After": str(CROWDED_RETRY_S), "Connection": "close"},
+    )
 
 
 def payload_too_large(limit_bytes: int) -> ApiError:

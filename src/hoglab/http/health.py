@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from hoglab import __version__
 from hoglab.http import errors
+from hoglab.http.access import key_from_header
+from hoglab.http.body import header
+from hoglab.http.client_ip import is_local
 from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:
@@ -45,44 +48,66 @@ CHECKS_TIMEOUT_S = 5.0
 _log = structlog.get_logger(__name__)
 
 
-def probes(checks: Checks) -> dict[str, ASGIApp]:
+def probes(checks: Checks, metrics_token: str | None = None) -> dict[str, ASGIApp]:
     """The probe endpoints by their exact paths.
+
+    ``metrics_token``: what readers of ``/metrics`` send as ``Authorization: Bearer``; without one, only this machine
+    may read them.
 
     ``/_liveness`` answers as long as the process does: who restarts the server asks it. ``/_readiness`` is 503 while
     events cannot be taken: who sends requests to the server asks it. ``/_health`` tells of all problems, always as 200.
     """
 
-    async def ready() -> Response:
-        problems = await _problems(checks)
+    running: list[asyncio.Task[list[Problem]]] = []
+
+    async def found() -> list[Problem]:
+        """One look at a time, however many ask: anybody may."""
+        if not running:
+            running.append(asyncio.create_task(_problems(checks)))
+            running[0].add_done_callback(lambda _: running.clear())
+        return await asyncio.shield(running[0])
+
+    async def ready(_scope: Scope) -> Response:
+        problems = await found()
         reasons = [str(problem) for problem in problems if problem.blocks]
         body = {"status": "not ready", "reasons": reasons} if reasons else {"status": "ok"}
         degraded = [str(problem) for problem in problems if not problem.blocks]
         return json_response(body | ({"degraded": degraded} if degraded else {}), 503 if reasons else 200)
 
-    async def healthy() -> Response:
-        problems = [str(problem) for problem in await _problems(checks)]
+    async def healthy(_scope: Scope) -> Response:
+        problems = [str(problem) for problem in await found()]
         return json_response({"status": "degraded", "problems": problems} if problems else {"status": "ok"})
 
+    async def metrics(scope: Scope) -> Response:
+        _check_reader(scope, metrics_token)
+        text = await asyncio.to_thread(generate_latest)
+        return Response(text, headers={"content-type": CONTENT_TYPE_LATEST, "cache-control": "no-store"})
+
     return {
-        "/": _get(_root),
         "/_health": _get(healthy),
         "/_liveness": _get(_alive),
         "/_readiness": _get(ready),
-        "/metrics": _get(_metrics),
+        "/metrics": _get(metrics),
     }
 
 
-async def _alive() -> Response:
+async def _alive(_scope: Scope) -> Response:
     return json_response({"status": "ok"})
 
 
-async def _root() -> Response:
-    return json_response({"name": "hoglab", "version": __version__, "docs": "/api/docs/"})
-
-
-async def _metrics() -> Response:
-    text = await asyncio.to_thread(generate_latest)
-    return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
+def _check_reader(scope: Scope, token: str | None) -> None:
+    """Raises 401 unless the caller may read the metrics, which name routes and functions of all projects."""
+    if token is None:
+        if not is_local(scope):
+            raise errors.metrics_refused(
+                "Set HOGLAB_METRICS_TOKEN, and send it as `Authorization: Bearer <token>`."
+            )
+        return
+    sent = key_from_header(header(scope, b"authorization")) or ""
+    if not hmac.compare_digest(sent.encode(), token.encode()):
+        raise errors.metrics_refused(
+            "Send the value of HOGLAB_METRICS_TOKEN as `Authorization: Bearer <token>`."
+        )
 
 
 async def _problems(checks: Checks) -> list[Problem]:
@@ -96,13 +121,13 @@ async def _problems(checks: Checks) -> list[Problem]:
         return [Problem("health", f"the check failed: {type(error).__name__}")]
 
 
-def _get(endpoint: Callable[[], Awaitable[Response]]) -> ASGIApp:
+def _get(endpoint: Callable[[Scope], Awaitable[Response]]) -> ASGIApp:
     """An ASGI app that answers GET and HEAD with what ``endpoint`` returns."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             raise errors.method_not_allowed(scope["method"], "GET, HEAD")
-        response = await endpoint()
+        response = await endpoint(scope)
         await response(scope, receive, send)
 
     return app

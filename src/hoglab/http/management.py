@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hoglab.http import access, errors
+from hoglab.http import access, budget, errors
 from hoglab.http.body import (
     BODY_TIMEOUT_S,
     JSON,
@@ -27,7 +27,7 @@ from hoglab.http.body import (
     ContentType,
     announces_body,
     decode,
-    decode_multipart,
+    decoded_bytes,
     discard_body,
     empty_body,
     header,
@@ -57,10 +57,24 @@ HANDLER_THREADS = 16
 HEAVY_THREADS = 4
 """How many slow handlers (queries over events, say) run at the same time, beside the others."""
 
+DECODING_THREADS = 2
+"""How many large bodies are decoded at the same time."""
+STRANGER_BODY_BYTES = 64 * 1024
+"""Largest body that is read to look for a key in it: what is longer comes with its key in the header."""
+
 RECORD_KEY = "hoglab.record"
 """Where the scope keeps what the access log and the metrics want to know of a request."""
 
+_NOT_KEPT = "no-store"
+_REVALIDATED = "private, no-cache"
+"""What caches may do with an answer that does not say so itself: it is for the holder of a key, and may be secret."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_WITH_KEY = frozenset({JSON, URLENCODED, MULTIPART})
+"""Media types of bodies that may hold a key."""
+_KEY_ELSEWHERE = (
+    f" A key in the body is looked for in bodies of up to {STRANGER_BODY_BYTES} bytes; "
+    "send it as `Authorization: Bearer <key>`."
+)
 
 
 @dataclass(slots=True)
@@ -116,10 +130,11 @@ class ManagementApi:
         self._now = now
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="hoglab-http")
         self._heavy_threads = ThreadPoolExecutor(heavy_threads, thread_name_prefix="hoglab-heavy")
+        self._decoders = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="hoglab-decode")
 
     def close(self) -> None:
         """Take no more work. Handlers that are still running are not waited for."""
-        for pool in (self._threads, self._heavy_threads):
+        for pool in (self._threads, self._heavy_threads, self._decoders):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def serve(
@@ -132,6 +147,9 @@ class ManagementApi:
         finally:
             if arrived.untouched:
                 await discard_body(scope, receive)
+        response.headers.setdefault(
+            "Cache-Control", _REVALIDATED if "ETag" in response.headers else _NOT_KEPT
+        )
         await response(scope, receive, send)
 
     async def _answer(self, entry: Entry, segments: dict[str, str], arrived: _Arrived) -> Response:
@@ -151,6 +169,7 @@ class ManagementApi:
             record.project_id = project.id
         else:
             access.check_outside_projects(principal, operation)
+        budget.known_owner(scope, f"user:{principal.user.id}" if project is None else f"project:{project.id}")
         self._authenticator.used(principal)
         if self._throttle is not None and counted:
             wait_s = self._throttle.admit(principal.key_id)
@@ -163,7 +182,7 @@ class ManagementApi:
             return empty_response(405, {"Allow": entry.allow})
         if method == "OPTIONS":
             return _options(entry, operation)
-        body = await self._body(arrived) if method in _WITH_BODY else empty_body()
+        body = await self._body(arrived, self._max_body_bytes) if method in _WITH_BODY else empty_body()
         request = Request(scope, arrived.receive)
         call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
         response = await self._handled(operation, operation.handler, call, segments, arrived.raw or b"")
@@ -173,9 +192,20 @@ class ManagementApi:
 
     async def _authenticated(self, arrived: _Arrived) -> tuple[Principal, bool]:
         """Who calls, and whether the place of the key makes the request count for throttles."""
-        place, key = await self._key(arrived)
-        if key is None:
+        scope = arrived.scope
+        key = access.key_from_header(header(scope, b"authorization"))
+        if key is not None:
+            return await self._principal(access.HEADER, key), True
+        key = access.key_from_query(scope["query_string"])
+        principal = None if key is None else await self._principal(access.QUERY, key)
+        in_body = await self._key_in_body(arrived, known=principal is not None)
+        if in_body is not None:
+            return await self._principal(access.BODY, in_body), False
+        if principal is None:
             raise errors.not_authenticated()
+        return principal, True
+
+    async def _principal(self, place: str, key: str) -> Principal:
         remembered = self._authenticator.recall(key)
         if isinstance(remembered, Unknown):
             # Not in the handlers' threads: when all of these are busy, keys can be checked all the same.
@@ -184,23 +214,24 @@ class ManagementApi:
             principal = remembered
         if principal is None:
             raise errors.authentication_failed(place, access.no_key(key))
-        return principal, place != access.BODY
+        return principal
 
-    async def _key(self, arrived: _Arrived) -> tuple[str, str | None]:
+    async def _key_in_body(self, arrived: _Arrived, *, known: bool) -> str | None:
+        """The key inside a body, which is read for it. Of a stranger's, no more than `STRANGER_BODY_BYTES`."""
         scope = arrived.scope
-        key = access.key_from_header(header(scope, b"authorization"))
-        if key is not None:
-            return access.HEADER, key
-        if announces_body(scope):
-            try:
-                key = access.key_from_body((await self._body(arrived)).value)
-            except errors.ApiError as error:
-                # A body that cannot be understood holds no key; it is complained about when its turn comes.
-                if error.status not in (400, 415):
-                    raise
-            if key is not None:
-                return access.BODY, key
-        return access.QUERY, access.key_from_query(scope["query_string"])
+        content_type = ContentType.of(header(scope, b"content-type"))
+        if content_type.media_type not in _WITH_KEY or not announces_body(scope):
+            return None
+        limit = self._max_body_bytes if known else min(self._max_body_bytes, STRANGER_BODY_BYTES)
+        try:
+            return access.key_from_body((await self._body(arrived, limit)).value)
+        except errors.ApiError as error:
+            if error.status == 413 and not known:
+                raise errors.not_authenticated(_KEY_ELSEWHERE) from None
+            # A body that cannot be understood holds no key; it is complained about when its turn comes.
+            if error.status not in (400, 415) or arrived.raw is None:
+                raise
+            return None
 
     def _project(self, segment: str, principal: Principal) -> Project:
         project_id = access.requested_project_id(segment, principal)
@@ -212,19 +243,19 @@ class ManagementApi:
         access.check_membership(principal, project)
         return project
 
-    async def _body(self, arrived: _Arrived) -> Body:
+    async def _body(self, arrived: _Arrived, limit_bytes: int) -> Body:
+        scope = arrived.scope
         if arrived.raw is None:
             arrived.untouched = False
-            arrived.raw = await read_body(
-                arrived.scope, arrived.receive, self._max_body_bytes, self._body_timeout_s
-            )
-        text = header(arrived.scope, b"content-type")
-        content_type = ContentType.of(text)
-        if content_type.media_type == MULTIPART:
-            return await decode_multipart(arrived.raw, text or "")
-        if len(arrived.raw) > _INLINE_BYTES:
-            return await asyncio.to_thread(decode, arrived.raw, content_type)
-        return decode(arrived.raw, content_type)
+            arrived.raw = await read_body(scope, arrived.receive, limit_bytes, self._body_timeout_s)
+        content_type = ContentType.of(header(scope, b"content-type"))
+        if len(arrived.raw) <= _INLINE_BYTES:
+            return decode(arrived.raw, content_type)
+        loop = asyncio.get_running_loop()
+        budget.charge(
+            scope, await loop.run_in_executor(self._decoders, decoded_bytes, arrived.raw, content_type)
+        )
+        return await loop.run_in_executor(self._decoders, decode, arrived.raw, content_type)
 
     async def _handled(
         self,

@@ -17,6 +17,8 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
+from hoglab.http.connections import MAX_CONNECTIONS, Connections
+
 if TYPE_CHECKING:
     from hoglab.http.app import HoglabApp
 
@@ -28,8 +30,6 @@ HEADER_TIMEOUT_S = 15.0
 """How long the headers of a request may take to arrive; idle connections are closed after it too."""
 MAX_HEADER_BYTES = 64 * 1024
 """Size of the buffer that headers are read into; requests with much larger ones get 431."""
-MAX_CONNECTIONS = 8192
-"""Connections served at the same time; more wait in the backlog."""
 BACKLOG = 1024
 START_TIMEOUT_S = 10.0
 """How long the server may take until it accepts connections."""
@@ -90,13 +90,28 @@ async def serve(
     ready: Callable[[Address], None] = lambda _: None,
     grace_s: float = GRACE_S,
     header_timeout_s: float = HEADER_TIMEOUT_S,
+    max_connections: int | None = None,
 ) -> None:
     """Serve until ``stop`` is set, then finish the requests under way and return.
 
     ``address`` is one that the caller has by `claim`, and keeps until this ends. ``ready`` is called once
-    connections are accepted. After ``grace_s`` unfinished requests are cancelled. Raises `ListenError`.
+    connections are accepted. ``max_connections``: instead of what the system's limit on open files suggests. After
+    ``grace_s`` unfinished requests are cancelled. Raises `ListenError`.
     """
     raise_file_limit()
+    with Connections.on(address.port, most=max_connections) as connections:
+        await _serve(app, address, connections, stop, ready, grace_s, header_timeout_s)
+
+
+async def _serve(
+    app: HoglabApp,
+    address: Address,
+    connections: Connections,
+    stop: asyncio.Event,
+    ready: Callable[[Address], None],
+    grace_s: float,
+    header_timeout_s: float,
+) -> None:
     server = Server(
         app,
         address=address.host,
@@ -106,15 +121,19 @@ async def serve(
         websockets=False,
         log_enabled=False,
         backlog=BACKLOG,
-        backpressure=MAX_CONNECTIONS,
+        backpressure=connections.most,
         http1_settings=HTTP1Settings(
             header_read_timeout=round(header_timeout_s * 1000), max_buffer_size=MAX_HEADER_BYTES
         ),
     )
     serving = asyncio.create_task(server.serve())
     stopping = asyncio.create_task(stop.wait())
+    watching: asyncio.Task[None] | None = None
     try:
         await _listening(address, serving)
+        connections.bound_buffers()
+        app.is_crowded = connections.are_crowded
+        watching = asyncio.create_task(connections.watch())
         ready(address)
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -125,6 +144,8 @@ async def serve(
         await _finish(app, serving, grace_s)
     finally:
         stopping.cancel()
+        if watching is not None:
+            watching.cancel()
 
 
 async def _listening(address: Address, serving: asyncio.Task[None]) -> None:

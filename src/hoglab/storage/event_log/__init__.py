@@ -47,10 +47,11 @@ class EventLog(Protocol):
     (group commit). All other methods are called from worker threads and block.
     """
 
-    async def append(self, payload: bytes, *, insist: bool = False) -> int:
+    async def append(self, payload: bytes, *, insist: bool = False, owner: int | None = None) -> int:
         """Store one record durably and return its offset. Raises `EventLogFullError`.
 
-        ``insist``: take it however much waits for a consumer.
+        ``insist``: take it however much waits for a consumer. ``owner``: who may not fill the log alone, so that there
+        is room for others; None for nobody.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from collections import Counter, deque
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -11,6 +11,7 @@ class _Segment:
     last_offset: int
     size: int
     newest_at: int  # microseconds since the epoch
+    by_owner: Counter[int] = field(default_factory=Counter)  # bytes, of records whose owner is known
 
 
 class Backlog:
@@ -24,10 +25,15 @@ class Backlog:
         self._segment_bytes = segment_bytes
         self._pending: deque[_Segment] = deque()
         self._finished: deque[_Segment] = deque()
+        self._by_owner: Counter[int] = Counter()
         self.pending_bytes = 0
         self.finished_bytes = 0
 
-    def add(self, last_offset: int, size: int, newest_at: int) -> None:
+    def pending_of(self, owner: int) -> int:
+        """Bytes of an owner's records that are pending, of those that told their owner when they were added."""
+        return self._by_owner[owner]
+
+    def add(self, last_offset: int, size: int, newest_at: int, owner: int | None = None) -> None:
         """Records of that size in total, the last one with this offset, were appended."""
         newest = self._pending[-1] if self._pending else None
         if newest is not None and newest.size + size <= self._segment_bytes:
@@ -35,13 +41,22 @@ class Backlog:
             newest.size += size
             newest.newest_at = newest_at
         else:
-            self._pending.append(_Segment(last_offset, size, newest_at))
+            newest = _Segment(last_offset, size, newest_at)
+            self._pending.append(newest)
+        if owner is not None:
+            newest.by_owner[owner] += size
+            self._by_owner[owner] += size
         self.pending_bytes += size
 
     def finish(self, up_to: int) -> None:
         """Every consumer is done with the records up to and including this offset."""
         while self._pending and self._pending[0].last_offset <= up_to:
             segment = self._pending.popleft()
+            for owner, size in segment.by_owner.items():
+                self._by_owner[owner] -= size
+                if not self._by_owner[owner]:
+                    del self._by_owner[owner]
+            segment.by_owner.clear()
             self._finished.append(segment)
             self.pending_bytes -= segment.size
             self.finished_bytes += segment.size

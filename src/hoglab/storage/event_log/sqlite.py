@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,9 @@ MAX_GROUP_RECORDS = 1024
 
 MAX_BACKLOG_BYTES = 2048 * MIB
 """Records that wait for a consumer; more are refused."""
+
+OWNER_SHARE = 0.5
+"""What one owner's records may take of each of these two; more are refused, and those of others are taken."""
 
 MIN_FREE_DISK_BYTES = 200 * MIB
 """With less space on the disk, records are refused, so that the other files can still work."""
@@ -109,6 +112,7 @@ class _Waiter:
     payload: bytes
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[int]
+    owner: int | None
 
 
 class SqliteEventLog:
@@ -149,6 +153,7 @@ class SqliteEventLog:
         self._woken = False  # whether one of them is to look around without it
         self._waiting: deque[_Waiter] = deque()
         self._waiting_bytes = 0
+        self._waiting_by_owner: Counter[int] = Counter()
         self._backlog = Backlog(min(MIB, max_backlog_bytes // 64))
         self._newest_record = 0  # offset of the newest record that is stored, 0 for none
         self._last_offset = self._load()  # the last one given out: deleted records and `skip_to` count
@@ -173,27 +178,29 @@ class SqliteEventLog:
 
     # -- appending ----------------------------------------------------------------------------------
 
-    async def append(self, payload: bytes, *, insist: bool = False) -> int:
+    async def append(self, payload: bytes, *, insist: bool = False, owner: int | None = None) -> int:
         """Store one record and return its offset once it is on disk.
 
-        Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the disk, when
-        the disk is (nearly) full or fails, and when the log is closed; `ValueError` above `MAX_RECORD_BYTES`. A
-        caller that is cancelled may or may not have its record stored.
+        Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the disk, of all or of
+        this ``owner``, when the disk is (nearly) full or fails, and when the log is closed; `ValueError` above
+        `MAX_RECORD_BYTES`. A caller that is cancelled may or may not have its record stored.
         """
         size = len(payload)
         if size > MAX_RECORD_BYTES:
             raise ValueError(f"a record of {size} bytes is larger than {MAX_RECORD_BYTES}")
         loop = asyncio.get_running_loop()
-        waiter = _Waiter(payload, loop, loop.create_future())
+        waiter = _Waiter(payload, loop, loop.create_future(), owner)
         with self._work:
-            self._admit(size, insist=insist)
+            self._admit(size, insist=insist, owner=owner)
             self._waiting.append(waiter)
             self._waiting_bytes += size
+            if owner is not None:
+                self._waiting_by_owner[owner] += size
             if len(self._waiting) == 1:
                 self._work.notify()
         return await waiter.future
 
-    def _admit(self, size: int, *, insist: bool) -> None:
+    def _admit(self, size: int, *, insist: bool, owner: int | None = None) -> None:
         """Refuse a record that there is no room for."""
         if self._closed.is_set():
             raise EventLogFullError("the event log is closed", RETRY_CLOSED_S)
@@ -202,6 +209,14 @@ class SqliteEventLog:
         waiting_bytes = self._backlog.pending_bytes + self._waiting_bytes
         if not insist and waiting_bytes + size > self._max_backlog_bytes:
             raise EventLogFullError("too many events wait for ingestion", RETRY_BACKLOG_S)
+        if owner is None:
+            return
+        waiting_bytes = self._waiting_by_owner[owner]
+        if waiting_bytes and waiting_bytes + size > self._max_waiting_bytes * OWNER_SHARE:
+            raise EventLogFullError("too many events of one project wait for the disk", RETRY_WAITING_S)
+        waiting_bytes += self._backlog.pending_of(owner)
+        if not insist and waiting_bytes + size > self._max_backlog_bytes * OWNER_SHARE:
+            raise EventLogFullError("too many events of one project wait for ingestion", RETRY_BACKLOG_S)
 
     def _write_until_closed(self) -> None:
         while True:
@@ -237,9 +252,14 @@ class SqliteEventLog:
         self._report(error)
         with self._arrived:
             self._waiting_bytes -= size
+            for waiter in group:
+                if waiter.owner is not None:
+                    self._waiting_by_owner[waiter.owner] -= len(waiter.payload)
+                    if not self._waiting_by_owner[waiter.owner]:
+                        del self._waiting_by_owner[waiter.owner]
             if error is None:
                 for self._last_offset, waiter in enumerate(group, first):
-                    self._backlog.add(self._last_offset, len(waiter.payload), now)
+                    self._backlog.add(self._last_offset, len(waiter.payload), now, waiter.owner)
                 self._newest_record = self._last_offset
                 self._arrived.notify_all()
         _wake(group, first, error)

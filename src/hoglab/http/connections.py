@@ -1,0 +1,151 @@
+"""Connections: how many there may be, and who loses theirs when there are nearly too many.
+
+The server itself only knows one limit for all. What is bounded here, by looking at the sockets from outside: how long
+a client may leave what was sent unread, what the system keeps for it meanwhile, and what one address may have of all
+connections once they run short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+MAX_CONNECTIONS = 8192
+"""Connections served at the same time; more wait in the backlog."""
+CROWDED_PART = 0.75
+"""With more of all connections in use than this, each is closed after its next answer."""
+ADDRESS_SHARE = 0.5
+"""What one address may have of all connections while they are crowded: those of it that are silent longest are cut."""
+FILES_PART = 0.75
+"""What connections may take of the files that the process may open: deliveries and databases need some, too."""
+UNREAD_TIMEOUT_S = 60
+"""How long a client may leave what was sent to it unread before its connection is cut."""
+SEND_BUFFER_BYTES = 256 * 1024
+"""What the system keeps of an answer for a client that has not read it yet."""
+LOOK_EVERY_S = 1.0
+
+_OPEN_FILES = Path("/proc/self/fd")
+_LAST_DATA_RECEIVED = slice(52, 56)  # of `struct tcp_info`: milliseconds
+
+_log = structlog.get_logger("hoglab.http")
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """The connections of one server. ``first``: the lowest file descriptor that may be one."""
+
+    most: int
+    first: int
+    port: int
+
+    @classmethod
+    @contextmanager
+    def on(cls, port: int, *, most: int | None = None) -> Iterator[Connections]:
+        """The connections of a server that is about to listen on a port. ``most``: instead of what is reasonable."""
+        first = os.open(os.devnull, os.O_RDONLY)
+        try:
+            files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            reasonable = min(MAX_CONNECTIONS, max(1, int((files - first) * FILES_PART)))
+            yield cls(reasonable if most is None else most, first, port)
+        finally:
+            os.close(first)
+
+    def are_crowded(self) -> bool:
+        """Whether so many are open that connections should not be kept for further requests; a matter of microseconds.
+
+        Files get the lowest number that is free, so that number tells how many are open.
+        """
+        try:
+            free = os.dup(self.first)
+        except OSError:  # none is
+            return True
+        os.close(free)
+        return free - self.first > self.most * CROWDED_PART
+
+    def bound_buffers(self) -> None:
+        """Have the system cut connections whose clients do not read. What the listener has, connections inherit."""
+        for _, listener in _sockets():
+            with suppress(OSError):
+                if self._is_ours(listener) and _accepts(listener):
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+                    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT_S * 1000)
+
+    async def watch(self) -> None:
+        """Keep one address from having most connections, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if self.are_crowded():
+                cut = await asyncio.to_thread(self.cut_excess)
+                for address, count in cut.items():
+                    _log.warning("connections_cut", client=address, count=count)
+
+    def cut_excess(self) -> dict[str, int]:
+        """Cut what each address has over its share; how many that were."""
+        by_address: dict[str, list[tuple[int, int, Any]]] = {}
+        for number, each in _sockets():
+            with suppress(OSError):
+                if self._is_ours(each) and not _accepts(each):
+                    peer = each.getpeername()
+                    by_address.setdefault(peer[0], []).append((_silent_ms(each), number, peer))
+        cut: dict[str, int] = {}
+        for address, theirs in by_address.items():
+            excess = len(theirs) - int(self.most * ADDRESS_SHARE)
+            for _, number, peer in sorted(theirs, reverse=True)[: max(0, excess)]:
+                again = _socket(number)
+                if again is not None:
+                    with again, suppress(OSError):
+                        if again.getpeername() == peer:
+                            again.shutdown(socket.SHUT_RDWR)  # its owner finds it ended, and closes it
+                            cut[address] = cut.get(address, 0) + 1
+        return cut
+
+    def _is_ours(self, each: socket.socket) -> bool:
+        name = each.getsockname()
+        return isinstance(name, tuple) and name[1] == self.port
+
+
+def _open_files() -> list[int]:
+    try:
+        return [int(each.name) for each in _OPEN_FILES.iterdir()]
+    except OSError:  # another system than Linux
+        return []
+
+
+def _socket(number: int) -> socket.socket | None:
+    """The socket with a number, under another that nobody else closes; None for other files."""
+    try:
+        copy = os.dup(number)
+    except OSError:
+        return None
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        return None
+
+
+def _sockets() -> Iterator[tuple[int, socket.socket]]:
+    """Every open socket with its number, while it is looked at."""
+    for number in _open_files():
+        each = _socket(number)
+        if each is not None:
+            with each:
+                yield number, each
+
+
+def _accepts(each: socket.socket) -> bool:
+    return each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0
+
+
+def _silent_ms(each: socket.socket) -> int:
+    info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 56)
+    return int.from_bytes(info[_LAST_DATA_RECEIVED], "little")

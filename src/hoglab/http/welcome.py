@@ -1,0 +1,94 @@
+"""What answers those who look around: the page at ``/`` and the addresses that tools and people try first."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING
+
+from starlette.responses import RedirectResponse, Response
+
+from hoglab import __version__
+from hoglab.http import errors
+from hoglab.http.body import header
+from hoglab.http.explorer import PATH as EXPLORER
+from hoglab.http.openapi import page
+from hoglab.http.responses import json_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+DOCS = "/api/docs/"
+
+_STYLE = """
+:root { color-scheme: light dark; --link: light-dark(#0057b8, #7db4ff) }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 40rem; padding: 2rem 1.5rem }
+a { color: var(--link) } pre { background: #8882; border-radius: 6px; overflow: auto; padding: .7rem }
+"""
+_PAGE = f"""<!doctype html><html lang=en><meta charset=utf-8>
+<meta name=viewport content="width=device-width, initial-scale=1">
+<title>hoglab</title><link rel=icon href="/favicon.ico"><style>{_STYLE}</style>
+<h1>hoglab {__version__}</h1>
+<p>A server for experiments, feature flags and event functions that speaks PostHog's API. It is up and running.</p>
+<ul>
+<li><a href="{DOCS}">The API</a>, and a page to <a href="{EXPLORER}/">try requests</a>
+<li><a href="/openapi.json">The same as an OpenAPI document</a>
+<li><a href="/_health">Whether everything works</a>
+</ul>
+<p>The API wants a personal API key. Make one on the machine of the server, in the directory that it was started in:</p>
+<pre>hoglab keys create --label me --scopes '*'</pre>
+<p>SDKs take the address of this server as their host, and the token of a project:</p>
+<pre>hoglab projects list</pre>
+</html>
+"""
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'",
+        "img-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
+_ICON = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#1d4ed8"/>'
+    b'<path d="M4 3v10M12 3v10M4 8h8" stroke="#fff" stroke-width="2.4" stroke-linecap="round"/></svg>'
+)
+_ROBOTS = b"User-agent: *\nDisallow: /\n"
+_KEPT = {"Cache-Control": "max-age=86400"}
+
+
+def welcome_apps(schema: ASGIApp) -> dict[str, ASGIApp]:
+    """What is served, by exact path. ``schema`` serves the OpenAPI document."""
+    return {
+        "/": _get(_root),
+        "/openapi.json": schema,
+        "/docs": _get(_to_docs),
+        "/docs/": _get(_to_docs),
+        "/favicon.ico": page(lambda: _ICON, "image/svg+xml", _KEPT),
+        "/robots.txt": page(lambda: _ROBOTS, "text/plain", _KEPT),
+    }
+
+
+def _root(scope: Scope) -> Response:
+    if "text/html" in (header(scope, b"accept") or ""):
+        return Response(_PAGE, headers=_HEADERS, media_type="text/html")
+    body = {"name": "hoglab", "version": __version__, "docs": DOCS}
+    return json_response(body, headers={"Vary": "Accept"})
+
+
+def _to_docs(_scope: Scope) -> Response:
+    return RedirectResponse(DOCS)
+
+
+def _get(endpoint: Callable[[Scope], Response]) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            raise errors.method_not_allowed(scope["method"], "GET, HEAD")
+        await endpoint(scope)(scope, receive, send)
+
+    return app
