@@ -15,6 +15,7 @@ from hoglab.experiments.schemas import HoldoutCreate, HoldoutPatch
 from hoglab.experiments.service import SCOPE, Actor, ExperimentService
 from hoglab.experiments.store import HoldoutRow
 from hoglab.http.errors import not_found, validation_error
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Transaction
@@ -42,6 +43,7 @@ class HoldoutService:
         if "filters" not in body.model_fields_set or body.filters is None:
             raise validation_error("Filters are required to create an holdout group")
         filters = _checked(body.filters)
+        refuse(within(HoldoutPatch, {"filters": filters}))
         with self._database.write() as tx:
             row = store.insert_holdout(
                 tx.connection,
@@ -65,6 +67,7 @@ class HoldoutService:
             sent["filters"] = _named(_checked(body.filters), holdout_id)
         with self._database.write() as tx:
             before = _existing(tx.connection, actor, holdout_id)
+            refuse(within(HoldoutPatch, sent), within(HoldoutPatch, {"filters": before.filters}))
             row = store.update_holdout(tx.connection, holdout_id, {**sent, "updated_at": actor.now})
             changes = [
                 activity.change(SCOPE, name, getattr(before, name), getattr(row, name))

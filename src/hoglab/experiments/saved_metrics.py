@@ -16,6 +16,7 @@ from hoglab.experiments.schemas import SavedMetricCreate, SavedMetricPatch
 from hoglab.experiments.service import SCOPE, Actor, ExperimentService
 from hoglab.experiments.store import SavedMetricRow
 from hoglab.http.errors import not_found, validation_error
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Transaction
@@ -49,6 +50,7 @@ class SavedMetricService:
         if body.query is None:
             raise validation_error("Query is required to create a saved metric")
         query = _checked(body.query)
+        refuse(within(SavedMetricPatch, {"query": query}))
         query.setdefault("uuid", str(uuid4()))
         with self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
@@ -77,6 +79,7 @@ class SavedMetricService:
                 if body.query is None:
                     raise validation_error("Query is required to create a saved metric")
                 sent["query"] = _same_uuid(_checked(body.query), before)
+                refuse(within(SavedMetricPatch, sent), within(SavedMetricPatch, {"query": before.query}))
                 if hashed_part(sent["query"]) != hashed_part(before.query):
                     self._check_computable(tx.connection, actor, sent["query"])
             if "tags" in sent:

@@ -13,13 +13,14 @@ from hoglab.accounts import activity
 from hoglab.experiments import criteria, flag_config, metrics, milestones, store
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
-from hoglab.experiments.presentation import experiment_object, load_related
+from hoglab.experiments.presentation import experiment_object, load_related, settings_of
 from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
 from hoglab.flags.store import FlagRow
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import does_not_exist, not_found, validation_error
 from hoglab.http.fields import parse_bool
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.flags.service import FlagService
@@ -60,6 +61,16 @@ def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[s
     """Where nothing is saved, or nothing computed, no definition is looked at."""
 
 
+def _when_saved(problem: Problem) -> Problem:
+    """What is asked of metrics that are saved: besides the given, that they do not count what was to be summed."""
+
+    def found(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+        missing = metrics.missing_property(metric)
+        return problem(connection, project_id, metric) if missing is None else f"{missing[0]}: {missing[1]}"
+
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who does something, where, and when: what every write needs to know."""
@@ -86,9 +97,9 @@ class ExperimentService:
     ) -> None:
         self.database = database
         self.cohorts = cohorts
-        self.metric_problem = metric_problem
+        self.metric_problem = _when_saved(metric_problem)
         self._exposure_problem = exposure_problem
-        self._metrics = MetricLists(metric_problem)
+        self._metrics = MetricLists(self.metric_problem)
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
 
@@ -132,6 +143,7 @@ class ExperimentService:
 
     def create(self, actor: Actor, body: ExperimentCreate) -> dict[str, Any]:
         """Create an experiment, and its flag when there is none of that key. Raises 400."""
+        refuse(within(ExperimentPatch, body.sent()))
         with self.database.write() as tx:
             row = self.create_in(tx, actor, body)
             return self.present(tx.connection, actor, row)
@@ -216,6 +228,7 @@ class ExperimentService:
         sent = body.sent()
         flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
         links = store.links(tx.connection, [row.id]).get(row.id, [])
+        refuse(within(ExperimentPatch, sent), within(ExperimentPatch, settings_of(row, flag)))
         _check_immutable(row, flag, body, sent)
         _check_legacy(row, links, sent)
         if "start_date" in sent and "end_date" in sent:

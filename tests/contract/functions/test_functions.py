@@ -61,6 +61,10 @@ class TestGeneral:
             mappings=[{"odd": 1}],
         )
         assert (made["name"], made["hog"], made["inputs"]["a"]["value"]) == ("a", "return 1", " x ")
+        told = ["inputs_schema__0", "inputs__a", "filters", "masking", "mappings__0"]
+        assert [each["attr"] for each in made.pop("warnings")] == [
+            "inputs__b", *(f"{place}__odd" for place in told), "nonsense"
+        ]  # fmt: skip
         assert "odd" not in str(made)
 
     @rule("F1.4")

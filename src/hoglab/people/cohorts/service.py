@@ -11,9 +11,11 @@ from uuid import UUID
 from hoglab.accounts import activity
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, required, validation_error
+from hoglab.http.unknown_keys import refuse, within
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.calculation import recalculate_dependents
 from hoglab.people.cohorts.definition import check_filters, check_references, read_trees, references
+from hoglab.people.cohorts.schemas import CohortPatch
 from hoglab.people.cohorts.store import CohortRow
 from hoglab.people.cohorts.upload import Members
 
@@ -62,6 +64,7 @@ class CohortService:
         self, project: Project, user: User | None, data: Mapping[str, Any], members: Members | None = None
     ) -> CohortRow:
         """Make a cohort. ``data`` holds wire fields by name; ``members`` are those of a static one."""
+        refuse(within(CohortPatch, data))
         with self._database.write() as tx:
             return self.create_in(tx, project, user, data, members)
 
@@ -184,6 +187,7 @@ class CohortService:
         if row.is_static:
             values.pop("filters", None)
         elif "filters" in values:
+            refuse(within(CohortPatch, values), within(CohortPatch, {"filters": row.filters}))
             values["filters"] = self._checked(connection, row.project_id, row.id, values["filters"])
         elif row.deleted:
             self._checked(connection, row.project_id, row.id, row.filters)
