@@ -155,7 +155,8 @@ KINDS = {
         for name in ("inputs_schema", "inputs", "filters", "masking", "mappings", "x_delivery")
     },
     "function x_tests": Kind(
-        "/hog_functions/", "x_tests", TESTED["x_tests"], {"name": "f", "hog": "return 1"}, free=(("globals",),)
+        "/hog_functions/", "x_tests", TESTED["x_tests"], {"name": "f", "hog": "return 1"},
+        free=(("globals",), ("globals", "event")),
     ),
 }  # fmt: skip
 
