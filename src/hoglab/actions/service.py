@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from hoglab.accounts import activity
 from hoglab.actions import store
+from hoglab.actions.references import check_references
 from hoglab.actions.schemas import ActionPatch, StepIn
 from hoglab.actions.store import ActionRow
 from hoglab.filters import FilterError
@@ -95,6 +96,7 @@ class ActionService:
             stored = {} if row is None else {"steps": row.steps}
             refuse(within(ActionPatch, values), within(ActionPatch, stored))
             values["steps"] = checked_steps(values["steps"])
+            check_references(tx.connection, project.id, {"steps": values["steps"]}, stored)
         if "tags" in values:
             values["tags"] = sorted({tag.lower() for tag in values["tags"]})
         return values

@@ -132,6 +132,7 @@ def query_router(live: LiveResults) -> ResourceRouter:
         being computed, see ``query_status``.
         """
         body = call.validate(schemas.QueryBody)
+        live.check_named(call.project, body.query)
         answer, is_whole = live.answer(call.project, body)
         told = warnings_of_body(schemas.QueryBody, schemas.QueryOut, call.body)
         told += metrics.warnings_of(body.query.get("metric"), ("query", "metric"))

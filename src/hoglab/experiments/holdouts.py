@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
+from hoglab.actions.references import check_references
 from hoglab.experiments import store
 from hoglab.experiments.presentation import holdout_object
 from hoglab.experiments.schemas import HoldoutCreate, HoldoutPatch
@@ -45,6 +46,7 @@ class HoldoutService:
         filters = _checked(body.filters)
         refuse(within(HoldoutPatch, {"filters": filters}))
         with self._database.write() as tx:
+            check_references(tx.connection, actor.project.id, {"filters": filters})
             row = store.insert_holdout(
                 tx.connection,
                 {
@@ -68,6 +70,9 @@ class HoldoutService:
         with self._database.write() as tx:
             before = _existing(tx.connection, actor, holdout_id)
             refuse(within(HoldoutPatch, sent), within(HoldoutPatch, {"filters": before.filters}))
+            if "filters" in sent:
+                named = {"filters": sent["filters"]}
+                check_references(tx.connection, actor.project.id, named, before.filters)
             row = store.update_holdout(tx.connection, holdout_id, {**sent, "updated_at": actor.now})
             changes = [
                 activity.change(SCOPE, name, getattr(before, name), getattr(row, name))

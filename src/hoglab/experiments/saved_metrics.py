@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
+from hoglab.actions.references import check_references
 from hoglab.experiments import metrics, store
 from hoglab.experiments.fingerprint import hashed_part
 from hoglab.experiments.presentation import saved_metric_object
@@ -55,6 +56,7 @@ class SavedMetricService:
         with self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
             self._check_computable(tx.connection, actor, query)
+            check_references(tx.connection, actor.project.id, {"query": query})
             row = store.insert_saved_metric(
                 tx.connection,
                 {
@@ -82,6 +84,8 @@ class SavedMetricService:
                 refuse(within(SavedMetricPatch, sent), within(SavedMetricPatch, {"query": before.query}))
                 if hashed_part(sent["query"]) != hashed_part(before.query):
                     self._check_computable(tx.connection, actor, sent["query"])
+                named = {"query": sent["query"]}
+                check_references(tx.connection, actor.project.id, named, before.query)
             if "tags" in sent:
                 sent["tags"] = _tags(body.tags)
             if "name" in sent:

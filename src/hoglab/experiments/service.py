@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from hoglab.accounts import activity
+from hoglab.actions.references import check_references
 from hoglab.experiments import criteria, flag_config, metrics, milestones, store
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
@@ -46,6 +47,7 @@ _PLAIN = (
     "conclusion_comment",
     "only_count_matured_users",
 )
+_NAMING = ("exposure_criteria", "metrics", "metrics_secondary")
 # What a legacy experiment may still change.
 _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
@@ -167,6 +169,7 @@ class ExperimentService:
         running_time, parameters = _running_time(body, parameters, sent)
         inline = self._metrics.created(tx.connection, project, body)
         self._check_exposures(tx.connection, project, body.exposure_criteria)
+        check_references(tx.connection, project.id, _naming(sent))
         values = {
             **{name: getattr(body, name) for name in _PLAIN},
             "project_id": project.id,
@@ -247,6 +250,7 @@ class ExperimentService:
         keys = flag_config.variant_keys(flag.filters)
         self._patch_settings(row, body, sent, values, keys)
         values |= self._metrics.changed(tx, actor, row, body, sent, links)
+        check_references(tx.connection, actor.project.id, _naming(sent), settings_of(row, flag))
 
         if not row.is_draft and "start_date" in values and values["start_date"] is None:
             flag = self.linkage.thaw(tx, actor, flag)
@@ -355,6 +359,11 @@ class ExperimentService:
             problem = self._exposure_problem(connection, project.id, criteria)
             if problem is not None:
                 raise validation_error(f"Invalid exposure_criteria: {problem}", "exposure_criteria")
+
+
+def _naming(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a request may name actions and cohorts."""
+    return {name: sent[name] for name in _NAMING if name in sent}
 
 
 def _restores(body: ExperimentPatch) -> bool:

@@ -311,7 +311,7 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
 
 def _check_cohorts(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> None:
     wanted: list[int] = []
-    for group in filters["groups"]:
+    for group in (*filters["groups"], *(filters.get("super_groups") or ())):
         for leaf in group["properties"]:
             if leaf["type"] == "cohort":
                 cohort_id = cohort_reference(PropertyFilter("id", "cohort", "in", leaf.get("value")))

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from hoglab.actions.references import first_missing, references
 from hoglab.functions import code
 from hoglab.functions.delivery_policy import checked_delivery
 from hoglab.functions.environments import template_environment
@@ -103,7 +104,21 @@ class Builder:
         unknown = first_refused(within(FunctionBody, self.sent.body), stored)
         if unknown is not None:
             raise InvalidFunctionError(unknown.detail, *unknown.path, code=UNKNOWN_FIELD)
+        self._check_references()
         return built
+
+    def _check_references(self) -> None:
+        """Raises `InvalidFunctionError` for actions and cohorts that the project does not have."""
+        sent = {name: self.sent.body[name] for name in ("filters", "mappings") if name in self.sent.body}
+        stored = [] if self.current is None else [self.current.filters, *self._stored_mapping_filters()]
+        context = self.context
+        missing = first_missing(references(sent), references(stored), context.actions, context.cohorts)
+        if missing is not None:
+            refused = missing.error()
+            raise InvalidFunctionError(refused.detail, *missing.path, code=refused.code)
+
+    def _stored_mapping_filters(self) -> list[Mapping[str, Any] | None]:
+        return [] if self.current is None else [one.filters for one in self.current.mappings or ()]
 
     def _template(self) -> Template | None:
         template_id = self.sent.read("template_id") if self.sent.has("template_id") else None

@@ -207,7 +207,8 @@ class TestParts:
     @rule("F6.1", "F6.2")
     def test_filters(self, api: Api) -> None:
         assert make(api)["filters"] == {"source": "events", "bytecode": ["_H", 1, 29]}
-        filters = {"properties": [{"key": "id", "type": "cohort", "value": 1}]}
+        static = api.ok("POST", "/cohorts/", {"name": "Some", "is_static": True}, status=201)["id"]
+        filters = {"properties": [{"key": "id", "type": "cohort", "value": static}]}
         assert no(api, enabled=True, filters=filters) == ("invalid_input", "filters__non_field_errors")
         assert make(api, filters=filters)["filters"]["bytecode_error"]
 
