@@ -17,6 +17,7 @@ from hoglab.accounts.bootstrap import FirstStart, first_start
 from hoglab.accounts.service import AccountService
 from hoglab.actions.routes import actions_router
 from hoglab.actions.service import ActionService
+from hoglab.actions.store import names as action_names
 from hoglab.analysis import routes as results_routes
 from hoglab.analysis.behaviour import performers, performers_on_request
 from hoglab.analysis.flag_properties import flag_property_seen
@@ -294,7 +295,7 @@ class Hoglab:
             ),
             FlagEvaluator.close,
         )
-        cohort_service = CohortService(database, users=flags_naming_cohort)
+        cohort_service = CohortService(database, users=flags_naming_cohort, actions=action_names)
         experiments = ExperimentService(
             database,
             flags,

@@ -503,3 +503,20 @@ def test_funnel_rows_have_step_counts(lab: Lab) -> None:
     answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": PURCHASES})
     assert answer["baseline"]["step_counts"] == [1]
     assert answer["variant_results"][0]["step_counts"] is None, "nobody saw it"
+
+
+def test_what_has_no_effect_on_an_answer_is_told(lab: Lab) -> None:
+    experiment = lab.experiment(start_date=START.isoformat(), metrics=[PURCHASES])
+    source = {"kind": "EventsNode", "event": "purchase", "math": "sum", "propertes": []}
+    counted = {"kind": "ExperimentMetric", "metric_type": "mean", "source": source}
+    query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": counted, "mertic": {}}
+    told = {each["attr"]: each["code"] for each in lab.query(query)["warnings"]}
+    assert told == {
+        "query__mertic": "unknown_field",
+        "query__metric__source__propertes": "unknown_field",
+        "query__metric__source__math_property": "missing_property",
+    }
+    asked = exposure_query(experiment, exposure_criterea={})
+    assert [each["attr"] for each in lab.query(asked)["warnings"]] == ["query__exposure_criterea"]
+    del query["mertic"]
+    assert "warnings" not in lab.query({**query, "metric": experiment["metrics"][0]})

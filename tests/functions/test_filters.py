@@ -100,10 +100,6 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ),
     ({"key": "session.x = 1", "type": "hogql"}, "properties[0]: Global variable not found: session.x"),
     (
-        {"key": "id", "type": "cohort", "value": 5},
-        "Cohort membership can't be evaluated in real-time filters. cohort 5 does not exist.",
-    ),
-    (
         {"key": "a", "type": "session", "value": 5},
         "properties[0]: Filters of type session are not supported in real-time filters",
     ),

@@ -13,6 +13,7 @@ from hoglab.http.errors import not_found
 from hoglab.http.fields import parse_bool
 from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import IntId, ResourceRouter
+from hoglab.http.unknown_keys import warnings_of, with_warnings, within
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def actions_router(service: ActionService) -> ResourceRouter:
 
 def action_object(call: Call, row: ActionRow, created_by: dict[str, Any] | None) -> dict[str, Any]:
     """An action in full."""
-    return {
+    shown = {
         "id": row.id,
         "name": row.name,
         "description": row.description,
@@ -99,3 +100,4 @@ def action_object(call: Call, row: ActionRow, created_by: dict[str, Any] | None)
         "updated_at": row.updated_at,
         "user_access_level": call.access_level(row.created_by_id),
     }
+    return with_warnings(shown, warnings_of(within(ActionPatch, {"steps": row.steps})))

@@ -7,7 +7,9 @@ from pydantic import Field
 
 from hoglab.http.fields import Bool, Choice, JsonAny, JsonList, Text, WireModel
 from hoglab.http.notes import Note, Notes
-from hoglab.http.wire import UserOut
+from hoglab.http.property_filters import Properties
+from hoglab.http.unknown_keys import Keys
+from hoglab.http.wire import FieldWarning, UserOut
 
 MAX_STEPS = 100
 MAX_TAGS = 100
@@ -27,8 +29,11 @@ NOTES: Notes = {
 class StepIn(WireModel):
     """One way to match: every part that is given must fit. Without any part every event matches."""
 
+    closed = True
+    unused = frozenset({"id", "name", "isNew", "selector_regex"})
+
     event: Part | None = Field(None, description="Name of the event; null or missing for any.")
-    properties: Annotated[Any, JsonAny()] = Field(
+    properties: Annotated[Any, JsonAny(), Keys(Properties)] = Field(
         None,
         description="What the event must be like.",
         examples=[[{"key": "plan", "type": "event", "value": "pro"}]],
@@ -50,7 +55,7 @@ class ActionPatch(WireModel):
 
     name: Annotated[str, Text(max_length=400)] = ""
     description: Annotated[str, Text(blank=True, max_length=MAX_TEXT)] = ""
-    steps: Annotated[list[Any], JsonList(max_length=MAX_STEPS)] = Field(
+    steps: Annotated[list[Any], JsonList(max_length=MAX_STEPS), Keys(list[StepIn])] = Field(
         default_factory=list, description="Ways to match, any of which suffices; see `StepIn`."
     )
     tags: Annotated[list[str], JsonList(Text(max_length=255), max_length=MAX_TAGS)] = Field(
@@ -93,3 +98,4 @@ class ActionOut(WireModel):
     created_at: datetime
     updated_at: datetime
     user_access_level: str
+    warnings: list[FieldWarning] = Field(default_factory=list)

@@ -11,13 +11,15 @@ from pydantic import ValidationError
 
 from hoglab.accounts import activity
 from hoglab.actions import store
-from hoglab.actions.schemas import StepIn
+from hoglab.actions.references import check_references
+from hoglab.actions.schemas import ActionPatch, StepIn
 from hoglab.actions.store import ActionRow
 from hoglab.filters import FilterError
 from hoglab.filters.hog import FilterContext, build_filter
 from hoglab.filters.hog.properties import CohortError
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import from_details, not_found, validation_error
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -91,7 +93,10 @@ class ActionService:
                     f"There is already an action with this name, ID {holder}.", "name", "unique"
                 )
         if "steps" in values:
+            stored = {} if row is None else {"steps": row.steps}
+            refuse(within(ActionPatch, values), within(ActionPatch, stored))
             values["steps"] = checked_steps(values["steps"])
+            check_references(tx.connection, project.id, {"steps": values["steps"]}, stored)
         if "tags" in values:
             values["tags"] = sorted({tag.lower() for tag in values["tags"]})
         return values

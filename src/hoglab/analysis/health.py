@@ -284,6 +284,14 @@ def _about_definitions(found: Plan, unreadable: Unreadable) -> Iterator[Finding]
                 "Correct the metric, or what it names; it is then computed from the start of the experiment on.",
                 {"metric_uuid": metric["uuid"], "reason": reason},
             )
+    for told in found.warnings:
+        yield Finding(
+            told["code"],
+            Severity.WARNING,
+            told["detail"],
+            "Correct it, or take it out: what the experiment does is not what it says.",
+            {"attr": told["attr"]},
+        )
 
 
 def _about_failures(facts: Facts) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from hoglab.actions.references import check_references
 from hoglab.analysis.days import DayGrid, day_of, zone_of
 from hoglab.analysis.definition import Reader
 from hoglab.analysis.errors import ComputationError, DefinitionError, UnavailableError
@@ -78,6 +79,16 @@ class LiveResults:
         status = queries.submit(query, project.id, body.client_query_id)
         shown = self._shown(project, query, None if refresh is Refresh.FORCE_ASYNC else stale, is_cached=True)
         return shown | {"query_status": self._status_object(status)}, False
+
+    def check_named(self, project: Project, query: Mapping[str, Any]) -> None:
+        """Raises 400 for a query about an action or a cohort that the project does not have."""
+        identifier = query.get("experiment_id")
+        with self._service.database.read() as connection:
+            row = experiments_store.get(connection, project.id, identifier) if _is_id(identifier) else None
+            links = [] if row is None else experiments_store.links(connection, [row.id]).get(row.id, [])
+            stored = [] if row is None else [row.metrics, row.metrics_secondary, row.exposure_criteria]
+            stored += [link.query for link in links]
+            check_references(connection, project.id, {"query": query}, stored)
 
     def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
         """An asynchronous query and the HTTP status that says how far it is. Raises 404."""

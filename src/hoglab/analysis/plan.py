@@ -18,15 +18,16 @@ from hoglab.analysis.store import SeriesKey
 from hoglab.experiments import metrics
 from hoglab.experiments import store as experiments
 from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
-from hoglab.experiments.presentation import calculation
+from hoglab.experiments.presentation import calculation, warnings_of
 from hoglab.warehouse import store as warehouse
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.experiments.store import ExperimentRow
+    from hoglab.experiments.store import ExperimentRow, SavedMetricLink
     from hoglab.flags.store import FlagRow
     from hoglab.http.identity import Project
+    from hoglab.http.unknown_keys import WarningEntry
     from hoglab.storage.table_files import FileTable
 
 
@@ -45,6 +46,13 @@ class Plan:
     actions: Mapping[int, list[dict[str, Any]]]
     tables: Mapping[str, FileTable]
     cohorts: Mapping[int, Cohort]
+    links: tuple[SavedMetricLink, ...] = ()
+    """The saved metrics."""
+
+    @property
+    def warnings(self) -> list[WarningEntry]:
+        """What of the experiment has no effect, or not the one that it seems to have."""
+        return warnings_of(self.row, self.flag, self.links)
 
     @property
     def identity(self) -> object:
@@ -164,6 +172,7 @@ def plan(
         actions=steps,
         tables=warehouse.named(connection, project.id, metrics.table_names([*own, *further])),
         cohorts=named_cohorts(connection, project.id, named),
+        links=tuple(links),
     )
 
 

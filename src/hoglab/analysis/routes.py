@@ -8,8 +8,10 @@ from hoglab.analysis import schemas
 from hoglab.analysis.health import ExperimentHealth
 from hoglab.analysis.live import LiveResults
 from hoglab.analysis.recalculations import Recalculations
+from hoglab.experiments import metrics
 from hoglab.http.responses import empty_response, json_response
 from hoglab.http.routing import IntId, ResourceRouter, TextId, either
+from hoglab.http.unknown_keys import warnings_of_body, with_warnings
 from hoglab.http.wire import DetailText
 
 if TYPE_CHECKING:
@@ -135,8 +137,12 @@ def query_router(live: LiveResults) -> ResourceRouter:
         ``refresh`` says when it is computed. A kept answer is fresh while no event has come since. 202: it is
         being computed, see ``query_status``.
         """
-        answer, is_whole = live.answer(call.project, call.validate(schemas.QueryBody))
-        return json_response(answer, 200 if is_whole else 202)
+        body = call.validate(schemas.QueryBody)
+        live.check_named(call.project, body.query)
+        answer, is_whole = live.answer(call.project, body)
+        told = warnings_of_body(schemas.QueryBody, schemas.QueryOut, call.body)
+        told += metrics.warnings_of(body.query.get("metric"), ("query", "metric"))
+        return json_response(with_warnings(answer, told), 200 if is_whole else 202)
 
     @routes.get(
         "/{query_id}/",

@@ -7,8 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from hoglab.experiments.metrics import StoredMetric
+from hoglab.experiments.setting_schemas import ExposureCriteria
 from hoglab.http.fields import Choice, WireModel
 from hoglab.http.notes import Note, Notes
+from hoglab.http.unknown_keys import Keys
+from hoglab.http.wire import FieldWarning
 
 NOTES: Notes = {
     "experiment_id": "The id of the experiment.",
@@ -72,6 +76,26 @@ NOTES: Notes = {
     "result_source": "Where the results are from.",
     "result": "What came out; null when nothing did.",
     "error_message": "Why nothing came out; null when something did.",
+}
+
+
+QUESTIONS: Notes = {
+    "kind": "What is asked.",
+    "experiment_id": Note("The id of the experiment.", 1),
+    "metric": "The metric.",
+    "feature_flag": "The flag of the experiment, with its key.",
+    "exposure_criteria": "Who counts as exposed; as the experiment says without it.",
+    "start_date": "From when on; from the start of the experiment without it.",
+    "end_date": "Until when; until the end of the experiment without it.",
+    "history_days": Note("How many days of the past are looked at.", 28),
+    "exposure": "The event by which the experiment will meet people.",
+    "effects": Note("Relative effects to plan for.", [0.05]),
+    "power": Note("The probability of finding an effect.", 0.8),
+    "effect": Note("The relative effect that is simulated.", 0.05),
+    "experiments": "How many experiments are simulated.",
+    "looks": "How often each is looked at.",
+    "people": "How many people each has.",
+    "seed": "What the draws begin with.",
 }
 
 
@@ -250,6 +274,66 @@ class QueryOut(WireModel):
     timezone: str
     query_status: QueryStatusOut | None
     """The computation that runs now; null when none does."""
+    warnings: list[FieldWarning] = Field(default_factory=list)
+
+
+class _Question(WireModel):
+    """What every query has."""
+
+    notes = QUESTIONS
+    unused = frozenset({"modifiers", "name", "response", "tags", "version"})
+
+    experiment_id: Any = None
+
+
+class ExperimentQuestion(_Question):
+    """The results of a metric."""
+
+    kind: Literal["ExperimentQuery"]
+    metric: StoredMetric | None = None
+
+
+class ExposureQuestion(_Question):
+    """How many people were exposed, and when."""
+
+    kind: Literal["ExperimentExposureQuery"]
+    unused = _Question.unused | {"experiment_name", "holdout"}
+
+    feature_flag: Any = None
+    exposure_criteria: ExposureCriteria | None = None
+    start_date: Any = None
+    end_date: Any = None
+
+
+class _FromHistory(_Question):
+    """What queries about the past of a project's people have in common."""
+
+    metric: StoredMetric | None = None
+    history_days: Any = None
+    exposure: Any = None
+
+
+class PlanQuestion(_FromHistory):
+    """How many people and days an effect takes."""
+
+    kind: Literal["ExperimentPlanQuery"]
+    effects: Any = None
+    power: Any = None
+
+
+class SimulationQuestion(_FromHistory):
+    """How often each method is fooled, and what it finds."""
+
+    kind: Literal["ExperimentSimulationQuery"]
+    effect: Any = None
+    experiments: Any = None
+    looks: Any = None
+    people: Any = None
+    power: Any = None
+    seed: Any = None
+
+
+Question = ExperimentQuestion | ExposureQuestion | PlanQuestion | SimulationQuestion
 
 
 class QueryBody(WireModel):
@@ -264,7 +348,7 @@ class QueryBody(WireModel):
 
     notes = NOTES
 
-    query: dict[str, Any]
+    query: Annotated[dict[str, Any], Keys(Question)]
     refresh: bool | str | None = None
     client_query_id: Annotated[str, Field(max_length=200)] | None = None
     async_: Annotated[bool, Field(alias="async")] = False

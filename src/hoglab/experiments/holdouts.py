@@ -9,12 +9,14 @@ from sqlalchemy import Connection
 
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
+from hoglab.actions.references import check_references
 from hoglab.experiments import store
 from hoglab.experiments.presentation import holdout_object
 from hoglab.experiments.schemas import HoldoutCreate, HoldoutPatch
 from hoglab.experiments.service import SCOPE, Actor, ExperimentService
 from hoglab.experiments.store import HoldoutRow
 from hoglab.http.errors import not_found, validation_error
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Transaction
@@ -42,7 +44,9 @@ class HoldoutService:
         if "filters" not in body.model_fields_set or body.filters is None:
             raise validation_error("Filters are required to create an holdout group")
         filters = _checked(body.filters)
+        refuse(within(HoldoutPatch, {"filters": filters}))
         with self._database.write() as tx:
+            check_references(tx.connection, actor.project.id, {"filters": filters})
             row = store.insert_holdout(
                 tx.connection,
                 {
@@ -65,6 +69,10 @@ class HoldoutService:
             sent["filters"] = _named(_checked(body.filters), holdout_id)
         with self._database.write() as tx:
             before = _existing(tx.connection, actor, holdout_id)
+            refuse(within(HoldoutPatch, sent), within(HoldoutPatch, {"filters": before.filters}))
+            if "filters" in sent:
+                named = {"filters": sent["filters"]}
+                check_references(tx.connection, actor.project.id, named, before.filters)
             row = store.update_holdout(tx.connection, holdout_id, {**sent, "updated_at": actor.now})
             changes = [
                 activity.change(SCOPE, name, getattr(before, name), getattr(row, name))

@@ -5,8 +5,8 @@ A metric is stored as the JSON that came; the models below only decide whether i
 
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import uuid4
 
 from pydantic import (
@@ -23,6 +23,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from hoglab.http.errors import from_details, validation_error
+from hoglab.http.property_filters import Properties
+from hoglab.http.unknown_keys import Keys, Path, WarningEntry, hint, shown_path, unknown_keys, warning
 
 MAX_METRICS = 200
 """How many metrics one list may hold."""
@@ -31,10 +33,13 @@ LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
 KIND = "ExperimentMetric"
 NODE_KINDS = frozenset({"EventsNode", "ActionsNode", "ExperimentDataWarehouseNode"})
 """The kinds of what a metric is computed from."""
+PROPERTY_MATH = frozenset({"sum", "avg", "min", "max"})
+"""The maths that need a property."""
+_VALUES = ("source", "numerator", "denominator")
 _SOURCES = ("source", "numerator", "denominator", "start_event", "completion_event")
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-Properties = list[dict[str, Any]] | None
+PropertyFilters = Annotated[list[dict[str, Any]], Keys(Properties)] | None
 WindowUnit = Literal["second", "minute", "hour", "day", "week", "month"]
 Math = Literal["total", "sum", "avg", "min", "max", "unique_session", "dau", "unique_group", "hogql"]
 Percentile = Annotated[Number, Field(ge=0, le=1)]
@@ -44,11 +49,40 @@ class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Breakdown(_Closed):
+    """A property by whose values the results are split."""
+
+    unused: ClassVar[Collection[str]] = frozenset({"histogram_bin_count", "normalize_url"})
+
+    property: Any = None
+    type: Any = None
+    group_type_index: Any = None
+
+
+class BreakdownFilter(_Closed):
+    """How results are split."""
+
+    unused: ClassVar[Collection[str]] = frozenset(
+        {
+            "breakdown",
+            "breakdown_group_type_index",
+            "breakdown_hide_other_aggregation",
+            "breakdown_histogram_bin_count",
+            "breakdown_limit",
+            "breakdown_normalize_url",
+            "breakdown_path_cleaning",
+            "breakdown_type",
+        }
+    )
+
+    breakdowns: list[Breakdown] | None = None
+
+
 class _Node(_Closed):
     name: StrictStr | None = None
     custom_name: StrictStr | None = None
-    properties: Properties = None
-    fixedProperties: Properties = None  # noqa: N815 - wire name
+    properties: PropertyFilters = None
+    fixedProperties: PropertyFilters = None  # noqa: N815 - wire name
     math: Math | None = None
     math_property: StrictStr | None = None
     math_property_type: StrictStr | None = None
@@ -106,7 +140,7 @@ class _Metric(_Closed):
     goal: Literal["increase", "decrease"] | None = None
     conversion_window: StrictInt | None = None
     conversion_window_unit: WindowUnit | None = None
-    breakdownFilter: dict[str, Any] | None = None  # noqa: N815 - wire name
+    breakdownFilter: Annotated[dict[str, Any], Keys(BreakdownFilter)] | None = None  # noqa: N815 - wire name
     isSharedMetric: StrictBool | None = None  # noqa: N815 - wire name
     sharedMetricId: float | None = None  # noqa: N815 - wire name
     version: float | None = None
@@ -160,6 +194,9 @@ _AnyMetric = MeanMetric | FunnelMetric | RatioMetric | RetentionMetric | Quantil
 ExperimentMetric = Annotated[_AnyMetric, Field(discriminator="metric_type")]
 _METRIC: TypeAdapter[_AnyMetric] = TypeAdapter(ExperimentMetric)
 
+StoredMetric = _AnyMetric
+"""The models of metrics, of which a stored one may be none: those of the former engine are kept as they are."""
+
 
 def validate_metrics(value: Any, attr: str) -> list[dict[str, Any]]:
     """A list of metrics as it came. Raises the first error as 400 with ``attr``."""
@@ -203,7 +240,8 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
         _METRIC.validate_python(metric)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        shown = [_problem(details) for details in found[:MAX_LISTED_ERRORS]]
+        guesses = {each.path: each.guess for each in unknown_keys(StoredMetric, metric)}
+        shown = [_problem(details, guesses) for details in found[:MAX_LISTED_ERRORS]]
         hint = ""
         if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in found):
             hint = (
@@ -215,7 +253,7 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _problem(details: ErrorDetails) -> dict[str, Any]:
+def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[str, Any]:
     """A finding of the models as clients know it: where, its code on the wire, and the wire's text for it."""
     refused = from_details(details)
     place: list[str | int] = []
@@ -229,7 +267,32 @@ def _problem(details: ErrorDetails) -> dict[str, Any]:
             place.append(part)
     if details["type"].startswith("union_tag_"):
         place.append(details["ctx"]["discriminator"].strip("'"))
-    return {"loc": tuple(place), "type": refused.code, "msg": refused.detail}
+    text = refused.detail
+    if details["type"] == "extra_forbidden":
+        text = f"This key is not known here{hint(guesses.get(tuple(place)))}"
+    return {"loc": tuple(place), "type": refused.code, "msg": text}
+
+
+def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Where a metric does maths with a property but names none, and what to say of it.
+
+    Its results count events (spec experiment-results 1.6), which nobody means.
+    """
+    for name in _VALUES:
+        node = metric.get(name)
+        if isinstance(node, Mapping) and node.get("math") in PROPERTY_MATH and not node.get("math_property"):
+            text = f"{node['math']} needs the property to compute with; without one events are counted."
+            return f"{name}.math_property", text
+    return None
+
+
+def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
+    """What of a stored metric does not do what it seems to. ``path`` leads to it."""
+    found = missing_property(metric) if isinstance(metric, Mapping) else None
+    if found is None:
+        return []
+    place = (*path, *found[0].split("."))
+    return [warning("missing_property", place, f"{shown_path(place)}: {found[1]}")]
 
 
 def is_legacy(metric: Any) -> bool:

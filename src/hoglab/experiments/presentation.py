@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -12,10 +12,15 @@ from hoglab.accounts import store as accounts
 from hoglab.actions import store as actions
 from hoglab.experiments import flag_config, metrics, store
 from hoglab.experiments.fingerprint import Calculation, Fingerprints
+from hoglab.experiments.schemas import ExperimentPatch
+from hoglab.experiments.setting_schemas import HoldoutGroup
 from hoglab.experiments.store import ExperimentRow, HoldoutRow, SavedMetricLink, SavedMetricRow
 from hoglab.flags.store import FlagRow
+from hoglab.flags.validation import unknown_keys_of
+from hoglab.http import unknown_keys
 from hoglab.http.dates import format_moment
 from hoglab.http.identity import Principal, Project, User
+from hoglab.http.unknown_keys import WarningEntry, with_warnings
 from hoglab.http.wire import user_object
 from hoglab.people import cohorts
 from hoglab.statistics import resolve_config
@@ -121,7 +126,7 @@ def experiment_state(row: ExperimentRow, related: Related, project: Project) -> 
     fingerprints = Fingerprints(calculation(row, flag, project))
     links = related.links.get(row.id, [])
     everything = [*(row.metrics or ()), *(row.metrics_secondary or ()), *(link.query for link in links)]
-    return {
+    shown = {
         "id": row.id,
         "name": row.name,
         "description": row.description,
@@ -159,6 +164,42 @@ def experiment_state(row: ExperimentRow, related: Related, project: Project) -> 
         "status": status(row, flag),
         "is_legacy": any(metrics.is_legacy(metric) for metric in everything),
     }
+    return with_warnings(shown, warnings_of(row, flag, links))
+
+
+def settings_of(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any]:
+    """What of an experiment decides its results, under the names of the wire."""
+    return {
+        "parameters": _parameters(row, flag),
+        "exposure_criteria": row.exposure_criteria,
+        "metrics": row.metrics,
+        "metrics_secondary": row.metrics_secondary,
+        "stats_config": row.stats_config,
+    }
+
+
+def warnings_of(
+    row: ExperimentRow, flag: FlagRow | None, links: Sequence[SavedMetricLink]
+) -> list[WarningEntry]:
+    """What of an experiment, its flag and its saved metrics has no effect, or not the one that it seems to have."""
+    found = unknown_keys.warnings_of(unknown_keys.within(ExperimentPatch, settings_of(row, flag)))
+    if flag is not None:
+        found += [
+            replace(each, path=("feature_flag", *each.path)).warning()
+            for each in unknown_keys_of(flag.filters)
+        ]
+    for name in ("metrics", "metrics_secondary"):
+        for index, metric in enumerate(getattr(row, name) or ()):
+            found += metrics.warnings_of(metric, (name, index))
+    for index, link in enumerate(links):
+        found += warnings_of_saved(link.query, ("saved_metrics", index, "query"))
+    return found
+
+
+def warnings_of_saved(query: Mapping[str, Any], path: unknown_keys.Path) -> list[WarningEntry]:
+    """What of a saved metric has no effect, or not the one that it seems to have."""
+    found = unknown_keys.unknown_keys(metrics.StoredMetric, query, path)
+    return unknown_keys.warnings_of(found) + metrics.warnings_of(query, path)
 
 
 def _user(users: Mapping[int, User], user_id: int | None) -> User | None:
@@ -241,7 +282,7 @@ def flag_object(flag: FlagRow) -> dict[str, Any]:
 
 
 def holdout_object(row: HoldoutRow, users: Mapping[int, User]) -> dict[str, Any]:
-    return {
+    shown = {
         "id": row.id,
         "name": row.name,
         "description": row.description,
@@ -250,12 +291,14 @@ def holdout_object(row: HoldoutRow, users: Mapping[int, User]) -> dict[str, Any]
         "created_at": row.created_at,
         "updated_at": row.updated_at,
     }
+    found = unknown_keys.unknown_keys(list[HoldoutGroup], row.filters, ("filters",))
+    return with_warnings(shown, unknown_keys.warnings_of(found))
 
 
 def saved_metric_object(
     row: SavedMetricRow, users: Mapping[int, User], principal: Principal
 ) -> dict[str, Any]:
-    return {
+    shown = {
         "id": row.id,
         "name": row.name,
         "description": row.description,
@@ -266,3 +309,4 @@ def saved_metric_object(
         "tags": row.tags,
         "user_access_level": principal.access_level(row.created_by_id),
     }
+    return with_warnings(shown, warnings_of_saved(row.query, ("query",)))

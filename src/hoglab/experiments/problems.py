@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from sqlalchemy import Connection
 
+from hoglab.experiments import metrics
+
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
@@ -22,6 +24,16 @@ _found: ContextVar[_Found | None] = ContextVar("definition_problems", default=No
 
 def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[str, Any]) -> None:
     """Where nothing is saved, or nothing computed, no definition is looked at."""
+
+
+def when_saved(problem: Problem) -> Problem:
+    """What is asked of metrics that are saved: besides the given, that they do not count what was to be summed."""
+
+    def found(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+        missing = metrics.missing_property(metric)
+        return problem(connection, project_id, metric) if missing is None else f"{missing[0]}: {missing[1]}"
+
+    return found
 
 
 class DefinitionProblems:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
+from hoglab.actions.references import check_references
 from hoglab.experiments import metrics, store
 from hoglab.experiments.fingerprint import hashed_part
 from hoglab.experiments.presentation import saved_metric_object
@@ -18,6 +19,7 @@ from hoglab.experiments.schemas import SavedMetricCreate, SavedMetricPatch
 from hoglab.experiments.service import SCOPE, Actor, ExperimentService
 from hoglab.experiments.store import SavedMetricRow
 from hoglab.http.errors import not_found, validation_error
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Transaction
@@ -51,11 +53,13 @@ class SavedMetricService:
         if body.query is None:
             raise validation_error("Query is required to create a saved metric")
         query = _checked(body.query)
+        refuse(within(SavedMetricPatch, {"query": query}))
         query.setdefault("uuid", str(uuid4()))
         problems = self._experiments.problems
         with problems.looked_for(actor.project.id, [query]), self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
             self._check_computable(tx.connection, actor, query)
+            check_references(tx.connection, actor.project.id, {"query": query})
             row = store.insert_saved_metric(
                 tx.connection,
                 {
@@ -80,8 +84,11 @@ class SavedMetricService:
                 if body.query is None:
                     raise validation_error("Query is required to create a saved metric")
                 sent["query"] = _same_uuid(_checked(body.query), before)
+                refuse(within(SavedMetricPatch, sent), within(SavedMetricPatch, {"query": before.query}))
                 if hashed_part(sent["query"]) != hashed_part(before.query):
                     self._check_computable(tx.connection, actor, sent["query"])
+                named = {"query": sent["query"]}
+                check_references(tx.connection, actor.project.id, named, before.query)
             if "tags" in sent:
                 sent["tags"] = _tags(body.tags)
             if "name" in sent:

@@ -9,6 +9,8 @@ from pydantic import Field
 from pydantic.json_schema import JsonSchemaValue
 
 from hoglab.experiments import criteria, flag_config, metrics, reference
+from hoglab.experiments.metrics import StoredMetric
+from hoglab.experiments.setting_schemas import ExposureCriteria, HoldoutGroup, Parameters, StatsConfig
 from hoglab.flags.schemas import FlagOut
 from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields import (
@@ -25,7 +27,8 @@ from hoglab.http.fields import (
     WireModel,
     fail,
 )
-from hoglab.http.wire import UserOut
+from hoglab.http.unknown_keys import Keys
+from hoglab.http.wire import FieldWarning, UserOut
 from hoglab.people.cohorts.schemas import CohortOut
 from hoglab.statistics.config import (
     MAX_LOOKBACK_DAYS,
@@ -126,7 +129,9 @@ class ExperimentPatch(WireModel):
     feature_flag_key: Annotated[str, Text()] = ""
     feature_flag: Annotated[Any, JsonAny()] = None
     holdout_id: Annotated[int, PrimaryKey()] | None = None
-    parameters: Annotated[dict[str, Any], Checked(rule=_parameters, schema=_OBJECT)] | None = None
+    parameters: (
+        Annotated[dict[str, Any], Checked(rule=_parameters, schema=_OBJECT), Keys(Parameters)] | None
+    ) = None
     running_time_calculation: Annotated[
         dict[str, Any], Checked(rule=criteria.validate_running_time, schema=_OBJECT)
     ] = Field(default_factory=dict)
@@ -138,11 +143,16 @@ class ExperimentPatch(WireModel):
     deleted: Annotated[bool, Bool()] | None = False
     type: Annotated[str, Choice(*TYPES)] | None = "product"
     exposure_criteria: (
-        Annotated[dict[str, Any], Checked(rule=criteria.validate_exposure_criteria, schema=_OBJECT)] | None
+        Annotated[
+            dict[str, Any],
+            Checked(rule=criteria.validate_exposure_criteria, schema=_OBJECT),
+            Keys(ExposureCriteria),
+        ]
+        | None
     ) = None
-    metrics: Annotated[list[Any], _Metrics] | None = None
-    metrics_secondary: Annotated[list[Any], _Metrics] | None = None
-    stats_config: Annotated[Any, JsonAny()] = None
+    metrics: Annotated[list[Any], _Metrics, Keys(list[StoredMetric])] | None = None
+    metrics_secondary: Annotated[list[Any], _Metrics, Keys(list[StoredMetric])] | None = None
+    stats_config: Annotated[Any, JsonAny(), Keys(StatsConfig)] = None
     scheduling_config: Annotated[dict[str, Any], JsonObject()] | None = None
     create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")
     conclusion: Annotated[str, Choice(*CONCLUSIONS)] | None = None
@@ -247,7 +257,7 @@ class HoldoutPatch(WireModel):
 
     name: Name = ""
     description: Annotated[str, Text(max_length=MAX_HOLDOUT_TEXT, blank=True)] | None = None
-    filters: Annotated[Any, JsonAny()] = None
+    filters: Annotated[Any, JsonAny(), Keys(list[HoldoutGroup])] = None
 
 
 class HoldoutCreate(HoldoutPatch):
@@ -263,7 +273,7 @@ class SavedMetricPatch(WireModel):
 
     name: Name = ""
     description: Annotated[str, Text(max_length=MAX_HOLDOUT_TEXT, blank=True)] | None = None
-    query: Annotated[Any, JsonAny()] = None
+    query: Annotated[Any, JsonAny(), Keys(StoredMetric)] = None
     tags: Annotated[list[str], JsonList(Text())] = Field(default_factory=list)
 
 
@@ -323,6 +333,7 @@ class HoldoutOut(WireModel):
     created_by: UserOut | None
     created_at: datetime
     updated_at: datetime
+    warnings: list[FieldWarning] = Field(default_factory=list)
 
 
 class SavedMetricLinkOut(WireModel):
@@ -381,6 +392,7 @@ class ExperimentOut(WireModel):
     status: Literal["draft", "running", "paused", "exposure_frozen", "stopped"]
     is_legacy: bool
     user_access_level: str
+    warnings: list[FieldWarning] = Field(default_factory=list)
 
 
 class SavedMetricOut(WireModel):
@@ -397,6 +409,7 @@ class SavedMetricOut(WireModel):
     updated_at: datetime
     tags: list[str]
     user_access_level: str
+    warnings: list[FieldWarning] = Field(default_factory=list)
 
 
 class EligibleQuery(WireModel):

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from hoglab.accounts import activity
+from hoglab.actions.references import check_references
 from hoglab.experiments import criteria, flag_config, metrics, milestones, store
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
-from hoglab.experiments.presentation import experiment_object, load_related
-from hoglab.experiments.problems import DefinitionProblems, Problem, no_problem
+from hoglab.experiments.presentation import experiment_object, load_related, settings_of
+from hoglab.experiments.problems import DefinitionProblems, Problem, no_problem, when_saved
 from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
 from hoglab.flags.store import FlagRow
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import does_not_exist, not_found, validation_error
 from hoglab.http.fields import parse_bool
+from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.flags.service import FlagService
@@ -47,6 +49,7 @@ _PLAIN = (
     "conclusion_comment",
     "only_count_matured_users",
 )
+_NAMING = ("exposure_criteria", "metrics", "metrics_secondary")
 # What a legacy experiment may still change.
 _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
@@ -80,7 +83,7 @@ class ExperimentService:
     ) -> None:
         self.database = database
         self.cohorts = cohorts
-        self.problems = DefinitionProblems(database, metric_problem, exposure_problem)
+        self.problems = DefinitionProblems(database, when_saved(metric_problem), exposure_problem)
         self._metrics = MetricLists(self.problems.of_metric)
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
@@ -125,6 +128,7 @@ class ExperimentService:
 
     def create(self, actor: Actor, body: ExperimentCreate) -> dict[str, Any]:
         """Create an experiment, and its flag when there is none of that key. Raises 400."""
+        refuse(within(ExperimentPatch, body.sent()))
         new = [*(body.metrics or ()), *(body.metrics_secondary or ())]
         with (
             self.problems.looked_for(actor.project.id, self._metrics.unlike(new), body.exposure_criteria),
@@ -152,6 +156,7 @@ class ExperimentService:
         running_time, parameters = _running_time(body, parameters, sent)
         inline = self._metrics.created(tx.connection, project, body)
         self._check_exposures(tx.connection, project, body.exposure_criteria)
+        check_references(tx.connection, project.id, _naming(sent))
         values = {
             **{name: getattr(body, name) for name in _PLAIN},
             "project_id": project.id,
@@ -227,6 +232,7 @@ class ExperimentService:
         sent = body.sent()
         flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
         links = store.links(tx.connection, [row.id]).get(row.id, [])
+        refuse(within(ExperimentPatch, sent), within(ExperimentPatch, settings_of(row, flag)))
         _check_immutable(row, flag, body, sent)
         _check_legacy(row, links, sent)
         if "start_date" in sent and "end_date" in sent:
@@ -245,6 +251,7 @@ class ExperimentService:
         keys = flag_config.variant_keys(flag.filters)
         self._patch_settings(row, body, sent, values, keys)
         values |= self._metrics.changed(tx, actor, row, body, sent, links)
+        check_references(tx.connection, actor.project.id, _naming(sent), settings_of(row, flag))
 
         if not row.is_draft and "start_date" in values and values["start_date"] is None:
             flag = self.linkage.thaw(tx, actor, flag)
@@ -353,6 +360,11 @@ class ExperimentService:
             problem = self.problems.of_exposures(connection, project.id, criteria)
             if problem is not None:
                 raise validation_error(f"Invalid exposure_criteria: {problem}", "exposure_criteria")
+
+
+def _naming(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a request may name actions and cohorts."""
+    return {name: sent[name] for name in _NAMING if name in sent}
 
 
 def _restores(body: ExperimentPatch) -> bool:

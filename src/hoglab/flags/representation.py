@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.flags.service import variant_keys
+from hoglab.flags.validation import unknown_keys_of
+from hoglab.http.unknown_keys import warnings_of, with_warnings
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def flag_object(
     """A flag in full."""
     live = [each for each in linked if not each.deleted]
     simple = is_simple(row)
-    return {
+    shown = {
         "id": row.id,
         "name": row.name,
         "key": row.key,
@@ -71,6 +73,7 @@ def flag_object(
         "is_simple_flag": simple,
         "rollout_percentage": _rollout(row.filters["groups"][0]) if simple else None,
     }
+    return with_warnings(shown, warnings_of(unknown_keys_of(row.filters)))
 
 
 def experiment_flag_object(row: FlagRow) -> dict[str, Any]:

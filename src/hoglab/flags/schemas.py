@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from hoglab.flags.filter_schemas import FlagFilters
 from hoglab.flags.reference import FLAG
 from hoglab.flags.validation import MAX_KEY_LENGTH
 from hoglab.http.fields import Bool, Choice, Int, JsonList, JsonObject, Text, WireModel
-from hoglab.http.wire import UserOut
+from hoglab.http.unknown_keys import Keys
+from hoglab.http.wire import FieldWarning, UserOut
 
 Runtime = Choice("server", "client", "all")
 Bucketing = Choice("distinct_id", "device_id")
@@ -25,7 +27,7 @@ class FlagPatch(WireModel):
 
     key: Annotated[str, Text(max_length=MAX_KEY_LENGTH, pattern="^[a-zA-Z0-9_-]+$")] = ""
     name: Annotated[str, Text(blank=True, max_length=100_000)] = ""
-    filters: Annotated[dict[str, Any], JsonObject()] = Field(default_factory=dict)
+    filters: Annotated[dict[str, Any], JsonObject(), Keys(FlagFilters)] = Field(default_factory=dict)
     deleted: Annotated[bool, Bool()] = False
     active: Annotated[bool, Bool()] = True
     archived: Annotated[bool, Bool()] = False
@@ -127,3 +129,4 @@ class FlagOut(WireModel):
     is_eligible_for_experiment: bool
     is_simple_flag: bool
     rollout_percentage: float | None
+    warnings: list[FieldWarning] = Field(default_factory=list)

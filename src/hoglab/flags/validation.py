@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import PropertyFilter
+from hoglab.flags.filter_schemas import FlagFilters
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
+from hoglab.http.unknown_keys import UnknownKey, refuse, unknown_keys
 from hoglab.people.cohorts.definition import cohort_reference
 
 MAX_KEY_LENGTH = 400
@@ -31,6 +33,11 @@ _SUM_TOLERANCE = 1e-9
 
 CohortsExist = Callable[[Collection[int]], Collection[int]]
 """Which of some cohort ids exist in the project."""
+
+
+def unknown_keys_of(filters: Mapping[str, Any]) -> Iterator[UnknownKey]:
+    """The keys inside of the ``filters`` of a flag that have no effect."""
+    return unknown_keys(FlagFilters, filters, ("filters",))
 
 
 def filters_error(detail: str, code: str = "invalid_input") -> ApiError:
@@ -57,7 +64,9 @@ def new_filters(sent: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[st
     groups = sent.get("groups")
     if groups is None or groups == []:
         raise filters_error("Feature flags must have at least one condition set (group).")
-    return _checked(sent, cohorts_exist)
+    checked = _checked(sent, cohorts_exist)
+    refuse(unknown_keys_of(sent))
+    return checked
 
 
 def changed_filters(
@@ -73,7 +82,9 @@ def changed_filters(
         }
     if "aggregation_group_type_index" in sent and "groups" not in sent:
         merged["groups"] = _regrouped(stored, sent["aggregation_group_type_index"])
-    return _checked(merged, cohorts_exist)
+    checked = _checked(merged, cohorts_exist)
+    refuse(unknown_keys_of(sent), unknown_keys_of(stored))
+    return checked
 
 
 def _regrouped(stored: Mapping[str, Any], aggregation: Any) -> list[dict[str, Any]]:
@@ -300,7 +311,7 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
 
 def _check_cohorts(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> None:
     wanted: list[int] = []
-    for group in filters["groups"]:
+    for group in (*filters["groups"], *(filters.get("super_groups") or ())):
         for leaf in group["properties"]:
             if leaf["type"] == "cohort":
                 cohort_id = cohort_reference(PropertyFilter("id", "cohort", "in", leaf.get("value")))

@@ -6,13 +6,14 @@ of several errors is to be reported (spec: hog-functions-api 4.1, 4.2, 23).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pydantic import ValidationError
 
+from hoglab.actions.references import first_missing, references
 from hoglab.functions import code
 from hoglab.functions.delivery_policy import checked_delivery
 from hoglab.functions.environments import template_environment
@@ -33,6 +34,16 @@ from hoglab.functions.schemas import Mapping as MappingBody
 from hoglab.functions.site_functions import SITE_TYPES
 from hoglab.functions.templates import UNUSABLE, Template, find_template
 from hoglab.functions.templating import Dialect, TemplateError, compile_value
+from hoglab.hog.suggestions import closest
+from hoglab.http.unknown_keys import (
+    UNKNOWN_FIELD,
+    UnknownKey,
+    WarningEntry,
+    first_refused,
+    hint,
+    warning,
+    within,
+)
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
@@ -88,7 +99,26 @@ class Builder:
         """Raises `InvalidFunctionError` for the first thing that is wrong."""
         template = None if self.current is not None else self._template()
         sent = self if template is None else Builder(_completed(self.sent, template), None, self.context)
-        return sent._configuration(template)  # noqa: SLF001 - the same class
+        built = sent._configuration(template)  # noqa: SLF001 - the same class
+        stored = () if self.current is None else unknown_keys_of(self.current)
+        unknown = first_refused(within(FunctionBody, self.sent.body), stored)
+        if unknown is not None:
+            raise InvalidFunctionError(unknown.detail, *unknown.path, code=UNKNOWN_FIELD)
+        self._check_references()
+        return built
+
+    def _check_references(self) -> None:
+        """Raises `InvalidFunctionError` for actions and cohorts that the project does not have."""
+        sent = {name: self.sent.body[name] for name in ("filters", "mappings") if name in self.sent.body}
+        stored = [] if self.current is None else [self.current.filters, *self._stored_mapping_filters()]
+        context = self.context
+        missing = first_missing(references(sent), references(stored), context.actions, context.cohorts)
+        if missing is not None:
+            refused = missing.error()
+            raise InvalidFunctionError(refused.detail, *missing.path, code=refused.code)
+
+    def _stored_mapping_filters(self) -> list[Mapping[str, Any] | None]:
+        return [] if self.current is None else [one.filters for one in self.current.mappings or ()]
 
     def _template(self) -> Template | None:
         template_id = self.sent.read("template_id") if self.sent.has("template_id") else None
@@ -313,6 +343,35 @@ class Builder:
         bytecode = code.compile_code(hog, kind)
         code.check_reserved(hog, template_code)
         return bytecode
+
+
+def unknown_keys_of(stored: Configuration) -> Iterator[UnknownKey]:
+    """The keys inside of a stored configuration that have no effect; of the rest only what is known is kept."""
+    mappings = [{"filters": one.filters} for one in stored.mappings or ()]
+    return within(FunctionBody, {"filters": stored.filters, "mappings": mappings})
+
+
+def unknown_inputs(sent: Mapping[str, Any], shown: Mapping[str, Any]) -> list[WarningEntry]:
+    """Inputs of a request that the function, as answers show it, does not ask for (spec: hog-functions-api 5.2)."""
+    found = _unasked(sent, shown, ())
+    mappings = sent.get("mappings")
+    if isinstance(mappings, list):
+        for index, (one, kept) in enumerate(zip(mappings, shown["mappings"] or (), strict=False)):
+            found += _unasked(one, kept, ("mappings", index))
+    return found
+
+
+def _unasked(sent: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> list[WarningEntry]:
+    asked = [entry["key"] for entry in shown.get("inputs_schema") or ()]
+    return [
+        warning(
+            "unknown_input",
+            (*path, "inputs", key),
+            f"The function asks for no input {key} and does not keep it{hint(closest(key, asked))}",
+        )
+        for key, item in (sent.get("inputs") or {}).items()
+        if key not in asked and item is not None
+    ]
 
 
 def recompiled(current: Configuration, context: FilterContext, *, programs: bool) -> Configuration:

@@ -58,6 +58,7 @@ class RetryBody(WireModel):
     """When failed requests are sent again."""
 
     notes = _NOTES
+    closed = True
 
     attempts: Annotated[int, Int(1, MAX_ATTEMPTS)] | None = None
     base_ms: Annotated[int, Int(10, MAX_BACKOFF_MS)] | None = None
@@ -69,6 +70,7 @@ class RateLimitBody(WireModel):
     """How often a function may run."""
 
     notes = _NOTES
+    closed = True
 
     per_s: Annotated[float, Number(0.001, MAX_PER_S)]
 
@@ -77,6 +79,7 @@ class BatchBody(WireModel):
     """How events are gathered."""
 
     notes = _NOTES
+    closed = True
 
     max_events: Annotated[int, Int(2, MAX_BATCH_EVENTS)]
     max_wait_ms: Annotated[int, Int(10, MAX_BATCH_WAIT_MS)] = 1000
@@ -86,6 +89,7 @@ class DeliveryBody(WireModel):
     """How a function wants to be delivered."""
 
     notes = _NOTES
+    closed = True
 
     retry: RetryBody | None = None
     order_key: Annotated[str, Text(max_length=2_000, trim=False)] | None = None

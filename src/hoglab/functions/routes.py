@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from hoglab.functions import icons
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration import Sent, unknown_inputs
 from hoglab.functions.drafts import Drafts
 from hoglab.functions.editing import completions
 from hoglab.functions.listing import FunctionList, Listing, moment_or_none
@@ -41,6 +41,7 @@ from hoglab.http.errors import BareError, not_found, permission_denied, validati
 from hoglab.http.fields import parse_integer, parse_uuid
 from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import ResourceRouter, TextId, UuidId
+from hoglab.http.unknown_keys import with_warnings
 from hoglab.http.wire import ErrorText
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ def router(service: FunctionService) -> ResourceRouter:
     @routes.post("/", body=FunctionBody, response=FunctionOut, status=201)
     def create_function(call: Call) -> dict[str, Any]:
         """Create a function, from a template or from nothing."""
-        return service.create(call.project, call.principal.user.id, _sent(call))
+        sent = _sent(call)
+        made = service.create(call.project, call.principal.user.id, sent)
+        return with_warnings(made, unknown_inputs(sent.body, made))
 
     @routes.get(
         "/icon/", query=IconQuery, response={"type": "string"}, media_type=icons.CONTENT_TYPE, errors=(400,)
@@ -120,7 +123,9 @@ def router(service: FunctionService) -> ResourceRouter:
     @routes.patch("/{function_id}/", body=FunctionBody, response=FunctionOut, errors=(409,))
     def change_function(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Change a function; ``deleted`` deletes and restores it."""
-        return service.update(call.project, call.principal.user.id, function_id, _sent(call))
+        sent = _sent(call)
+        changed = service.update(call.project, call.principal.user.id, function_id, sent)
+        return with_warnings(changed, unknown_inputs(sent.body, changed))
 
     routes.put("/{function_id}/", body=FunctionBody, response=FunctionOut, errors=(409,))(change_function)
     routes.forbid_delete("/{function_id}/")

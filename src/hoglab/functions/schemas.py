@@ -1,7 +1,7 @@
 """What comes and goes on the wire for hog functions (spec: hog-functions-api 3-8, 13, 19)."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,9 @@ from hoglab.http.fields import (
     fail,
 )
 from hoglab.http.notes import Note
-from hoglab.http.wire import UserOut
+from hoglab.http.property_filters import OpenProperties
+from hoglab.http.unknown_keys import Keys
+from hoglab.http.wire import FieldWarning, UserOut
 
 FUNCTION_TYPES = (
     "destination",
@@ -121,21 +123,40 @@ class InputItem(WireModel):
     """One entry of ``inputs``."""
 
     notes = reference.INPUT
+    unused = frozenset({"bytecode", "order", "transpiled"})
 
     value: Annotated[Any, JsonAny()] = None
     templating: Annotated[str, Choice("hog", "liquid")] | None = None
     secret: Annotated[Any, JsonAny()] = None
 
 
+class FilterEntry(WireModel):
+    """An event or an action that a function is for."""
+
+    notes = reference.PARTS
+    unused = frozenset({"custom_name", "index", "kind", "math", "math_property", "math_hogql", "uuid"})
+    mistakable: ClassVar[dict[str, str]] = {"event": "id", "action": "id", "filters": "properties"}
+
+    id: Any = None
+    name: Any = None
+    type: Any = None
+    order: Any = None
+    properties: OpenProperties | None = None
+
+
+Entries = Annotated[list[dict[str, Any]], JsonList(of=JsonObject()), Keys(list[FilterEntry])]
+
+
 class Filters(WireModel):
     """Which events a function is for (spec: hog-functions-api 6.1)."""
 
     notes = reference.PARTS
+    unused = frozenset({"bytecode", "bytecode_error", "transpiled"})
 
     source: Annotated[str, Choice(*FILTER_SOURCES)] = "events"
-    events: Annotated[list[dict[str, Any]], JsonList(of=JsonObject())] | None = None
-    actions: Annotated[list[dict[str, Any]], JsonList(of=JsonObject())] | None = None
-    properties: Annotated[list[dict[str, Any]], JsonList(of=JsonObject())] | None = None
+    events: Entries | None = None
+    actions: Entries | None = None
+    properties: Annotated[list[dict[str, Any]], JsonList(of=JsonObject()), Keys(OpenProperties)] | None = None
     data_warehouse: Annotated[list[dict[str, Any]], JsonList(of=JsonObject())] | None = None
     filter_test_accounts: Annotated[bool, Bool()] | None = None
 
@@ -144,6 +165,7 @@ class Masking(WireModel):
     """How repeats are suppressed (spec: hog-functions-api 7)."""
 
     notes = reference.PARTS
+    unused = frozenset({"bytecode"})
 
     ttl: Annotated[int, Int(min=MIN_TTL_S, max=MAX_TTL_S)]
     threshold: Annotated[int, Int()] | None = None
@@ -166,6 +188,7 @@ class ExpectedRequest(WireModel):
     """A request that a test case wants; what is not named may be anything, and so may other headers."""
 
     notes = reference.TESTS
+    closed = True
 
     url: Annotated[str, Text()] | None = None
     method: Annotated[str, Text()] | None = None
@@ -177,6 +200,7 @@ class Expectation(WireModel):
     """What a test case wants to happen; what is not named may be anything."""
 
     notes = reference.TESTS
+    closed = True
 
     status: Annotated[str, Choice("success", "error", "skipped")] = "success"
     result: Annotated[Any, JsonAny()] = None
@@ -188,6 +212,7 @@ class StoredTest(WireModel):
     """A test case of a function. ``responses`` answer its requests in turn; further ones get an empty 200."""
 
     notes = reference.TESTS
+    closed = True
 
     name: Annotated[str, Text(max_length=MAX_NAME_LENGTH)]
     globals: Annotated[dict[str, Any], JsonObject()]
@@ -359,6 +384,8 @@ class FunctionOut(FunctionListItem):
     """There when the function has test cases."""
     x_delivery: DeliveryBody | None = None
     """There when the function says how it wants to be delivered."""
+    warnings: list[FieldWarning] = Field(default_factory=list)
+    """There when something of the function, or of the request, has no effect."""
 
 
 class IconOut(WireModel):

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from uuid_utils import uuid7
 
 from hoglab.functions.compiler_version import compiler_version
+from hoglab.functions.configuration import unknown_keys_of
 from hoglab.functions.inputs import Inputs, shown_inputs
 from hoglab.functions.model import Configuration, MappingConfiguration, mapping_labels
 from hoglab.functions.status import Status
+from hoglab.http.unknown_keys import warnings_of, with_warnings
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def full_form(
 ) -> dict[str, Any]:
     """The whole object, its keys in the order of the examples (spec: hog-functions-api 3.1)."""
     mappings = configuration.mappings
-    return {
+    shown = {
         "id": row["id"],
         "type": row["type"],
         "name": row["name"],
@@ -172,6 +174,7 @@ def full_form(
         **({"x_tests": list(configuration.x_tests)} if configuration.x_tests else {}),
         **({"x_delivery": configuration.x_delivery} if configuration.x_delivery else {}),
     }
+    return with_warnings(shown, warnings_of(unknown_keys_of(configuration)))
 
 
 DERIVED = frozenset({"bytecode", "bytecode_error", "transpiled", "order"})

@@ -15,6 +15,7 @@ modules that define schemas, so that linters know that Pydantic evaluates the an
 """
 
 import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
@@ -37,12 +38,18 @@ _DATETIME_HINT = "YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z]"
 
 
 class WireModel(BaseModel):
-    """A body or query: unknown keys are ignored; a field whose wire name is no Python name has an alias."""
+    """A body or query: unknown keys have no effect; a field whose wire name is no Python name has an alias."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     notes: ClassVar[Notes] = {}
     """What the documents say of the fields."""
+    closed: ClassVar[bool] = False
+    """Whether unknown keys are refused wherever such an object stands in a body (http/unknown_keys.py)."""
+    unused: ClassVar[Collection[str]] = ()
+    """Keys that clients are known to send beside the fields, and that have no effect."""
+    mistakable: ClassVar[Mapping[str, str]] = {}
+    """Keys that look right, and which one is meant by them."""
 
     @classmethod
     def __get_pydantic_json_schema__(

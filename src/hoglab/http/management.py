@@ -42,6 +42,7 @@ from hoglab.http.responses import EncodedObject, empty_response, encode_json, js
 from hoglab.http.routing import LAG_HEADER
 from hoglab.http.table import Entry, RoutingTable
 from hoglab.http.throttling import Throttle
+from hoglab.http.unknown_keys import warnings_of_body, with_warnings
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -300,9 +301,11 @@ def _encoded(result: Any, operation: Operation, call: Call) -> Response:
         return empty_response(operation.status)
     if isinstance(result, EncodedObject):
         return _versioned(result, operation, call)
+    told = warnings_of_body(operation.body, operation.response, call.decoded.value)
+    answer = with_warnings(result, told) if isinstance(result, dict) else result
     if operation.versioned:
-        return _versioned(EncodedObject(encode_json(result), entity_tag(result)), operation, call)
-    return json_response(result, operation.status)
+        return _versioned(EncodedObject(encode_json(answer), entity_tag(result)), operation, call)
+    return json_response(answer, operation.status)
 
 
 def _versioned(shown: EncodedObject, operation: Operation, call: Call) -> Response:

@@ -70,6 +70,7 @@ SHARED: Notes = {
     "timezone": Note("A name of the IANA time zone database.", "Europe/Berlin"),
     "person": "The person, as it is now; null when there is none.",
     "properties": Note("Free properties.", {"plan": "pro"}),
+    "warnings": "What has no effect, or not the one that it seems to have; missing where there is nothing to tell.",
     "is_identified": "Whether the person was identified, and is not only an anonymous visitor.",
 }
 """Notes on names that mean the same wherever they stand."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from hoglab.http.fields import WireModel
 from hoglab.http.identity import User
+from hoglab.http.notes import Note, Notes
 
 
 class ErrorText(WireModel):
@@ -19,6 +20,22 @@ class ErrorText(WireModel):
 class DetailText(WireModel):
     """The short error of a few endpoints, for the documents: ``{"detail": …}``."""
 
+    detail: str
+
+
+class FieldWarning(WireModel):
+    """A part of an object or of a request that has no effect, or not the one that it seems to have."""
+
+    notes: ClassVar[Notes] = {
+        "code": Note("What it is, for programs.", "unknown_field"),
+        "attr": Note("Where it is, in the form that errors have.", "filters__groups__0__roll_out"),
+        "detail": Note(
+            "What it is, for people.", "filters.groups[0].roll_out is not a known key and has no effect."
+        ),
+    }
+
+    code: str
+    attr: str
     detail: str
 
 

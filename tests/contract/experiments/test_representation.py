@@ -439,11 +439,12 @@ class TestExposureCriteria:
 
     @rule("3.7.2")
     def test_configurations(self, api: Api) -> None:
+        viewed = api.ok("POST", "/actions/", {"name": "Viewed"}, status=201)["id"]
         for number, config in enumerate(
             (
                 {"kind": "ExperimentEventExposureConfig", "event": "viewed", "properties": []},
                 {"event": "viewed", "properties": [{"key": "a", "value": 1, "type": "event"}]},
-                {"kind": "ActionsNode", "id": 5, "name": "Viewed"},
+                {"kind": "ActionsNode", "id": viewed, "name": "Viewed"},
                 None,
             )
         ):

@@ -152,6 +152,9 @@ def refusal(detail: str, attr: str | None, code: str = "invalid_input") -> dict[
 @rule("F25.1")
 def test_1_create_a_custom_destination(shared: Fresh) -> None:
     made = shared.ask("POST", "/hog_functions/", CREATE, 201)
+    assert [(each["code"], each["attr"]) for each in made.pop("warnings")] == [
+        ("unknown_input", "inputs__stray")
+    ]
     assert_same(made, CREATED)
     assert_same(shared.ask("GET", f"/hog_functions/{made['id']}/"), CREATED)
 

@@ -61,6 +61,10 @@ class TestGeneral:
             mappings=[{"odd": 1}],
         )
         assert (made["name"], made["hog"], made["inputs"]["a"]["value"]) == ("a", "return 1", " x ")
+        told = ["inputs_schema__0", "inputs__a", "filters", "masking", "mappings__0"]
+        assert [each["attr"] for each in made.pop("warnings")] == [
+            "inputs__b", *(f"{place}__odd" for place in told), "nonsense"
+        ]  # fmt: skip
         assert "odd" not in str(made)
 
     @rule("F1.4")
@@ -203,7 +207,8 @@ class TestParts:
     @rule("F6.1", "F6.2")
     def test_filters(self, api: Api) -> None:
         assert make(api)["filters"] == {"source": "events", "bytecode": ["_H", 1, 29]}
-        filters = {"properties": [{"key": "id", "type": "cohort", "value": 1}]}
+        static = api.ok("POST", "/cohorts/", {"name": "Some", "is_static": True}, status=201)["id"]
+        filters = {"properties": [{"key": "id", "type": "cohort", "value": static}]}
         assert no(api, enabled=True, filters=filters) == ("invalid_input", "filters__non_field_errors")
         assert make(api, filters=filters)["filters"]["bytecode_error"]
 

@@ -98,6 +98,9 @@ class TestBodies:
     def test_unknown_and_read_only_keys(self, api: Api) -> None:
         made = api.experiment(id=77, unknown=1, created_at="1999-01-01", status="stopped", is_legacy=True)
         assert (made["status"], made["is_legacy"], "unknown" in made) == ("draft", False, False)
+        assert [(each["code"], each["attr"]) for each in made.pop("warnings")] == [
+            ("unknown_field", "unknown")
+        ]
         assert not made["created_at"].startswith("1999")
         assert api.ok("PATCH", f"/experiments/{made['id']}/", made) | {"updated_at": 0} == made | {
             "updated_at": 0

@@ -47,15 +47,26 @@ def cohort_reference(leaf: PropertyFilter) -> int | None:
     value = leaf.value
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        return int(value)
-    return None
+    return int(value) if isinstance(value, str) and is_id(value) else None
+
+
+def is_id(text: str) -> bool:
+    """Whether a text spells an id."""
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def references(tree: PropertyGroup) -> set[int]:
     """The cohorts that a definition names."""
     named = {cohort_reference(leaf) for leaf in tree.leaves() if leaf.is_cohort}
     return {cohort_id for cohort_id in named if cohort_id is not None}
+
+
+def action_keys(tree: Any) -> set[str]:
+    """The actions that the rules of a definition are about, as they are named there."""
+    leaves = parse_group(tree or {}, "properties", default_type="person").leaves()
+    return {
+        leaf.key for leaf in leaves if leaf.type == BEHAVIOURAL and leaf.extra.get("event_type") == "actions"
+    }
 
 
 def read_trees(cohorts: Iterable[Cohort]) -> tuple[dict[int, PropertyGroup], dict[int, str]]:
@@ -116,9 +127,9 @@ def check_references(cohort_id: int | None, filters: Mapping[str, Any], others: 
         raise filters_error("Cohorts must not refer to each other in a circle or nest too deep")
 
 
-def filters_error(detail: str) -> ApiError:
+def filters_error(detail: str, code: str = "invalid_input") -> ApiError:
     """400 for the ``filters`` of a cohort."""
-    return validation_error(detail, "filters")
+    return validation_error(detail, "filters", code)
 
 
 def _unknown_cohort(cohort_id: object) -> ApiError:

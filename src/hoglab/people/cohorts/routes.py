@@ -10,6 +10,7 @@ from hoglab.http.errors import not_found
 from hoglab.http.fields import parse_bool, parse_integer
 from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import IntId, ResourceRouter
+from hoglab.http.unknown_keys import warnings_of, with_warnings, within
 from hoglab.http.wire import user_object
 from hoglab.people import reading
 from hoglab.people.cohorts import store
@@ -155,7 +156,7 @@ def cohort_object(
     row: CohortRow, created_by: dict[str, Any] | None, experiments: Sequence[int]
 ) -> dict[str, Any]:
     """A cohort in full."""
-    return {
+    shown = {
         "id": row.id,
         "name": row.name,
         "description": row.description,
@@ -176,6 +177,7 @@ def cohort_object(
         "version": row.version,
         "pending_version": row.pending_version,
     }
+    return with_warnings(shown, warnings_of(within(CohortPatch, {"filters": row.filters})))
 
 
 def _members(call: Call, body: CohortIn) -> Members | None:

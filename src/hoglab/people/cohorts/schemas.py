@@ -1,14 +1,46 @@
 """Cohorts on the wire (spec: experiments-api 7.4)."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from hoglab.http.fields import Bool, JsonAny, JsonList, Text, Uuid, WireModel
 from hoglab.http.notes import Note, Notes
-from hoglab.http.wire import UserOut
+from hoglab.http.property_filters import Properties, PropertyFilter
+from hoglab.http.unknown_keys import Keys
+from hoglab.http.wire import FieldWarning, UserOut
 from hoglab.people.cohorts.upload import MAX_PERSONS
+
+
+class CohortRule(PropertyFilter):
+    """One condition on a person: a property, another cohort, or what the person did."""
+
+    unused = PropertyFilter.unused | {"bytecode", "conditionHash"}
+
+    event_type: Any = None
+    event_filters: Properties | None = None
+    explicit_datetime: Any = None
+    time_value: Any = None
+    time_interval: Any = None
+
+
+class CohortRules(WireModel):
+    """Conditions of which all (`AND`) or any (`OR`) must hold."""
+
+    closed = True
+
+    type: Literal["AND", "OR"]
+    values: list["CohortRules | CohortRule"] = Field(default_factory=list)
+
+
+class CohortFilters(WireModel):
+    """Who is in a dynamic cohort."""
+
+    closed = True
+
+    properties: list[CohortRules | CohortRule] | CohortRules | None = None
+
 
 PersonIds = Annotated[list[str], JsonList(of=Uuid(), max_length=MAX_PERSONS)]
 DistinctIds = Annotated[list[str], JsonList(of=Text(trim=False), max_length=MAX_PERSONS)]
@@ -54,7 +86,7 @@ class CohortPatch(WireModel):
 
     name: Annotated[str, Text(max_length=400)] = ""
     description: Annotated[str, Text(blank=True, max_length=1_000)] = ""
-    filters: Annotated[Any, JsonAny()] = None
+    filters: Annotated[Any, JsonAny(), Keys(CohortFilters)] = None
     groups: Annotated[list[Any], JsonList()] | None = None
     query: Annotated[Any, JsonAny()] = None
     is_static: Annotated[bool, Bool()] = False
@@ -120,6 +152,7 @@ class CohortOut(WireModel):
     experiment_set: list[int]
     version: int | None
     pending_version: int | None
+    warnings: list[FieldWarning] = Field(default_factory=list)
 
 
 class CalculationOut(WireModel):

@@ -11,9 +11,19 @@ from uuid import UUID
 from hoglab.accounts import activity
 from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, required, validation_error
+from hoglab.http.unknown_keys import refuse, within
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.calculation import recalculate_dependents
-from hoglab.people.cohorts.definition import check_filters, check_references, read_trees, references
+from hoglab.people.cohorts.definition import (
+    action_keys,
+    check_filters,
+    check_references,
+    filters_error,
+    is_id,
+    read_trees,
+    references,
+)
+from hoglab.people.cohorts.schemas import CohortPatch
 from hoglab.people.cohorts.store import CohortRow
 from hoglab.people.cohorts.upload import Members
 
@@ -31,6 +41,9 @@ SCOPE = "Cohort"
 CohortUsers = Callable[["Connection", int, int], Collection[str]]
 """What uses a cohort of a project and would break without it, in words: ``feature flag "beta"``."""
 
+ActionsExist = Callable[["Connection", int, Collection[int]], Collection[int]]
+"""Which of some actions a project has."""
+
 _FIELDS = frozenset({"name", "description", "filters", "groups", "query", "is_static", "deleted"})
 _LOGGED = ("name", "description", "filters", "is_static", "deleted")
 
@@ -39,14 +52,25 @@ def _nobody(_connection: Connection, _project_id: int, _cohort_id: int) -> Colle
     return ()
 
 
+def _all_there(_connection: Connection, _project_id: int, wanted: Collection[int]) -> Collection[int]:
+    """Where there are no actions to be asked."""
+    return wanted
+
+
 class CohortService:
     """Cohorts of all projects. Rules that are broken are raised as 400 of the wire."""
 
     def __init__(
-        self, database: Database, *, users: CohortUsers = _nobody, now: Callable[[], datetime] = utc_now
+        self,
+        database: Database,
+        *,
+        users: CohortUsers = _nobody,
+        actions: ActionsExist = _all_there,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
         self._users = users
+        self._actions = actions
         self._now = now
 
     def get(self, connection: Connection, project_id: int, cohort_id: int) -> CohortRow:
@@ -62,6 +86,7 @@ class CohortService:
         self, project: Project, user: User | None, data: Mapping[str, Any], members: Members | None = None
     ) -> CohortRow:
         """Make a cohort. ``data`` holds wire fields by name; ``members`` are those of a static one."""
+        refuse(within(CohortPatch, data))
         with self._database.write() as tx:
             return self.create_in(tx, project, user, data, members)
 
@@ -184,6 +209,7 @@ class CohortService:
         if row.is_static:
             values.pop("filters", None)
         elif "filters" in values:
+            refuse(within(CohortPatch, values), within(CohortPatch, {"filters": row.filters}))
             values["filters"] = self._checked(connection, row.project_id, row.id, values["filters"])
         elif row.deleted:
             self._checked(connection, row.project_id, row.id, row.filters)
@@ -197,7 +223,20 @@ class CohortService:
             raise required("filters")
         checked = check_filters(filters)
         check_references(cohort_id, checked, store.definitions(connection, project_id))
+        self._check_actions(connection, project_id, cohort_id, checked)
         return checked
+
+    def _check_actions(
+        self, connection: Connection, project_id: int, cohort_id: int | None, filters: Mapping[str, Any]
+    ) -> None:
+        """Raises 400 for an action that the project does not have, unless the cohort names it already."""
+        stored = None if cohort_id is None else store.cohort_by_id(connection, project_id, cohort_id)
+        known = action_keys((stored.filters or {}).get("properties") if stored is not None else None)
+        named = action_keys(filters["properties"]) - known
+        there = self._actions(connection, project_id, {int(key) for key in named if is_id(key)})
+        for key in sorted(named):
+            if not is_id(key) or int(key) not in there:
+                raise filters_error(f"Action with id {key[:100]} does not exist", "does_not_exist")
 
     def _check_unused(self, connection: Connection, row: CohortRow) -> None:
         if used_by := self._used_by(connection, row):

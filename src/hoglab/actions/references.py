@@ -1,0 +1,105 @@
+"""Actions and cohorts that definitions name by their ids: metrics, exposure criteria, filters of flags and functions.
+
+An id of another project, or of something that was deleted, is refused when it is saved. What a stored definition
+names already may be gone by now: it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from hoglab.actions import store
+from hoglab.http.errors import ApiError, validation_error
+from hoglab.http.fields import parse_integer
+from hoglab.http.unknown_keys import Path, attr_of
+from hoglab.people import cohorts
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+SHOWN_CHARACTERS = 100
+"""How much of an id that is none is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An id in a definition. ``path`` leads to it; ``id`` is None where there is something that is no id."""
+
+    kind: Literal["action", "cohort"]
+    id: int | None
+    path: Path
+    sent: str
+
+    def error(self) -> ApiError:
+        """400: the project has no such action or cohort."""
+        name, code = self.kind.capitalize(), "does_not_exist"
+        if self.kind == "cohort":
+            code = "cohort_does_not_exist"
+        return validation_error(f"{name} with id {self.sent} does not exist", attr_of(self.path), code)
+
+
+def references(definition: object, path: Path = ()) -> Iterator[Reference]:
+    """Every action and cohort that JSON names: in filters, nodes, and entries of functions."""
+    if isinstance(definition, Mapping):
+        yield from _of_object(definition, path)
+        for key, value in definition.items():
+            yield from references(value, (*path, key))
+    elif isinstance(definition, list):
+        for index, value in enumerate(definition):
+            yield from references(value, (*path, index))
+
+
+def first_missing(
+    named: Iterable[Reference],
+    stored: Iterable[Reference],
+    actions: Collection[int],
+    cohort_ids: Collection[int],
+) -> Reference | None:
+    """The first of some references that is neither there nor ``stored`` already."""
+    known = {(each.kind, each.id) for each in stored}
+    for each in named:
+        there = actions if each.kind == "action" else cohort_ids
+        if each.id not in there and (each.kind, each.id) not in known:
+            return each
+    return None
+
+
+def check_references(
+    connection: Connection, project_id: int, definition: object, stored: object = None, path: Path = ()
+) -> None:
+    """Raises 400 when a definition names an action or a cohort that the project does not have."""
+    named = list(references(definition, path))
+    if not named:
+        return
+    action_ids = {each.id for each in named if each.kind == "action" and each.id is not None}
+    cohort_ids = {each.id for each in named if each.kind == "cohort" and each.id is not None}
+    missing = first_missing(
+        named,
+        references(stored),
+        store.names(connection, project_id, action_ids).keys(),
+        cohorts.existing(connection, project_id, cohort_ids) if cohort_ids else (),
+    )
+    if missing is not None:
+        raise missing.error()
+
+
+def _of_object(value: Mapping[str, Any], path: Path) -> Iterator[Reference]:
+    kind = value.get("type")
+    if isinstance(kind, str) and kind.endswith("cohort") and "value" in value:
+        listed = value["value"]
+        for each in listed if isinstance(listed, list) else [listed]:
+            yield _reference("cohort", each, (*path, "value"))
+    is_node = value.get("kind") == "ActionsNode"
+    is_entry = len(path) > 1 and path[-2] == "actions" and isinstance(path[-1], int)
+    if "id" in value and (is_node or is_entry):
+        yield _reference("action", value["id"], (*path, "id"))
+    if kind == "behavioral" and value.get("event_type") == "actions":
+        yield _reference("action", value.get("key"), (*path, "key"))
+
+
+def _reference(kind: Literal["action", "cohort"], sent: object, path: Path) -> Reference:
+    number = None if isinstance(sent, bool) else parse_integer(sent)
+    in_range = number is not None and 0 <= number < 2**63
+    return Reference(kind, number if in_range else None, path, str(sent)[:SHOWN_CHARACTERS])
