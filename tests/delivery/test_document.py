@@ -10,7 +10,18 @@ import pytest
 from prometheus_client import REGISTRY
 
 import hoglab.app  # noqa: F401 - so that every metric is known
-from hoglab.delivery import breaker, calls, loops, program_run, resolver, room, urls
+from hoglab.delivery import (
+    breaker,
+    calls,
+    dispatch,
+    loops,
+    program_run,
+    progress,
+    resolver,
+    restarts,
+    room,
+    urls,
+)
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.fair_semaphore import FUNCTION_PART
@@ -19,7 +30,8 @@ from hoglab.delivery.mail import MailLimits
 from hoglab.delivery.retries import LASTING, POSTHOG
 from hoglab.delivery.webhooks import WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.functions import code, fair_share, liquid
+from hoglab.filters.hog import patience
+from hoglab.functions import code, fair_share, liquid, liquid_filters
 from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS
 from hoglab.settings import Settings
 from hoglab.storage.invocations import dead_events, janitor, traces
@@ -83,6 +95,14 @@ def limits() -> dict[str, str]:
         ),
         "beyond that at once": seconds(fair_share.BURST_S),
         "of which come back in a second": seconds(fair_share.SHARE),
+        "computing time of all filters and inputs of a project at once, while others wait, "
+        f"without the first {seconds(patience.QUICK_RUN_S)} of each run": seconds(dispatch.SHARING.burst_s),
+        "of which come back in a second, too": seconds(dispatch.SHARING.share),
+        "items of a range in a Liquid template": str(liquid_filters.MAX_VALUE_ITEMS),
+        "starts of a server at the same events before these are dispatched one by one": str(
+            restarts.MOST_STARTS
+        ),
+        "time without progress after which deliveries stand still": seconds(progress.STILL_S),
         "time for a request, with connecting": seconds(fetch.total_s),
         "time for connecting": seconds(fetch.connect_s),
         "names that are looked up at a time": str(resolver.LOOK_UPS),

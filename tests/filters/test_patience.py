@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hoglab.filters.hog.patience import BATCH_S, BATCH_SLOW_S, HURRIED_SLOW_S, SLOW_RUN_S, Patience
+from hoglab.filters.hog.patience import (
+    BATCH_S,
+    BATCH_SLOW_S,
+    GIVEN_UP,
+    HURRIED_SLOW_S,
+    QUICK_RUN_S,
+    SHARE_SPENT,
+    SLOW_RUN_S,
+    Patience,
+)
 
 
 def runs_until_over(patience: Patience, used_s: float) -> int:
@@ -53,3 +62,19 @@ def test_what_fails_counts_too_and_what_is_refused_is_over_at_once() -> None:
     patience.refuse("f")
     assert patience.is_over("f")
     assert patience.was_tried()
+
+
+def test_all_together_have_a_share_that_quick_runs_do_not_use_up() -> None:
+    patience = Patience(most_s=1.0)
+    for number in range(10_000):
+        patience.note(number, QUICK_RUN_S)
+    assert patience.shared_s == 0.0
+    patience.note("f", 0.6)
+    assert patience.refusal("g") is None
+    patience.note("g", 0.6)
+    assert patience.refusal("h") == SHARE_SPENT
+    assert patience.shared_s == pytest.approx(1.2 - 2 * QUICK_RUN_S)
+    patience.refuse("f")
+    assert patience.refusal("f") == GIVEN_UP, "its own fault comes first"
+    assert list(patience.slow_runs("g")) == [0.6]
+    assert list(patience.slow_runs(1)) == []

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ from tests.functions.conftest import Api
 from hoglab.filters.hog import FilterContext
 from hoglab.functions.compile import CompiledFunction, compile_configuration
 from hoglab.functions.configuration import Builder, Sent
-from hoglab.functions.liquid import MAX_TEMPLATE_CHARS, LiquidTemplate, LiquidTemplateError
+from hoglab.functions.liquid import (
+    ENVIRONMENT,
+    MAX_TEMPLATE_CHARS,
+    LiquidTemplate,
+    LiquidTemplateError,
+)
 from hoglab.functions.service import FunctionService
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.http.identity import Project
@@ -169,6 +175,51 @@ def test_no_template_takes_more_than_its_share(attack: str) -> None:
     with contextlib.suppress(LiquidTemplateError):
         assert len(LiquidTemplate.parse(attack).render(variables)) <= 1_000_000
     assert time.thread_time() - started < 3
+
+
+LONG_RANGE = "(1..1000000000)"
+FOR_EACH = "{% for i in (1..9000) %}{% if "
+RANGES = {
+    "contains a text": "{% if R contains 'x' %}y{% endif %}",
+    "contains a fraction": "{% if R contains 1.5 %}y{% endif %}",
+    "turned around": "{% for i in R reversed %}y{% endfor %}",
+    "skipped": "{% for i in R limit: 1 offset: 999999990 %}y{% endfor %}",
+    "skipped in a table": "{% tablerow i in R limit: 1 offset: 999999990 %}y{% endtablerow %}",
+    "assigned": "{% assign r = R %}{% if r contains 'x' %}y{% endif %}",
+    "case": "{% case R %}{% when 'x' %}y{% endcase %}",
+    "printed": "{{ R }}",
+    "many": FOR_EACH + " or ".join(["(1..49000) contains 'y'"] * 90) + " %}{% endif %}{% endfor %}",
+    "searched texts": FOR_EACH + " or ".join(["long contains 'y'"] * 90) + " %}{% endif %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("attack", RANGES.values(), ids=list(RANGES))
+def test_ranges_and_searches_take_no_more_than_their_share(attack: str) -> None:
+    template = LiquidTemplate.parse(attack.replace("R", LONG_RANGE))
+    started = time.thread_time()
+    with pytest.raises(LiquidTemplateError, match=r"a range has more than 50000 items|ran longer than"):
+        template.render({"long": "ab" * 500_000})
+    assert time.thread_time() - started < 2
+
+
+LARGE_VALUES = {
+    "letters": "ab" * 400_000,
+    "marks": "<&" * 400_000,
+    "texts": ["x" * 15] * 45_000,
+    "objects": [{"k": number} for number in range(12_000)],
+    "lists": [[1]] * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENT.filters))
+def test_no_filter_takes_long_for_one_value(name: str) -> None:
+    """Between two filters the time is looked at: what one takes is what a render may take too long."""
+    for value, argument in product(LARGE_VALUES, ("", ": letters", ": texts")):
+        template = LiquidTemplate.parse(f"{{{{ {value} | {name}{argument} | size }}}}")
+        started = time.thread_time()
+        with contextlib.suppress(LiquidTemplateError):
+            template.render(LARGE_VALUES)
+        assert time.thread_time() - started < 1.5, (value, argument)
 
 
 def test_values_reach_nothing_but_data() -> None:

@@ -168,7 +168,7 @@ class _Environment(Environment):
             self.add_filter(name, function)
 
 
-_ENVIRONMENT = _Environment(strict_filters=False)
+ENVIRONMENT = _Environment(strict_filters=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class LiquidTemplate:
         if len(text) > MAX_TEMPLATE_CHARS:
             raise LiquidTemplateError(f"Liquid templates may be {MAX_TEMPLATE_CHARS} characters long")
         try:
-            return cls(_ENVIRONMENT.from_string(_MARKUP.sub(_decoded, _closed(text))))
+            return cls(ENVIRONMENT.from_string(_MARKUP.sub(_decoded, _closed(text))))
         except LiquidError as error:
             raise LiquidTemplateError(*_explained(error)) from None
         except (RecursionError, ValueError, ArithmeticError) as error:

@@ -217,10 +217,10 @@ def _sorted(ctx: Context, items: Value) -> list[Value]:
         if float in classes and any(item != item for item in items):
             return sorted(items, key=_not_a_number_last)
         return sorted(items)
-    if count > LONG and classes != _TEXTS:
-        ctx.charge(count)  # to write an element as text takes about as long as a step
     texts = []
     for item in items:
+        if count > LONG and item.__class__ is not str:
+            ctx.charge(1)  # to write an element as text takes about as long as a step
         text = item if item.__class__ is str else js_string(item)
         ctx.grow(64 + len(text))  # also for shared texts: each may be compared to its end
         texts.append(text)

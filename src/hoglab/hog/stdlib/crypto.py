@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import LONG, charge, reading_units
+from hoglab.hog.rt.context import charge, reading_units
 from hoglab.hog.rt.text import clean
 from hoglab.hog.rt.values import HogTuple, Value
 from hoglab.hog.stdlib.registry import expect_string, function
@@ -132,17 +132,18 @@ def _sha256(text: Value, encoding: Value = None) -> str | None:
     return _hash("sha256", hashlib.sha256, text, encoding)
 
 
+_HMAC_UNITS: Final = 4
+"""What the HMAC of a short text costs."""
+
+
 def _chain(name: str, algorithm: str, items: Value, encoding: Value) -> str:
     if items.__class__ is not list and items.__class__ is not HogTuple:
         raise HogRuntimeError(f"Function {name} expects an array of strings")
     if len(items) < 2:
         raise HogRuntimeError("Data array must contain at least two elements.")
-    if len(items) > LONG:
-        charge(8 * len(items))
     key = _bytes(name, items[0])
     for item in items[1:]:
-        if len(item) > LONG:
-            charge(reading_units(item))
+        charge(_HMAC_UNITS + reading_units(item))
         key = hmac.digest(key, _bytes(name, item), algorithm)
     return _encoded(key, encoding)
 

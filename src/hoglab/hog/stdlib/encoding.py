@@ -32,16 +32,17 @@ def _base64_encode(ctx: Context, text: Value) -> str:
     return base64.b64encode(source.encode()).decode()
 
 
-_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/]")
-_URL_SAFE: Final = str.maketrans("-_", "+/")
+_BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_NOT_BASE64: Final = bytes(set(range(128)) - set(_BASE64))
+_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def decode_base64(text: str) -> bytes:
     """Base64 in either alphabet, read leniently: padding may miss, foreign characters are skipped."""
-    digits = _NOT_BASE64.sub("", text.partition("=")[0].translate(_URL_SAFE))
+    digits = text.partition("=")[0].encode("ascii", "ignore").translate(_URL_SAFE, _NOT_BASE64)
     if len(digits) % 4 == 1:
         digits = digits[:-1]
-    return base64.b64decode(digits + "=" * (-len(digits) % 4))
+    return base64.b64decode(digits + b"=" * (-len(digits) % 4))
 
 
 @declare(

@@ -11,7 +11,7 @@ from typing import Final
 from hoglab.hog.errors import HogThrow
 from hoglab.hog.rt.access import values
 from hoglab.hog.rt.coerce import eq
-from hoglab.hog.rt.context import Context
+from hoglab.hog.rt.context import LONG, Context, charge
 from hoglab.hog.rt.printing import is_truthy, js_string
 from hoglab.hog.rt.values import CONTAINER_COST, VALUE_COST, HogError, HogTuple, Value
 from hoglab.hog.stdlib.arrays import account
@@ -160,7 +160,12 @@ def _in_cohort(name: str, cohort: Value, cohorts: Value) -> bool:
             HogError("Error", f"{name}() requires cohort membership to be loaded for this evaluation")
         )
     members = cohorts if cohorts.__class__ is list or cohorts.__class__ is HogTuple else values(cohorts)
-    return any(eq(cohort, member) for member in members)
+    for position, member in enumerate(members, 1):
+        if position % LONG == 0:
+            charge(LONG)
+        if eq(cohort, member):
+            return True
+    return False
 
 
 @_plain(
@@ -169,7 +174,6 @@ def _in_cohort(name: str, cohort: Value, cohorts: Value) -> bool:
     "cohorts: array|null",
     returns="boolean",
     cost="linear",
-    weight=4,
     doc="Whether a cohort is among those that a person belongs to; throws an Error when these are not "
     "loaded.",
     examples=(("inCohort(5, [3, 5])", "true"), ("inCohort(5, [])", "false")),
@@ -184,7 +188,6 @@ def _is_in_cohort(cohort: Value, cohorts: Value) -> bool:
     "cohorts: array|null",
     returns="boolean",
     cost="linear",
-    weight=4,
     doc="The opposite of inCohort.",
     examples=(
         ("notInCohort(5, [3, 5])", "false"),

@@ -178,7 +178,7 @@ def _metered(function: Function) -> Callable[..., Value]:
     return call_in_context if function.needs_context else call
 
 
-_SIZED: Final = frozenset({str, list, dict, HogTuple})
+_SIZED: Final[frozenset[Any]] = frozenset({str, list, dict, HogTuple})
 
 
 LIBRARY: dict[str, Function] = {}

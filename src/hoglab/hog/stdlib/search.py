@@ -171,7 +171,6 @@ def _not_ilike(text: Value, pattern: Value) -> bool:
     "wanted: array",
     returns="integer",
     cost="linear",
-    weight=4,
     doc="1 when any of the strings occurs in the text, whatever the case of letters, else 0.",
     examples=(
         ("multiSearchAnyCaseInsensitive('Hello World', ['x', 'WORLD'])", "1"),
@@ -184,8 +183,8 @@ def _multi_search(text: Value, wanted: Value) -> int:
         return 0
     source = js_string(text).lower()
     for needle in wanted:
-        if len(source) > LONG:
-            charge(len(source) >> 6)
+        if len(source) > LONG or len(wanted) > LONG:
+            charge(1 + (len(source) >> 6))
         if js_string(needle).lower() in source:
             return 1
     return 0
