@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.analysis.test_emitters import START, exposure, question
 from tests.analysis.worst_statements import CONSTRUCTS, MEAN, SOURCE, grouped, leaf, nested, summed
 
 from hoglab.analysis.compute import MAX_CELLS
+from hoglab.analysis.days import DayGrid
 from hoglab.analysis.definition import MAX_BREAKDOWNS, MAX_STEPS, Reader
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.clickhouse import ClickHouse
@@ -23,12 +25,16 @@ from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_DEPTH, MAX_NODES
 from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
-from hoglab.analysis.query.model import Cohort
+from hoglab.analysis.query.kept import kept
+from hoglab.analysis.query.model import Cohort, Question
+from hoglab.analysis.query.shared import MAX_TAKEN, SharedEvents
 from hoglab.analysis.query.statements import compiled
 from hoglab.experiments.metrics import MAX_METRICS
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.model import MAX_FILTERS, MAX_GROUP_DEPTH
 from hoglab.filters.sql import MAX_LENGTH, MAX_VALUES
+from hoglab.storage.event_store import QueryTimeoutError
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 PLAN_S = 20.0
 """Processor time in which any statement is planned; they take 2 s at most on a machine of today."""
@@ -209,3 +215,36 @@ def test_a_filter_with_many_values_finds_them(engine: Any) -> None:
         metric = {**MEAN, "source": {**SOURCE, "properties": [leaf(0, operator, values) | {"key": "p"}]}}
         answer = engine.computer.result(question(metric, project))
         assert answer.groups["control"].sum == expected, operator
+
+
+def reading(first: int, count: int) -> dict[str, Any]:
+    """A metric that reads so many properties."""
+    return grouped([leaf(number) for number in range(first, first + count)])
+
+
+def test_metrics_that_read_too_many_properties_share_no_table() -> None:
+    many = [question(reading(400 * number, 400), 1) for number in range(3)]
+    with pytest.raises(FilterError, match=f"more than {MAX_TAKEN} properties"):
+        SharedEvents(many)
+    SharedEvents(many[:1] * 3)
+
+
+def test_what_reads_too_many_properties_is_not_kept() -> None:
+    def asked(count: int) -> Question:
+        found = question(reading(0, count), 1)
+        days = DayGrid.between(found.span.start, found.span.end, UTC)
+        return replace(found, span=replace(found.span, days=days))
+
+    assert kept(asked(MAX_TAKEN)) is not None
+    assert kept(asked(MAX_TAKEN + 1)) is None
+
+
+def test_a_time_limit_that_passes_while_a_statement_is_planned_ends_it(tmp_path: Path) -> None:
+    """Nothing interrupts the engine while it plans; it must not forget to end the statement then."""
+    doubled = "1.0"
+    for _ in range(10):  # what the engine doubles with each level
+        doubled = f"(1.0 / nullif(i + {doubled}, 0))"
+    store = DuckDbEventStore(tmp_path / "events.duckdb", memory="256MB", threads=1)
+    with store.reader() as reader, pytest.raises(QueryTimeoutError):
+        reader.execute(f"SELECT sum({doubled}) FROM range(90000000000) AS numbers(i)", timeout_s=0.05)  # noqa: S608
+    store.close()

@@ -40,7 +40,7 @@ from hoglab.analysis.query.model import (
 )
 from hoglab.analysis.query.resuming import ENTITY, EVENTS, TOUCHED, Resuming, can_resume
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import COLUMNS, can_share
+from hoglab.analysis.query.shared import COLUMNS, MAX_TAKEN, can_share
 from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
 from hoglab.filters.sql import Parameters, combined
 
@@ -297,8 +297,9 @@ def kept(question: Question) -> Kept | None:
     """How a question with a grid of days is answered from state; None when its events cannot be kept.
 
     That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
-    (maturity, filters with relative dates), when merges change which events matter (lists of people in filters)
-    and for points of the past. Raises `hoglab.filters.FilterError` as `compiled` does.
+    (maturity, filters with relative dates), when merges change which events matter (lists of people in filters),
+    for points of the past, and for what reads too many properties. Raises `hoglab.filters.FilterError` as `compiled`
+    does.
     """
     span = question.span
     if span.days is None or span.capped or question.matured_only or not can_share(question):
@@ -307,7 +308,7 @@ def kept(question: Question) -> Kept | None:
         return None
     found = _read(question)
     later = _read(replace(question, span=replace(span, now=span.now + _LONG)))
-    if any("person_id" in log.condition for log in found.logs):
+    if any("person_id" in log.condition or len(log.taken) > MAX_TAKEN for log in found.logs):
         return None
     same = found.query.statement == later.query.statement and found.logs == later.logs
     return found if same and found.contributions(merged=True) == later.contributions(merged=True) else None

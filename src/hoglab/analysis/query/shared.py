@@ -42,6 +42,9 @@ DROP = tuple(f"DROP TABLE IF EXISTS {table}" for table in (TABLE, *UNIT_TABLES))
 MIN_QUESTIONS = 3
 """For fewer questions the table costs more than it saves."""
 
+MAX_TAKEN = 500
+"""How many properties a table of events may have; what reads more is computed from all events."""
+
 COLUMNS = (
     *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
     *(f"group_{index}" for index in range(GROUP_TYPES)),
@@ -76,7 +79,7 @@ class SharedEvents(DuckDb):
 
     def __init__(self, questions: Sequence[Question]) -> None:
         """``questions`` have the same project, entities and span; one that no statement can answer is passed
-        over here. Raises `hoglab.filters.FilterError` when that is so for all."""
+        over here. Raises `hoglab.filters.FilterError` when that is so for all, or when they read too much."""
         self._taken: dict[tuple[bool, str, str], str] = {}
         self._numbers: dict[str, str] = {}
         self._subqueries: Sequence[tuple[str, str]] = ()
@@ -113,6 +116,8 @@ class SharedEvents(DuckDb):
         columns = [name for name in COLUMNS if name in words]
         numbers = {text: name for text, name in self._numbers.items() if name in words}
         taken = {name: place for place, name in self._taken.items() if name in words or name in numbers}
+        if len(taken) > MAX_TAKEN:
+            raise FilterError(f"more than {MAX_TAKEN} properties are read", "")
         read = [
             f"{_extracted(scope, *place, _readers(scope, found, {name, numbers.get(name, name)}))} AS {name}"
             for name, place in taken.items()
