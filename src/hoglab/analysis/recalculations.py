@@ -151,7 +151,7 @@ class Recalculations:
         if found is not None:
             self._note(job, results=_adjusted(found, results))
         failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
-        with self._service.database.write() as tx:
+        with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             status, ended = FAILED if failed else COMPLETED, self._service.now()
             store.update_recalculation(tx.connection, job.id, status=status, completed_at=ended)
             attempts.over(tx.connection, key)
