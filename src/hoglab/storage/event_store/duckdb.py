@@ -369,6 +369,18 @@ class DuckDbEventStore:
             self._file = self._open()
             self._load()
 
+    @contextmanager
+    def frozen(self) -> Iterator[int]:
+        """Keep the writer away, so that the files can be copied; gives the position. Queries go on.
+
+        Raises `EventStoreUnavailableError`.
+        """
+        with self._writing:
+            self._make_usable()
+            with contextlib.suppress(duckdb.Error):  # then the log is copied along
+                self._file.connection.execute("CHECKPOINT")
+            yield self._position
+
     def identity(self) -> tuple[str, int, int] | None:
         """Installation id, generation and number of starts; None for a file that has none yet."""
         with self._writing:
