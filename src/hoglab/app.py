@@ -86,6 +86,7 @@ from hoglab.people import routes as people_routes
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database, DatabaseError, tables
+from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
@@ -329,12 +330,17 @@ class Hoglab:
         function_service = FunctionService(
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
         )
+        integrity = IntegrityWatch({"hoglab.db": database, "queue.db": storage.queue_database})
+        self.problems: Callable[[], list[Problem]] = lambda: _problems(
+            storage, ingestion, quarantine, functions, delivery, integrity
+        )
         streams = Streams()
         backfills = Backfills(delivery, store)
         calculator = CohortCalculator(database, behaviour=performers(database, store))
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database, self.witness),
+            integrity,
             accounts.usage,
             *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
             Recompiler(database, storage.secrets),
@@ -391,7 +397,7 @@ class Hoglab:
                     **webhook_paths(),
                     **template_routes.public_paths(),
                 },
-                checks=lambda: _problems(storage, ingestion, quarantine, functions, delivery),
+                checks=self.problems,
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,
                 lag_s=ingestion.lag_s,
@@ -453,9 +459,17 @@ def _problems(
     quarantine: Quarantine,
     functions: FunctionRegistry,
     delivery: Delivery,
+    integrity: IntegrityWatch,
 ) -> list[Problem]:
     """What does not work as it should now."""
-    problems = []
+    problems = [
+        Problem(
+            "database",
+            f"{name} is damaged ({text}): run `hoglab check --full`, restore a backup",
+            blocks=False,
+        )
+        for name, text in integrity.damages().items()
+    ]
     for database, name in ((storage.database, "database"), (storage.queue_database, "queue")):
         try:
             database.check()

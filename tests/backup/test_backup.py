@@ -45,7 +45,7 @@ def hoglab(*arguments: str) -> subprocess.CompletedProcess[str]:
 def send(server: ChildServer, *names: str) -> list[str]:
     events = [{"uuid": str(uuid4()), "event": name, "distinct_id": "ann"} for name in names]
     body = {"api_key": server.project_token, "batch": events}
-    assert httpx.post(f"{server.url}/batch/", json=body).status_code == 200
+    assert httpx.post(f"{server.url}/batch/", json=body, timeout=60).status_code == 200
     return [event["uuid"] for event in events]
 
 
@@ -85,12 +85,15 @@ class Writer(threading.Thread):
             while not self.stopped.is_set():
                 self.sent += send(self.server, *["viewed"] * 20)
                 key = f"flag-{uuid4()}"
-                made = client.post("/api/projects/1/feature_flags/", json={"key": key, "name": "x"})
-                assert made.status_code == 201
+                body = {"key": key, "filters": {"groups": [{"rollout_percentage": 50}]}}
+                made = client.post("/api/projects/1/feature_flags/", json=body)
+                assert made.status_code == 201, made.text
                 self.flags.append(key)
 
 
-def test_a_backup_under_load_has_all_that_was_answered_before_it(start_server: StartServer, tmp_path: Path) -> None:
+def test_a_backup_under_load_has_all_that_was_answered_before_it(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     server = start_server(data=tmp_path / "data")
     writers = [Writer(server) for _ in range(2)]
     for writer in writers:
@@ -115,7 +118,9 @@ def test_a_backup_under_load_has_all_that_was_answered_before_it(start_server: S
     headers = {"Authorization": f"Bearer {again.api_key}"}
     with httpx.Client(base_url=again.url, headers=headers, timeout=60) as client:
         wait_for(lambda: client.get(f"/api/projects/1/events/{marker}/").status_code == 200)
-        flags = {one["key"] for one in client.get("/api/projects/1/feature_flags/?limit=1000").json()["results"]}
+        flags = {
+            one["key"] for one in client.get("/api/projects/1/feature_flags/?limit=1000").json()["results"]
+        }
     again.stop()
     events = uuids_in(data)
     for sent, changed in before:
@@ -127,7 +132,9 @@ def test_a_backup_under_load_has_all_that_was_answered_before_it(start_server: S
 def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp_path: Path) -> None:
     with Destination() as destination:
         server = start_server(data=tmp_path / "data", **LOCAL)
-        Api(server.url, server.api_key).create_hog_function({**FORWARD, "inputs": {"url": {"value": destination.url}}})
+        Api(server.url, server.api_key).create_hog_function(
+            {**FORWARD, "inputs": {"url": {"value": destination.url}}}
+        )
         first = send(server, "bought")
         wait_for(lambda: set(first) <= destination.bodies.keys())
         server.stop()
@@ -141,19 +148,25 @@ def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp
         queue.commit()
         queue.close()
         made = make_backup(server.data, tmp_path / "backups")
-        assert hoglab("restore", str(tmp_path / "backups"), "--data", str(tmp_path / "restored")).stdout.count("held: 1 runs")
+        assert hoglab(
+            "restore", str(tmp_path / "backups"), "--data", str(tmp_path / "restored")
+        ).stdout.count("held: 1 runs")
         again = start_server(data=tmp_path / "restored", **LOCAL)
         again.api_key, again.project_token = server.api_key, server.project_token
         (told,) = httpx.get(f"{again.url}/_readiness").json()["degraded"]
         assert "1 runs from before the restore are held" in told
         second = send(again, "bought")  # what is new is delivered
         wait_for(lambda: set(second) <= destination.bodies.keys())
-        assert {uuid: len(keys) for uuid, keys in destination.bodies.items()} == dict.fromkeys([*first, *second], 1)
+        assert {uuid: len(keys) for uuid, keys in destination.bodies.items()} == dict.fromkeys(
+            [*first, *second], 1
+        )
         again.stop()
         assert made.manifest.generation == 1
         restore_backup(tmp_path / "backups", tmp_path / "free", deliver=True)
         connection = sqlite3.connect(tmp_path / "free" / "queue.db")
-        assert connection.execute("SELECT count(*) FROM invocation WHERE status = 'available'").fetchone() == (1,)
+        assert connection.execute(
+            "SELECT count(*) FROM invocation WHERE status = 'available'"
+        ).fetchone() == (1,)
         connection.close()
 
 

@@ -142,7 +142,8 @@ def _unreadable_values(connection: sqlite3.Connection) -> list[str]:
             for column in table.columns:
                 if type(column.type).__name__ != "Json" or column.name not in known:
                     continue
-                query = f'SELECT count(*) FROM "{table.name}" WHERE NOT json_valid("{column.name}")'  # noqa: S608
+                bad = f'"{column.name}" IS NOT NULL AND NOT json_valid("{column.name}")'
+                query = f'SELECT count(*) FROM "{table.name}" WHERE {bad}'  # noqa: S608
                 count = connection.execute(query).fetchone()[0]
                 if count:
                     problems.append(f"{count} values of {table.name}.{column.name} cannot be read")
