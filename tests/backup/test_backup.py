@@ -141,16 +141,16 @@ def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp
         # One run waits, and one event is in the log alone.
         queue = sqlite3.connect(server.data / "queue.db")
         queue.execute(
-            "INSERT INTO invocation (id, project_id, function_id, queue, priority, scheduled_at, status, state, created_at) "
+            "INSERT INTO invocation "
+            "(id, project_id, function_id, queue, priority, scheduled_at, status, state, created_at) "
             "SELECT ?, project_id, function_id, 'hog', 0, 0, 'available', x'', created_at FROM invocation LIMIT 1",
             (str(uuid4()),),
         )
         queue.commit()
         queue.close()
         made = make_backup(server.data, tmp_path / "backups")
-        assert hoglab(
-            "restore", str(tmp_path / "backups"), "--data", str(tmp_path / "restored")
-        ).stdout.count("held: 1 runs")
+        done = hoglab("restore", str(tmp_path / "backups"), "--data", str(tmp_path / "restored"))
+        assert "held: 1 runs" in done.stdout, done.stderr
         again = start_server(data=tmp_path / "restored", **LOCAL)
         again.api_key, again.project_token = server.api_key, server.project_token
         (told,) = httpx.get(f"{again.url}/_readiness").json()["degraded"]
@@ -257,7 +257,7 @@ def test_check_and_backup_beside_a_server(start_server: StartServer, tmp_path: P
     done = hoglab("backup", "--to", str(tmp_path / "backups"), "--json", "--data", str(server.data))
     assert json.loads(done.stdout)["position"] >= 1, done.stderr
     assert stat_modes(tmp_path / "backups") == {0o700, 0o600}
-    assert set(send(server, "c")) and server.alive()
+    assert send(server, "c")
 
 
 def stat_modes(folder: Path) -> set[int]:
