@@ -86,12 +86,14 @@ from hoglab.people import routes as people_routes
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database, DatabaseError, tables
+from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
+from hoglab.storage.invocations.holding import held_runs, release
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.table_files import TableDirectory
 from hoglab.transfer.running import ExportService
@@ -137,11 +139,17 @@ class Hoglab:
     """Everything that one server consists of. Made with `open`; then `start`, serve `http`, and `stop`."""
 
     def __init__(
-        self, settings: Settings, directory: DataDirectory, resources: ExitStack, *, accept_loss: bool
+        self,
+        settings: Settings,
+        directory: DataDirectory,
+        resources: ExitStack,
+        *,
+        accept_loss: bool,
+        deliver: bool,
     ) -> None:
         self._settings = settings
         self._resources = resources
-        self.storage = storage = self._open_storage(directory, accept_loss=accept_loss)
+        self.storage = storage = self._open_storage(directory, accept_loss=accept_loss, deliver=deliver)
         self.witness = Witness(storage.database, storage.queue_database)
         accounts = AccountService(storage.database)
         self._unannounced = directory.unannounced_path
@@ -155,30 +163,32 @@ class Hoglab:
         self._build(storage, accounts)
 
     @classmethod
-    def open(cls, settings: Settings, *, accept_loss: bool = False) -> Hoglab:
+    def open(cls, settings: Settings, *, accept_loss: bool = False, deliver: bool = False) -> Hoglab:
         """Take the data directory and open everything in it.
 
-        ``accept_loss``: go on when files are missing or older than others, without what is lost by that.
+        ``accept_loss``: go on when files are missing or older than others, without what is lost by that. ``deliver``:
+        let go the runs that are held since a restore.
 
         Raises `DirectoryError`, `DatabaseError`, `EventStoreUnavailableError`, `AccountError`, `SecretsError`,
         `InvalidAllowanceError` and `GeoIpError`: all with a message of one line.
         """
         with ExitStack() as resources:
             directory = resources.enter_context(DataDirectory.open(settings.data))
-            hoglab = cls(settings, directory, resources, accept_loss=accept_loss)
+            hoglab = cls(settings, directory, resources, accept_loss=accept_loss, deliver=deliver)
             hoglab._resources = resources.pop_all()
             return hoglab
 
-    def _open_storage(self, directory: DataDirectory, *, accept_loss: bool) -> Storage:
+    def _open_storage(self, directory: DataDirectory, *, accept_loss: bool, deliver: bool) -> Storage:
         settings = self._settings
         present = Present.in_directory(directory)
         present = check_metadata_present(directory, present, accept_loss=accept_loss)
         tables_directory = TableDirectory(settings.warehouse_directory)
+        queue = self._opened(Database.open(directory.queue_path, tables.queue_metadata), Database.dispose)
+        if deliver:
+            _log.info("held_runs_released", runs=release(queue))
         storage = Storage(
             database=self._opened(Database.open(directory.metadata_path), Database.dispose),
-            queue_database=self._opened(
-                Database.open(directory.queue_path, tables.queue_metadata), Database.dispose
-            ),
+            queue_database=queue,
             log=self._opened(
                 SqliteEventLog(
                     directory.queue_path,
@@ -211,7 +221,7 @@ class Hoglab:
         )
         files.check(accept_loss=accept_loss)
         check_secrets(storage.database, storage.secrets, directory, accept_loss=accept_loss)
-        files.begin()
+        files.begin(storage.store)
         keep_check(storage.database, storage.secrets)
         return storage
 
@@ -320,12 +330,17 @@ class Hoglab:
         function_service = FunctionService(
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
         )
+        integrity = IntegrityWatch({"hoglab.db": database, "queue.db": storage.queue_database})
+        self.problems: Callable[[], list[Problem]] = lambda: _problems(
+            storage, ingestion, quarantine, functions, delivery, integrity
+        )
         streams = Streams()
         backfills = Backfills(delivery, store)
         calculator = CohortCalculator(database, behaviour=performers(database, store))
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database, self.witness),
+            integrity,
             accounts.usage,
             *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
             Recompiler(database, storage.secrets),
@@ -382,7 +397,7 @@ class Hoglab:
                     **webhook_paths(),
                     **template_routes.public_paths(),
                 },
-                checks=lambda: _problems(storage, ingestion, quarantine, functions, delivery),
+                checks=self.problems,
                 idempotency=Idempotency(database, storage.secrets),
                 streams=streams,
                 lag_s=ingestion.lag_s,
@@ -444,9 +459,17 @@ def _problems(
     quarantine: Quarantine,
     functions: FunctionRegistry,
     delivery: Delivery,
+    integrity: IntegrityWatch,
 ) -> list[Problem]:
     """What does not work as it should now."""
-    problems = []
+    problems = [
+        Problem(
+            "database",
+            f"{name} is damaged ({text}): run `hoglab check --full`, restore a backup",
+            blocks=False,
+        )
+        for name, text in integrity.damages().items()
+    ]
     for database, name in ((storage.database, "database"), (storage.queue_database, "queue")):
         try:
             database.check()
@@ -480,6 +503,10 @@ def _problems(
     if unusable := functions.unusable():
         text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
         problems.append(Problem("functions", text, blocks=False))
+    with suppress(DatabaseError):
+        if held := held_runs(storage.queue_database):
+            text = f"{held} runs from before the restore are held: `hoglab serve --deliver` lets them go"
+            problems.append(Problem("delivery", text, blocks=False))
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
     problems += [Problem("delivery", text, blocks=False) for text in delivery.problems()]

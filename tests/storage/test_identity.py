@@ -182,3 +182,30 @@ def test_directory_and_files_are_for_their_owner_alone(tmp_path: Path, exists: b
         for each in data.iterdir():
             if each.name != "warehouse":
                 assert stat.S_IMODE(each.stat().st_mode) & 0o077 == 0, each.name
+
+
+def test_a_damaged_log_of_the_store_is_repaired_from_the_event_log(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from hoglab.cli import app
+
+    data = tmp_path / "data"
+    run(data, 3)
+    killed = tmp_path / "killed"
+    hoglab = Hoglab.open(Settings(data=data))
+    hoglab.start()
+    for number in range(50):
+        asyncio.run(hoglab.storage.log.append(record(event(f"later{number}", "bob"))))
+    wait_for(lambda: hoglab.storage.store.position() >= hoglab.storage.log.last_offset())
+    shutil.copytree(data, killed, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
+    hoglab.stop()
+    wal = killed / "events.duckdb.wal"
+    content = bytearray(wal.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    wal.write_bytes(content)
+    with pytest.raises(EventStoreUnavailableError, match=r"events\.duckdb\.wal is damaged.*`hoglab repair`"):
+        run(killed)
+    done = CliRunner().invoke(app, ["repair", "--data", str(killed)])
+    assert done.exit_code == 0, done.output
+    assert "events.duckdb.wal" in done.output
+    assert run(killed) == 53

@@ -14,7 +14,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData, delete, inspect, select
 
 from hoglab.storage.database import Database, SchemaTooNewError, tables
-from hoglab.storage.database.migrations import HEADS, alembic_config, migrate, write_revision
+from hoglab.storage.database.migrations import (
+    HEADS,
+    alembic_config,
+    current_revision,
+    migrate,
+    write_revision,
+)
 from hoglab.storage.database.sqlite import SqliteConnections
 
 SCHEMAS = [tables.metadata, tables.queue_metadata]
@@ -203,3 +209,43 @@ def _split(body: str) -> list[str]:
             parts.append(body[start:position])
             start = position + 1
     return [*parts, body[start:]]
+
+
+def test_a_file_is_copied_before_it_is_upgraded(tmp_path: Path) -> None:
+    from alembic.command import upgrade
+
+    path = tmp_path / "hoglab.db"
+    (tmp_path / "hoglab.db.before-0001").touch()
+    connections = SqliteConnections(path, tables.metadata)
+    with connections.migrate() as connection:
+        upgrade(alembic_config(tables.metadata, connection), "0036")
+        connection.exec_driver_sql("INSERT INTO organization (id, name, created_at) VALUES ('o', 'Org', 0)")
+    assert migrate(connections, tables.metadata)
+    connections.dispose()
+    (copy,) = tmp_path.glob("hoglab.db.before-*")
+    assert copy.name == "hoglab.db.before-0036"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    kept = SqliteConnections(copy, tables.metadata)
+    with kept.read() as connection:
+        assert current_revision(connection) == "0036"
+        assert connection.exec_driver_sql("SELECT name FROM organization").scalar() == "Org"
+    kept.dispose()
+
+
+def test_an_upgrade_without_room_for_a_copy_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+    from types import SimpleNamespace
+
+    from alembic.command import upgrade
+
+    from hoglab.storage.database import DatabaseFullError
+
+    connections = SqliteConnections(tmp_path / "hoglab.db", tables.metadata)
+    with connections.migrate() as connection:
+        upgrade(alembic_config(tables.metadata, connection), "0036")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(DatabaseFullError, match="no room for a copy"):
+        migrate(connections, tables.metadata)
+    connections.dispose()

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from hoglab import __version__
+from hoglab.cli.backup import backup, check, repair, restore
 from hoglab.cli.demo import demo
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.experiment import experiment_app
@@ -38,6 +39,10 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(demo)
 app.command()(openapi)
+app.command()(backup)
+app.command()(restore)
+app.command()(check)
+app.command()(repair)
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, JsonOption, load_settings
+from hoglab.cli.options import DataOption, JsonOption, existing_settings
 
 if TYPE_CHECKING:
     from hoglab.ingestion.quarantine import Quarantine, QuarantinedRecord
@@ -37,7 +37,7 @@ def opened_quarantine(data: Path | None) -> Iterator[Quarantine]:
     from hoglab.storage.database import Database, DatabaseError, tables
     from hoglab.storage.directory import DataDirectory, DirectoryError
 
-    settings = load_settings(data=data)
+    settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data, exclusive=False) as directory:
             database = Database.open(directory.queue_path, tables.queue_metadata)

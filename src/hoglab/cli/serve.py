@@ -70,6 +70,9 @@ def serve(
             help="Start although files are missing or older than others, without what is lost.",
         ),
     ] = False,
+    deliver: Annotated[
+        bool, typer.Option("--deliver", help="Let go the runs of functions that are held since a restore.")
+    ] = False,
 ) -> None:
     """Serve everything from one directory, until SIGTERM or Ctrl-C."""
     os.umask(0o077)  # what engines make is for its owner alone
@@ -85,7 +88,7 @@ def serve(
         configure_logging(settings.log_level, settings.log_format)
         for name, likely in unknown_variables(os.environ).items():
             _log.warning("unknown_setting", variable=name, **({"did_you_mean": likely} if likely else {}))
-        uvloop.run(_serve(settings, accept_loss=accept_loss))
+        uvloop.run(_serve(settings, accept_loss=accept_loss, deliver=deliver))
     except OperatorError as error:
         if os.environ.get("HOGLAB_LOG_FORMAT") != "json":
             raise
@@ -98,7 +101,7 @@ def serve(
     os._exit(0)  # all is closed; to take the interpreter apart takes up to half a second of computing
 
 
-async def _serve(settings: Settings, *, accept_loss: bool) -> None:
+async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> None:
     from hoglab.app import HTTP_GRACE_S
     from hoglab.http.server import ListenError, claim, stop_on_signals
     from hoglab.http.server import serve as serve_http
@@ -108,7 +111,9 @@ async def _serve(settings: Settings, *, accept_loss: bool) -> None:
     try:
         with claim(settings.host, settings.port) as address:  # before the directory is touched
             # A free port where none was named.
-            hoglab = _open(settings.model_copy(update={"port": address.port}), accept_loss=accept_loss)
+            hoglab = _open(
+                settings.model_copy(update={"port": address.port}), accept_loss=accept_loss, deliver=deliver
+            )
             try:
                 _start(hoglab)
                 await serve_http(
@@ -128,7 +133,7 @@ async def _serve(settings: Settings, *, accept_loss: bool) -> None:
         ) from error
 
 
-def _open(settings: Settings, *, accept_loss: bool) -> Hoglab:
+def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> Hoglab:
     from hoglab.accounts.errors import AccountError
     from hoglab.app import Hoglab
     from hoglab.delivery.addresses import InvalidAllowanceError
@@ -139,7 +144,7 @@ def _open(settings: Settings, *, accept_loss: bool) -> Hoglab:
     from hoglab.storage.event_store import EventStoreUnavailableError
 
     try:
-        return Hoglab.open(settings, accept_loss=accept_loss)
+        return Hoglab.open(settings, accept_loss=accept_loss, deliver=deliver)
     except InvalidAllowanceError as error:
         raise OperatorError(f"HOGLAB_FETCH_ALLOW_CIDRS: {error}") from error
     except (

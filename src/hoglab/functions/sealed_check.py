@@ -49,6 +49,20 @@ def unreadable(database: Database, box: SecretBox) -> bool:
     return False
 
 
+def unreadable_secrets(database: Database, box: SecretBox, *, full: bool) -> int:
+    """How many stored secrets the present keys do not open; without ``full`` only one is tried."""
+    count = int(unreadable(database, box))
+    if full:
+        known = sa.select(hog_function.c.encrypted_inputs).where(hog_function.c.encrypted_inputs.is_not(None))
+        with database.read() as connection:
+            for sealed in connection.scalars(known):
+                try:
+                    box.unseal(sealed)
+                except SecretsError:
+                    count += 1
+    return count
+
+
 def keep_check(database: Database, box: SecretBox) -> None:
     """Make sure that there is a text that the present keys open. For a directory that was checked."""
     with database.read() as connection:

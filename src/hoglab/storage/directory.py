@@ -54,6 +54,7 @@ class DataDirectory:
         self.metadata_path = path / "hoglab.db"
         self.queue_path = path / "queue.db"
         self.events_path = path / "events.duckdb"
+        self.known_keys_path = path / "events.duckdb.keys"
         self.results_state_path = path / "results-state.duckdb"
         self.secret_keys_path = path / "secret-keys"
         self.socket_path = path / "hoglab.sock"

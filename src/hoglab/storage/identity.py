@@ -9,8 +9,7 @@ silently: it is told with what it means and what to do (`FilesDisagreeError`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.database import Database
     from hoglab.storage.directory import DataDirectory
-    from hoglab.storage.event_log import EventLog
-    from hoglab.storage.event_store.duckdb import DuckDbEventStore
+    from hoglab.storage.event_log import LogStats
 
 PEOPLE_STAGE = "people"
 """The stage of ingestion that is finished before events are stored."""
@@ -101,9 +99,31 @@ def check_metadata_present(directory: DataDirectory, present: Present, *, accept
             "be shown in whatever project is made next. (--accept-loss sets these files aside and begins anew.)"
         )
         raise FilesDisagreeError(directory.path, [text], acceptable=True)
-    aside = directory.set_aside([*others, directory.events_path.with_name("events.duckdb.keys")])
+    aside = directory.set_aside([*others, directory.known_keys_path])
     _log.warning("files_set_aside", files=names, folder=str(aside))
     return Present(metadata=False, queue=False, events=False, secret_keys=present.secret_keys)
+
+
+class KnownLog(Protocol):
+    """What must be known of the event log."""
+
+    def last_offset(self) -> int: ...
+
+    def stats(self) -> LogStats: ...
+
+
+class WritableStore(Protocol):
+    """An event store that an identity can be written into."""
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None: ...
+
+
+class KnownStore(Protocol):
+    """What must be known of the event store."""
+
+    def position(self) -> int: ...
+
+    def identity(self) -> tuple[str, int, int] | None: ...
 
 
 class Installation:
@@ -115,8 +135,8 @@ class Installation:
         present: Present,
         database: Database,
         queue: Database,
-        log: EventLog,
-        store: DuckDbEventStore,
+        log: KnownLog,
+        store: KnownStore,
     ) -> None:
         self._directory = directory
         self._present = present
@@ -254,13 +274,16 @@ class Installation:
         for text in findings:
             _log.warning("loss_accepted", finding=text)
 
-    def begin(self) -> Identity:
-        """Count one start in all files. From then on they fit together, whatever was accepted before."""
+    def begin(self, store: WritableStore) -> Identity:
+        """Count one start in all files. From then on they fit together, whatever was accepted before.
+
+        ``store`` is the one that was checked.
+        """
         known = [each for each in self.identities().values() if each is not None]
         base = max(known, key=lambda each: each.starts) if known else Identity.new()
         identity = Identity(base.installation_id, base.generation, base.starts + 1)
         # The metadata come last: until then this start counts as one that may be missing.
-        self._store.set_identity(identity.installation_id, identity.generation, identity.starts)
+        store.set_identity(identity.installation_id, identity.generation, identity.starts)
         write_identity(self._queue, queue_installation, identity, seen_changes=self._changes())
         self._align()
         write_identity(self._database, installation, identity)
@@ -309,10 +332,3 @@ class Witness:
             with self._queue.write() as tx:
                 tx.execute(sa.update(queue_installation).values(seen_changes=seen))
             self._written = seen
-
-
-def held_since(queue: Database) -> datetime | None:
-    """Since when deliveries are held after a restore; None when they are not."""
-    with queue.read() as connection:
-        found = connection.scalar(sa.select(queue_installation.c.held_at))
-    return None if found is None else found.astimezone(UTC)

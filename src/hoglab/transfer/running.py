@@ -1,8 +1,9 @@
-"""Exports of a running server, whose store no other process can open: over a socket in its data directory.
+"""What a running server does for commands, as no other process can open its store: over a socket in its directory.
 
-Who may use the files of a directory may connect to the socket, and nobody else, so there is no key to be given. One
-request is a selection of events; the answer is a line of JSON for each of them, ended in a way that tells a whole
-answer from one that was cut off (HTTP/1.1, chunked).
+Who may use the files of a directory may connect to the socket, and nobody else, so there is no key to be given. A
+request for events is a selection; the answer is a line of JSON for each of them, ended in a way that tells a whole
+answer from one that was cut off (HTTP/1.1, chunked). A request for a *hold* has the store stand still while the other
+side copies its files, until that says that it has them. A request for an examination reads the store through.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.event_store.examination import StoreReport, examine
 from hoglab.storage.event_store.export import EventSelection, selected_lines
 
 if TYPE_CHECKING:
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventStore
 
 EVENTS_PATH = "/events"
+HOLD_PATH = "/hold"
+EXAMINATION_PATH = "/examination"
 ROWS_HEADER = "Hoglab-Rows"
+POSITION_HEADER = "Hoglab-Position"
 
 MAX_EXPORTS = 4
 """Exports of one server at the same time; one more is refused."""
@@ -47,6 +52,11 @@ STALL_S = 60.0
 MAX_REQUEST_BYTES = 64 * 1024
 PART_BYTES = 256 * 1024
 SOCKET_MODE = 0o600
+MAX_HOLD_S = 300.0
+"""How long events may wait to be stored while files are copied; then the copy is given up."""
+MAX_EXAMINATION_S = 4 * 3600.0
+COPIED = b"+"
+"""What the other side says when it has the files, and the answer to it: that nothing was written meanwhile."""
 
 MAX_ADDRESS_BYTES = 100
 """Longer paths do not fit the address of a socket (108 bytes on Linux)."""
@@ -129,6 +139,7 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.store = store
         self.slots = slots
         self.stall_s = stall_s
+        self.hold_s = MAX_HOLD_S
         self._changed = threading.Condition()
         self._open: set[socket.socket] = set()
         super().__init__(address, _Handler)
@@ -171,6 +182,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.close_connection = True
         size = self.headers.get("Content-Length", "")
+        if self.path == HOLD_PATH:
+            self._hold()
+            return
+        if self.path == EXAMINATION_PATH:
+            self._examine(full=self.rfile.read(int(size or 0)) == b"full")
+            return
         if self.path != EVENTS_PATH or not size.isdecimal() or int(size) > MAX_REQUEST_BYTES:
             self._refuse(HTTPStatus.NOT_FOUND, "this server does not know such an export")
             return
@@ -186,6 +203,31 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(selection)
         finally:
             self.listener.slots.release()
+
+    def _hold(self) -> None:
+        try:
+            with self.listener.store.frozen() as position:
+                self.send_response(HTTPStatus.OK)
+                self.send_header(POSITION_HEADER, str(position))
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.connection.settimeout(self.listener.hold_s)
+                if self.rfile.read(1) == COPIED:
+                    self.wfile.write(b"1\r\n%b\r\n0\r\n\r\n" % COPIED)
+        except _STORE_ERRORS as error:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    def _examine(self, *, full: bool) -> None:
+        try:
+            report = examine(self.listener.store, full=full, timeout_s=MAX_EXAMINATION_S)
+        except _STORE_ERRORS as error:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return
+        text = msgspec.json.encode(report)
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
 
     def _answer(self, selection: EventSelection) -> None:
         begun = False
@@ -246,6 +288,45 @@ def running_export(path: Path, selection: EventSelection) -> Iterator[RunningExp
         yield RunningExport(int(answer.headers[ROWS_HEADER]), _parts(answer))
 
 
+@contextmanager
+def running_hold(path: Path) -> Iterator[int]:
+    """Have the server behind a socket keep the files of its store as they are; gives the store's position.
+
+    When the block ends, nothing was written to them since it began. Raises `NotServedError` and `CutOffError`.
+    """
+    with contextlib.closing(_Connection(path)) as connection:
+        answer = _asked(connection, path, HOLD_PATH, b"")
+        yield int(answer.headers[POSITION_HEADER])
+        try:
+            connection.sock.sendall(COPIED)
+            whole = answer.read() == COPIED
+        except (OSError, http.client.HTTPException) as error:
+            raise CutOffError(f"the server did not wait for the copy: {error}") from error
+        if not whole:
+            raise CutOffError(f"the copy took longer than the {MAX_HOLD_S:g} s that the server waits for it")
+
+
+def running_examination(path: Path, *, full: bool) -> StoreReport:
+    """Have the server behind a socket read its store through. Raises `NotServedError` and `CutOffError`."""
+    with contextlib.closing(_Connection(path, timeout_s=MAX_EXAMINATION_S)) as connection:
+        answer = _asked(connection, path, EXAMINATION_PATH, b"full" if full else b"quick")
+        return msgspec.json.decode(answer.read(), type=StoreReport)
+
+
+def _asked(connection: _Connection, path: Path, address: str, body: bytes) -> http.client.HTTPResponse:
+    try:
+        connection.request("POST", address, body)
+        answer = connection.getresponse()
+        refusal = "" if answer.status == HTTPStatus.OK else answer.read().decode(errors="replace")
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise NotServedError(f"nobody answers at {path}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise CutOffError(f"the server did not answer: {error}") from error
+    if refusal:
+        raise CutOffError(refusal.strip().partition("\n")[0])
+    return answer
+
+
 def _parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
     try:
         while part := answer.read(PART_BYTES):
@@ -260,8 +341,8 @@ def _cut_off(error: Exception) -> CutOffError:
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=STALL_S)
+    def __init__(self, path: Path, *, timeout_s: float = STALL_S) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:

@@ -18,7 +18,8 @@ NOTES: Notes = {
     "name": Note("What metrics call it (`table_name`): letters, digits, underscores and dots.", "orders"),
     "format": Note("What the files are; by the end of their names when it is missing.", "Parquet"),
     "url_pattern": Note(
-        "Which files of the server's directory of tables it is made of; `*` stands for any part of a name.",
+        "Which files of the server's directory of tables it is made of; `*` stands for any part of a name. All "
+        "projects of the server share these files.",
         "orders/*.parquet",
     ),
     "columns": "Its columns, as they were when it was registered or its schema was last refreshed.",

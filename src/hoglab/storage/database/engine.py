@@ -132,6 +132,12 @@ class Database:
         with self.read(settled=False) as connection:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()
 
+    def quick_check(self) -> str | None:
+        """Look the structure of the file through; what is wrong with it, None for nothing. Raises `DatabaseError`."""
+        with self.read(settled=False) as connection:
+            problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        return None if problem == "ok" else str(problem).replace("\n", " ")
+
     def refresh_changes(self) -> int:
         """Learn of changes that other processes made, and notify of them; returns how many there were.
 

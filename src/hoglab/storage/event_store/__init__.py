@@ -152,6 +152,14 @@ class EventStore(Protocol):
         """A reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
 
+    def frozen(self) -> AbstractContextManager[int]:
+        """Keep the writer away, so that the files can be copied; gives the position. Queries go on."""
+        ...
+
+    def identity(self) -> tuple[str, int, int] | None:
+        """Installation id, generation and number of starts; None for a store that has none yet."""
+        ...
+
     def checkpoint(self) -> None:
         """Called by the writer when it is idle."""
         ...

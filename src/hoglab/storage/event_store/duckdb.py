@@ -264,7 +264,7 @@ class DuckDbEventStore:
         with self._writing:
             self._make_usable()
             connection = self._file.connection
-            try:
+            with self._explained():
                 connection.execute("BEGIN")
                 positions, _ = self._unknown(rows, range(len(rows)))
                 if positions:
@@ -273,12 +273,6 @@ class DuckDbEventStore:
                     connection.unregister("incoming")
                 connection.execute("UPDATE store_state SET position = position")
                 connection.execute("ROLLBACK")
-            except duckdb.Error as error:
-                self._file.roll_back()
-                explained = self._file.explain(error)
-                if isinstance(explained, EventStoreUnavailableError):
-                    raise explained from error
-                raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
     def _write(self, batch: EventBatch, positions: Sequence[int], log_offset: int) -> Sequence[int]:
         """Store the rows at some positions that are not stored yet; returns where those are."""
@@ -369,15 +363,39 @@ class DuckDbEventStore:
             self._file = self._open()
             self._load()
 
+    @contextmanager
+    def frozen(self) -> Iterator[int]:
+        """Keep the writer away, so that the files can be copied; gives the position. Queries go on.
+
+        Raises `EventStoreUnavailableError`.
+        """
+        with self._writing:
+            self._make_usable()
+            with contextlib.suppress(duckdb.Error):  # then the log is copied along
+                self._file.connection.execute("CHECKPOINT")
+            yield self._position
+
     def identity(self) -> tuple[str, int, int] | None:
         """Installation id, generation and number of starts; None for a file that has none yet."""
-        with self._writing:
+        with self._writing, self._explained():
             return self._file.identity()
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
         """Write them, durably."""
-        with self._writing:
+        with self._writing, self._explained():
             self._file.set_identity(installation_id, generation, starts)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Whatever the engine raises means that the file cannot be used."""
+        try:
+            yield
+        except duckdb.Error as error:
+            self._file.roll_back()
+            explained = self._file.explain(error)
+            if isinstance(explained, EventStoreUnavailableError):
+                raise explained from error
+            raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
     @property
     def damage(self) -> str | None:

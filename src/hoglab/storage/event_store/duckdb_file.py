@@ -197,6 +197,17 @@ class DuckDbFile:
         self.connection.close()
 
 
+def stamp(path: Path, installation_id: str, generation: int, starts: int) -> None:
+    """Write an identity into a file that nobody uses. Raises `EventStoreUnavailableError`."""
+    file = DuckDbFile(path, {}, max_spill_bytes=0)
+    try:
+        file.set_identity(installation_id, generation, starts)
+    except duckdb.Error as error:
+        raise EventStoreUnavailableError(f"{path}: {first_line(error)}") from error
+    finally:
+        file.close()
+
+
 def first_line(error: BaseException) -> str:
     """The engine's message without excerpts and advice."""
     return str(error).strip().partition("\n")[0]

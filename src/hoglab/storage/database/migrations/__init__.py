@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import Connection, MetaData, inspect
 
+from hoglab.storage.database.copies import copy_before_migration
 from hoglab.storage.database.errors import SchemaTooNewError
 
 if TYPE_CHECKING:
@@ -40,13 +41,18 @@ class Migratable(Protocol):
 def migrate(database: Migratable, metadata: MetaData) -> bool:
     """Run the revisions that the database lacks, all in one transaction; whether there were any.
 
+    A file that is not new is copied before (`copy_before_migration`).
+
     Two processes may start at once: the second one waits for the first and finds nothing to do. Raises
     `SchemaTooNewError` when the stored revision is not one of ours.
     """
     schema = metadata.info["migrations"]
     with database.read() as connection:
-        if current_revision(connection) == HEADS[schema]:
-            return False
+        before = current_revision(connection)
+    if before == HEADS[schema]:
+        return False
+    if before is not None and before < HEADS[schema]:
+        copy_before_migration(Path(database.name), before)
     with database.migrate() as connection:
         stored = current_revision(connection)
         if stored == HEADS[schema]:

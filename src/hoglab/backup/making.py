@@ -1,0 +1,133 @@
+"""Making a backup, beside a server or without one: all files as they are at one position of the event log.
+
+While the store's files are read, the server stores no events; it goes on to accept them, and to answer. The databases
+are held on to by a snapshot each, metadata first: so persons are never behind events, and the log never behind either.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hoglab import __version__
+from hoglab.backup.depot import FORMAT, BackupError, Depot, KeptFile, Manifest
+from hoglab.storage.database.copies import snapshot
+from hoglab.storage.directory import DataDirectory, DirectoryLockedError
+from hoglab.transfer.running import CutOffError, NotServedError, running_hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hoglab.storage.database.copies import Snapshot
+
+_IDENTITY = "SELECT installation_id FROM installation"
+_GENERATION = "SELECT generation FROM installation"
+_POSITION = "SELECT log_offset FROM ingestion_progress WHERE stage = 'people'"
+_LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_record'"
+
+
+class Made(NamedTuple):
+    """A backup that is whole, and how much of it was not there before."""
+
+    manifest: Manifest
+    new_bytes: int
+
+
+def make_backup(data: Path, to: Path, *, keep: int | None = None) -> Made:
+    """Copy a data directory into a folder of backups, and read all of it again.
+
+    Parts of files that are there already are not written again. ``keep``: delete all but so many backups afterwards.
+    Raises `BackupError`, `DatabaseError` and `DirectoryError`.
+    """
+    if to.resolve().is_relative_to(data.resolve()):
+        raise BackupError(f"{to} is inside of {data}: keep backups elsewhere, best on another machine")
+    depot = Depot(to)
+    depot.prepare()
+    with DataDirectory.open(data, exclusive=False) as directory:
+        manifest = _copy(directory, depot)
+    depot.verify(manifest)
+    depot.finish(manifest)
+    if keep is not None:
+        depot.forget(keep)
+    return Made(manifest, depot.new_bytes)
+
+
+def _copy(directory: DataDirectory, depot: Depot) -> Manifest:
+    now = datetime.now(UTC)
+    files: list[KeptFile] = []
+    with ExitStack() as held, tempfile.TemporaryDirectory(dir=depot.path, prefix=".copying-") as folder:
+        with _store_held(directory):
+            metadata = held.enter_context(snapshot(directory.metadata_path))
+            queue = held.enter_context(snapshot(directory.queue_path))
+            wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
+            ours = [path for path in (directory.events_path, wal) if path.exists()]
+            files += [depot.keep(path.name, path) for path in ours]
+        for path, found in ((directory.metadata_path, metadata), (directory.queue_path, queue)):
+            copied = Path(folder) / path.name
+            found.copy(copied)
+            files.append(depot.keep(path.name, copied))
+            copied.unlink()
+        if directory.secret_keys_path.exists():
+            files.append(depot.keep(directory.secret_keys_path.name, directory.secret_keys_path))
+        return Manifest(
+            format=FORMAT,
+            name=f"{now:%Y%m%dT%H%M%S%f}Z",
+            made_at=now.isoformat(),
+            version=__version__,
+            installation_id=_text(metadata, _IDENTITY),
+            generation=_number(metadata, _GENERATION),
+            position=_number(metadata, _POSITION),
+            log_last_offset=_number(queue, _LAST),
+            files=files,
+        )
+
+
+@contextmanager
+def _store_held(directory: DataDirectory) -> Iterator[None]:
+    """The store as it is: by the server that has it open, or by keeping servers out."""
+    try:
+        try:
+            own = DataDirectory.open(directory.path)
+        except DirectoryLockedError:
+            with running_hold(directory.socket_path):
+                yield
+        else:
+            with own:
+                yield
+    except (NotServedError, CutOffError) as error:
+        raise BackupError(
+            f"the server on {directory.path} does not let its files be copied: {error}"
+        ) from error
+
+
+def _text(found: Snapshot, query: str) -> str:
+    value = found.value(query)
+    if value is None:
+        raise BackupError("the directory was never used by this version: start `hoglab serve` on it once")
+    return str(value)
+
+
+def _number(found: Snapshot, query: str) -> int:
+    value = found.value(query)
+    return value if isinstance(value, int) else 0
+
+
+def packed(data: Path, to: Path) -> Made:
+    """The same into one file, a tar archive that holds a folder with this backup alone."""
+    folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=".packing-"))
+    try:
+        made = make_backup(data, folder / "backup")
+        draft = folder / "backup.tar"
+        shutil.make_archive(str(draft.with_suffix("")), "tar", folder / "backup")
+        draft.chmod(0o600)
+        draft.replace(to)
+    except OSError as error:
+        raise BackupError(f"{to} cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=sys.exc_info()[0] is None)
+    return made

@@ -1,0 +1,101 @@
+"""Restoring a backup: a new generation of the installation, which does not do again what its original did meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from hoglab.backup.depot import BackupError, Depot, Manifest
+from hoglab.http.dates import utc_now
+from hoglab.storage.database import Database, tables
+from hoglab.storage.database.tables import installation, queue_installation
+from hoglab.storage.directory import DIRECTORY_MODE
+from hoglab.storage.event_store.duckdb_file import stamp
+from hoglab.storage.identity import Identity, write_identity
+from hoglab.storage.invocations.holding import Held, hold_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Restored(NamedTuple):
+    """What is in the new directory. ``held``: what does not run before somebody says so; None: nothing is held."""
+
+    manifest: Manifest
+    generation: int
+    held: Held | None
+
+
+def restore_backup(source: Path, data: Path, *, name: str | None = None, deliver: bool = False) -> Restored:
+    """Make a data directory from a backup, by default the newest; it must not exist, or be empty.
+
+    ``deliver``: runs of functions that waited, and events that were not handed to functions yet, go their way. Without
+    it runs are held, and these events are stored and run nothing: the original delivered them after the backup.
+    Raises `BackupError` and `DatabaseError`.
+    """
+    if data.exists() and any(data.iterdir()):
+        raise BackupError(
+            f"{data} is not empty: restore into a new directory, then put it in the place of the old"
+        )
+    with _opened(source) as depot:
+        names = depot.names()
+        if not names:
+            raise BackupError(f"there is no backup in {source}")
+        manifest = depot.read(names[-1] if name is None else name)
+        draft = data.with_name(f".{data.name}.restoring")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            draft.mkdir(mode=DIRECTORY_MODE, parents=True)
+            for file in manifest.files:
+                depot.write(file, draft / Path(file.name).name)
+            identity, held = _new_generation(draft, deliver=deliver)
+            if data.exists():
+                data.rmdir()
+            draft.rename(data)
+        except OSError as error:
+            raise BackupError(f"{data} cannot be written: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return Restored(manifest, identity.generation, held)
+
+
+def _new_generation(folder: Path, *, deliver: bool) -> tuple[Identity, Held | None]:
+    database = Database.open(folder / "hoglab.db")
+    queue = Database.open(folder / "queue.db", tables.queue_metadata)
+    try:
+        with database.read() as connection:
+            row = connection.execute(sa.select(installation)).one()
+        before = Identity(row.installation_id, row.generation, row.starts)
+        identity = replace(before, generation=before.generation + 1)
+        held = None if deliver else hold_all(database, queue, utc_now())
+        stamp(folder / "events.duckdb", identity.installation_id, identity.generation, identity.starts)
+        write_identity(queue, queue_installation, identity)
+        write_identity(database, installation, identity)
+    finally:
+        queue.dispose()
+        database.dispose()
+    return identity, held
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[Depot]:
+    """The folder of backups, unpacked when it is an archive."""
+    if not source.exists():
+        raise BackupError(f"there is nothing at {source}")
+    if source.is_dir():
+        yield Depot(source)
+        return
+    with tempfile.TemporaryDirectory(dir=source.parent, prefix=".unpacking-") as folder:
+        try:
+            with tarfile.open(source) as archive:
+                archive.extractall(folder, filter="data")
+        except (OSError, tarfile.TarError) as error:
+            raise BackupError(f"{source} cannot be unpacked: {error}") from error
+        yield Depot(Path(folder))

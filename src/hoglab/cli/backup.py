@@ -1,0 +1,176 @@
+"""``hoglab backup``, ``restore``, ``check`` and ``repair``: the files of a data directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import DataOption, JsonOption, existing_settings, load_settings
+
+
+def backup(
+    to: Annotated[
+        Path,
+        typer.Option(
+            "--to",
+            metavar="DIR|FILE.tar",
+            help="Folder for many backups, of which each writes what is new; or a file.",
+        ),
+    ],
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep",
+            min=1,
+            help="Afterwards, delete all but so many backups in the folder.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Copy everything, also beside a running server, and read the copy again.
+
+    All files are as they were at one moment. The secret keys are part of it; files of `warehouse` are not.
+    """
+    from hoglab.backup.depot import BackupError
+    from hoglab.backup.making import make_backup, packed
+    from hoglab.storage.database import DatabaseError
+    from hoglab.storage.directory import DirectoryError
+
+    settings = existing_settings(data)
+    is_file = to.suffix == ".tar"
+    if is_file and keep is not None:
+        raise OperatorError("--keep is for a folder of backups")
+    try:
+        made = (
+            packed(settings.data, to.absolute())
+            if is_file
+            else make_backup(settings.data, to.absolute(), keep=keep)
+        )
+    except (BackupError, DatabaseError, DirectoryError, OSError) as error:
+        raise OperatorError(str(error)) from error
+    manifest = made.manifest
+    if as_json:
+        facts = {
+            "name": manifest.name,
+            "position": manifest.position,
+            "generation": manifest.generation,
+            "bytes": manifest.bytes,
+            "new_bytes": made.new_bytes,
+        }
+        typer.echo(json.dumps(facts))
+        return
+    typer.echo(
+        f"backup {manifest.name}: {manifest.bytes:,} bytes, {made.new_bytes:,} of them new, verified; events up to "
+        f"record {manifest.position} of the event log"
+    )
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="DIR|FILE.tar", help="What `hoglab backup` wrote.")],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="NAME", help="Which backup (default: the newest).", show_default=False),
+    ] = None,
+    deliver: Annotated[
+        bool,
+        typer.Option(
+            "--deliver",
+            help="Let waiting runs of functions go, also those that the original may have delivered.",
+        ),
+    ] = False,
+    data: DataOption = None,
+) -> None:
+    """Make a new data directory from a backup.
+
+    Runs of functions that waited are held, since the original has delivered them after the backup.
+    """
+    from hoglab.backup.depot import BackupError
+    from hoglab.backup.restoring import restore_backup
+    from hoglab.storage.database import DatabaseError
+    from hoglab.storage.event_store import EventStoreUnavailableError
+
+    target = load_settings(data=data).data.absolute()
+    try:
+        restored = restore_backup(source.absolute(), target, name=at, deliver=deliver)
+    except (BackupError, DatabaseError, EventStoreUnavailableError) as error:
+        raise OperatorError(str(error)) from error
+    typer.echo(f"restored {restored.manifest.name} to {target}, generation {restored.generation}")
+    held = restored.held
+    if held is not None and any(held):
+        typer.echo(
+            f"held: {held.runs} runs of functions (`hoglab serve --deliver` lets them go); {held.events} records of "
+            f"events run no functions any more, and {held.backfills} backfills were cancelled (restore with --deliver "
+            "to run them)"
+        )
+
+
+def check(
+    full: Annotated[bool, typer.Option("--full", help="Read every page, row, event and secret.")] = False,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Look whether all files can be read and fit together, also beside a running server. Exit status 1 if not."""
+    from hoglab.backup.checking import check as look_through
+    from hoglab.storage.database import DatabaseError
+    from hoglab.storage.directory import DirectoryError
+
+    settings = load_settings(data=data)
+    if not settings.data.is_dir():
+        raise OperatorError(
+            f"there is no directory {settings.data.absolute()}: name it with --data or HOGLAB_DATA"
+        )
+    try:
+        report = look_through(settings.data, settings.secret_keys, full=full)
+    except (DatabaseError, DirectoryError, OSError) as error:
+        raise OperatorError(str(error)) from error
+    if as_json:
+        typer.echo(json.dumps({"facts": report.facts, "problems": report.problems}))
+    else:
+        for text in report.facts:
+            typer.echo(f"ok       {text}")
+        for text in report.problems:
+            typer.echo(f"PROBLEM  {text}")
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def repair(data: DataOption = None) -> None:
+    """Set aside what can be made again: a damaged write-ahead log of the event store, and caches.
+
+    The server must be stopped. Events that were in the log are ingested again from the event log at the next start,
+    which tells when some are there no more.
+    """
+    from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.storage.event_store import EventStoreUnavailableError
+    from hoglab.storage.event_store.duckdb import DuckDbEventStore
+
+    settings = existing_settings(data)
+    try:
+        with DataDirectory.open(settings.data) as directory:
+            wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
+            aside = [directory.results_state_path, directory.known_keys_path]
+            try:
+                DuckDbEventStore(directory.events_path).close()
+            except EventStoreUnavailableError as error:
+                if not wal.exists():
+                    raise OperatorError(
+                        f"{error}; nothing can be made again here: restore a backup"
+                    ) from error
+                aside.append(wal)
+            names = [path.name for path in aside if path.exists()]
+            folder = directory.set_aside(aside)
+            try:
+                DuckDbEventStore(directory.events_path).close()
+            except EventStoreUnavailableError as error:
+                raise OperatorError(
+                    f"{error}; restore a backup (what was set aside is in {folder})"
+                ) from error
+    except DirectoryError as error:
+        raise OperatorError(str(error)) from error
+    typer.echo(f"set aside in {folder}: {', '.join(names) or 'nothing'}; start the server")

@@ -1,0 +1,264 @@
+"""Backups beside a running server: of one moment, verified, incremental, restored without doing anything twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import httpx
+import pytest
+from tests.conftest import StartServer
+from tests.faults.destination import Destination
+
+from hoglab.backup.checking import check
+from hoglab.backup.depot import BackupError, Depot
+from hoglab.backup.making import make_backup, packed
+from hoglab.backup.restoring import restore_backup
+from hoglab.demo.api import Api
+from hoglab.demo.server import ChildServer
+
+FORWARD = {
+    "name": "Forward purchases",
+    "type": "destination",
+    "enabled": True,
+    "hog": "fetch(inputs.url, {'body': {'uuid': event.uuid}})",
+    "inputs_schema": [{"key": "url", "type": "string", "required": True, "secret": True}],
+    "filters": {"events": [{"id": "bought", "type": "events"}]},
+}
+LOCAL = {"HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.1/32"}
+
+
+def hoglab(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hoglab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+
+
+def send(server: ChildServer, *names: str) -> list[str]:
+    events = [{"uuid": str(uuid4()), "event": name, "distinct_id": "ann"} for name in names]
+    body = {"api_key": server.project_token, "batch": events}
+    assert httpx.post(f"{server.url}/batch/", json=body, timeout=60).status_code == 200
+    return [event["uuid"] for event in events]
+
+
+def wait_for(condition: Any, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def stored(server: ChildServer) -> set[str]:
+    headers = {"Authorization": f"Bearer {server.api_key}"}
+    answer = httpx.get(f"{server.url}/api/projects/1/events/", params={"limit": 1000}, headers=headers)
+    return {event["uuid"] for event in answer.json()["results"]}
+
+
+def uuids_in(data: Path) -> set[str]:
+    connection = duckdb.connect(str(data / "events.duckdb"))
+    found = connection.execute("SELECT uuid::VARCHAR FROM events").fetchall()
+    connection.close()
+    return {uuid for (uuid,) in found}
+
+
+class Writer(threading.Thread):
+    """Sends events and changes flags until it is stopped."""
+
+    def __init__(self, server: ChildServer) -> None:
+        super().__init__(daemon=True)
+        self.server = server
+        self.sent: list[str] = []
+        self.flags: list[str] = []
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        headers = {"Authorization": f"Bearer {self.server.api_key}"}
+        with httpx.Client(base_url=self.server.url, headers=headers, timeout=60) as client:
+            while not self.stopped.is_set():
+                self.sent += send(self.server, *["viewed"] * 20)
+                key = f"flag-{uuid4()}"
+                body = {"key": key, "filters": {"groups": [{"rollout_percentage": 50}]}}
+                made = client.post("/api/projects/1/feature_flags/", json=body)
+                assert made.status_code == 201, made.text
+                self.flags.append(key)
+
+
+def test_a_backup_under_load_has_all_that_was_answered_before_it(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server(data=tmp_path / "data")
+    writers = [Writer(server) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(3):
+            before = [(list(writer.sent), list(writer.flags)) for writer in writers]
+            made = make_backup(server.data, tmp_path / "backups")
+    finally:
+        for writer in writers:
+            writer.stopped.set()
+            writer.join(60)
+    server.stop()
+    data = tmp_path / "restored"
+    restored = restore_backup(tmp_path / "backups", data)
+    assert restored.manifest == made.manifest
+    assert restored.generation == 2
+    assert check(data, full=True).problems == []
+    again = start_server(data=data)
+    again.api_key, again.project_token = server.api_key, server.project_token
+    marker = send(again, "marker")[0]
+    headers = {"Authorization": f"Bearer {again.api_key}"}
+    with httpx.Client(base_url=again.url, headers=headers, timeout=60) as client:
+        wait_for(lambda: client.get(f"/api/projects/1/events/{marker}/").status_code == 200)
+        flags = {
+            one["key"] for one in client.get("/api/projects/1/feature_flags/?limit=1000").json()["results"]
+        }
+    again.stop()
+    events = uuids_in(data)
+    for sent, changed in before:
+        assert set(sent) <= events
+        assert set(changed) <= flags
+    assert {marker} < events <= {marker, *writers[0].sent, *writers[1].sent}
+
+
+def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp_path: Path) -> None:
+    with Destination() as destination:
+        server = start_server(data=tmp_path / "data", **LOCAL)
+        Api(server.url, server.api_key).create_hog_function(
+            {**FORWARD, "inputs": {"url": {"value": destination.url}}}
+        )
+        first = send(server, "bought")
+        wait_for(lambda: set(first) <= destination.bodies.keys())
+        server.stop()
+        # One run waits, and one event is in the log alone.
+        queue = sqlite3.connect(server.data / "queue.db")
+        queue.execute(
+            "INSERT INTO invocation "
+            "(id, project_id, function_id, queue, priority, scheduled_at, status, state, created_at) "
+            "SELECT ?, project_id, function_id, 'hog', 0, 0, 'available', x'', created_at FROM invocation LIMIT 1",
+            (str(uuid4()),),
+        )
+        queue.commit()
+        queue.close()
+        made = make_backup(server.data, tmp_path / "backups")
+        done = hoglab("restore", str(tmp_path / "backups"), "--data", str(tmp_path / "restored"))
+        assert "held: 1 runs" in done.stdout, done.stderr
+        again = start_server(data=tmp_path / "restored", **LOCAL)
+        again.api_key, again.project_token = server.api_key, server.project_token
+        (told,) = httpx.get(f"{again.url}/_readiness").json()["degraded"]
+        assert "1 runs from before the restore are held" in told
+        second = send(again, "bought")  # what is new is delivered
+        wait_for(lambda: set(second) <= destination.bodies.keys())
+        assert {uuid: len(keys) for uuid, keys in destination.bodies.items()} == dict.fromkeys(
+            [*first, *second], 1
+        )
+        again.stop()
+        assert made.manifest.generation == 1
+        restore_backup(tmp_path / "backups", tmp_path / "free", deliver=True)
+        connection = sqlite3.connect(tmp_path / "free" / "queue.db")
+        assert connection.execute(
+            "SELECT count(*) FROM invocation WHERE status = 'available'"
+        ).fetchone() == (1,)
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that a server has used and left."""
+    from hoglab.app import Hoglab
+    from hoglab.settings import Settings
+
+    data = tmp_path_factory.mktemp("small") / "data"
+    for _ in range(2):
+        hoglab = Hoglab.open(Settings(data=data))
+        hoglab.start()
+        hoglab.stop()
+    return data
+
+
+class TestDepot:
+    def test_what_did_not_change_is_not_written_again(self, small: Path, tmp_path: Path) -> None:
+        first = make_backup(small, tmp_path / "backups")
+        second = make_backup(small, tmp_path / "backups")
+        assert first.new_bytes > 0
+        assert second.new_bytes == 0
+        assert Depot(tmp_path / "backups").names() == [first.manifest.name, second.manifest.name]
+
+    def test_old_backups_go_when_asked_and_take_their_parts_along(self, small: Path, tmp_path: Path) -> None:
+        data = tmp_path / "data"
+        shutil.copytree(small, data)
+        make_backup(data, tmp_path / "backups")
+        (data / "secret-keys").write_text((data / "secret-keys").read_text() + "# a comment\n")
+        depot = Depot(tmp_path / "backups")
+        made = make_backup(data, tmp_path / "backups", keep=1)
+        assert depot.names() == [made.manifest.name]
+        parts = {path.name for path in (tmp_path / "backups" / "parts").glob("*/*")}
+        assert parts == {part for file in made.manifest.files for part in file.parts}
+        restore_backup(tmp_path / "backups", tmp_path / "restored")
+        assert (tmp_path / "restored" / "secret-keys").read_text().endswith("# a comment\n")
+
+    @pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
+    def test_a_damaged_part_is_noticed(self, small: Path, tmp_path: Path, damage: str) -> None:
+        made = make_backup(small, tmp_path / "backups")
+        part = max((tmp_path / "backups" / "parts").glob("*/*"), key=lambda path: path.stat().st_size)
+        data = bytearray(part.read_bytes())
+        if damage == "flip":
+            data[len(data) // 2] ^= 1
+            part.write_bytes(data)
+        elif damage == "cut":
+            part.write_bytes(data[:-1])
+        else:
+            part.unlink()
+        with pytest.raises(BackupError, match=r"a part of .* (is damaged|cannot be read)"):
+            Depot(tmp_path / "backups").verify(made.manifest)
+        with pytest.raises(BackupError):
+            restore_backup(tmp_path / "backups", tmp_path / "restored")
+        assert not (tmp_path / "restored").exists()
+
+    def test_one_file_holds_a_whole_backup(self, small: Path, tmp_path: Path) -> None:
+        made = packed(small, tmp_path / "backup.tar")
+        assert restore_backup(tmp_path / "backup.tar", tmp_path / "restored").manifest == made.manifest
+        assert {path.name for path in tmp_path.iterdir()} == {"backup.tar", "restored"}
+
+
+class TestRefusals:
+    def test_a_directory_in_use_is_not_restored_into(self, small: Path, tmp_path: Path) -> None:
+        make_backup(small, tmp_path / "backups")
+        with pytest.raises(BackupError, match="is not empty"):
+            restore_backup(tmp_path / "backups", small)
+
+    def test_backups_inside_of_the_data_are_refused(self, small: Path) -> None:
+        with pytest.raises(BackupError, match="keep backups elsewhere"):
+            make_backup(small, small / "backups")
+
+    def test_commands_say_what_is_wrong_in_one_line(self, tmp_path: Path) -> None:
+        done = hoglab("restore", str(tmp_path / "nothing"), "--data", str(tmp_path / "data"))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("hoglab: there is nothing at ")
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_check_and_backup_beside_a_server(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(data=tmp_path / "data")
+    uuids = send(server, "a", "b")
+    wait_for(lambda: set(uuids) <= stored(server))
+    for arguments in (["check"], ["check", "--full"]):
+        done = hoglab(*arguments, "--data", str(server.data))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "events.duckdb: 2 events" in done.stdout
+    done = hoglab("backup", "--to", str(tmp_path / "backups"), "--json", "--data", str(server.data))
+    assert json.loads(done.stdout)["position"] >= 1, done.stderr
+    assert stat_modes(tmp_path / "backups") == {0o700, 0o600}
+    assert send(server, "c")
+
+
+def stat_modes(folder: Path) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
