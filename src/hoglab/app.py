@@ -85,6 +85,7 @@ from hoglab.people import PersonService
 from hoglab.people import routes as people_routes
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
+from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.database import Database, DatabaseError, tables
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
@@ -305,7 +306,10 @@ class Hoglab:
             ),
             FlagEvaluator.close,
         )
-        cohort_service = CohortService(database, users=flags_naming_cohort, actions=action_names)
+        catch_up = CatchUp(storage.log, store)
+        cohort_service = CohortService(
+            database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
+        )
         experiments = ExperimentService(
             database,
             flags,
@@ -335,8 +339,8 @@ class Hoglab:
             storage, ingestion, quarantine, functions, delivery, integrity
         )
         streams = Streams()
-        backfills = Backfills(delivery, store)
-        calculator = CohortCalculator(database, behaviour=performers(database, store))
+        backfills = Backfills(delivery, store, catch_up=catch_up)
+        calculator = CohortCalculator(database, behaviour=performers(database, store), catch_up=catch_up)
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
             _ChangeWatch(database, self.witness),
@@ -349,14 +353,14 @@ class Hoglab:
             delivery.internal_events(database),
             backfills,
             ingestion,
-            ResultsRunner(results),
-            ExportService(store, storage.socket_path),
+            ResultsRunner(results, catch_up=catch_up),
+            ExportService(store, storage.socket_path, catch_up=catch_up),
         ]
         self.http: HoglabApp = self._opened(
             build_app(
                 [
                     *account_routes.routers(accounts, database),
-                    *_experiment_routers(experiments, accounts, store, flags, evaluator),
+                    *_experiment_routers(experiments, accounts, store, flags, evaluator, catch_up),
                     *results_routes.routers(results, store),
                     actions_router(ActionService(database)),
                     warehouse_router(WarehouseService(database, storage.tables)),
@@ -365,7 +369,7 @@ class Hoglab:
                     function_routes.router(function_service),
                     dead_event_router(delivery),
                     backfill_router(backfills, database),
-                    sample_router(delivery, function_service, database, store),
+                    sample_router(delivery, function_service, database, store, catch_up),
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),
@@ -435,13 +439,14 @@ def _experiment_routers(
     store: DuckDbEventStore,
     flags: FlagService,
     evaluator: FlagEvaluator,
+    catch_up: CatchUp,
 ) -> list[ResourceRouter]:
     views = flag_routes.FlagViews(experiments.database, flags)
     return [
         experiments_router(
             experiments,
             ExperimentReads(experiments.database),
-            Lifecycle(experiments, performers_on_request(experiments.database, store)),
+            Lifecycle(experiments, performers_on_request(experiments.database, store, catch_up=catch_up)),
             ExperimentExtras(experiments, flag_property_seen=flag_property_seen(store)),
             ExposureCohorts(experiments),
             project_by_id=accounts.project,

@@ -58,7 +58,7 @@ def test_results_are_there_right_after_the_events(lab: Lab) -> None:
     assert tuple(row["credible_interval"]) == expected.credible_interval
     assert row["significant"] is True
     assert row["step_counts"] == [40]
-    assert row["step_sessions"] is None
+    assert all("step_sessions" not in str(point) for point in rate["timeseries"].values())
     revenue = lab.series(experiment, 1)
     assert counts(revenue["timeseries"]["2026-03-10"]) == {"control": (200, 800), "test": (200, 1200)}
     assert rate["computed_at"] == "2026-03-10T12:00:00+00:00"

@@ -73,11 +73,29 @@ def test_the_newest_event_that_passes_is_found(house: House, history: History, a
 def test_the_newest_event_is_given_when_none_passes(
     history: History, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(samples, "LOOKED_AT", 3)
-    history.keep(stored("purchase", {"total": 500}), *(stored("seen", {"n": n}) for n in range(3)))
+    monkeypatch.setattr(samples, "PORTIONS", (2, 3))
+    history.keep(
+        *(stored("purchase", {"total": total}) for total in (500, *range(5))),
+        *(stored("seen", {"n": n}) for n in range(3)),
+    )
     found = sample(api, hog="return 1", filters=PURCHASES)
     assert (found["stored"], found["matches"]) == (True, False)
     assert found["globals"]["event"]["properties"] == {"n": 2}
+
+
+@rule("X6.1")
+def test_a_rare_event_is_found_far_back(house: House, history: History, api: Api) -> None:
+    """However many other events came since, and some of its name that do not pass."""
+    history.keep(
+        stored("purchase", {"total": 500}),
+        *(stored("purchase", {"total": 1}) for _ in range(300)),
+        *(stored("seen") for _ in range(1_000)),
+    )
+    found = sample(api, hog="return 1", filters=PURCHASES)
+    assert (found["stored"], found["matches"]) == (True, True)
+    assert found["globals"]["event"]["properties"] == {"total": 500}
+    big = {"properties": [{"key": "total", "type": "event", "operator": "gt", "value": 100}]}
+    assert sample(api, hog="return 1", filters=big)["globals"]["event"]["properties"] == {"total": 500}
 
 
 @rule("X6.1")

@@ -11,11 +11,13 @@ from uuid import UUID
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.ingestion.routes import events_router
 from hoglab.people import derived_person_id
 from hoglab.people.routes import groups_router, persons_router
+from hoglab.storage.database.tables import person, person_distinct_id
 
 KEY = {"Authorization": "Bearer phx_" + "k" * 43}
 
@@ -245,6 +247,27 @@ def test_persons(client: ApiClient, query: str, expected: list[list[str]]) -> No
     assert [each["distinct_ids"] for each in answer["results"]] == expected
     if "limit" not in query:
         assert answer["count"] == len(expected)
+
+
+def test_a_list_of_persons_says_when_it_leaves_ids_out(client: ApiClient, house: Any) -> None:
+    database, uuid = house.database, str(derived_person_id(1, "anon"))
+    with database.write() as tx:
+        [row_id] = tx.connection.scalars(sa.select(person.c.id).where(person.c.uuid == uuid))
+        further = [
+            {"project_id": 1, "distinct_id": f"ann-{number:03}", "person_id": row_id} for number in range(98)
+        ]
+        tx.execute(sa.insert(person_distinct_id), further)
+    path = "/api/projects/1/persons/"
+    shown = client.get(f"{path}?distinct_id=ann").json()["results"][0]
+    assert (len(shown["distinct_ids"]), "distinct_ids_truncated" in shown) == (100, False)
+    with database.write() as tx:
+        more = [{"project_id": 1, "distinct_id": f"zoe-{number}", "person_id": row_id} for number in range(5)]
+        tx.execute(sa.insert(person_distinct_id), more)
+    shown = client.get(f"{path}?distinct_id=ann").json()["results"][0]
+    assert len(shown["distinct_ids"]) == 100
+    assert (shown["distinct_ids_truncated"], shown["distinct_ids_count"]) == (True, 105)
+    whole = client.get(f"{path}{uuid}/").json()
+    assert (len(whole["distinct_ids"]), "distinct_ids_truncated" in whole) == (105, False)
 
 
 def test_a_person_in_full(client: ApiClient) -> None:

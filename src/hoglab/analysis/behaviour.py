@@ -24,6 +24,7 @@ from hoglab.people.cohorts import CohortError
 
 if TYPE_CHECKING:
     from hoglab.http.identity import Project
+    from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore
 
@@ -48,12 +49,20 @@ def performers(
 
 
 def performers_on_request(
-    database: Database, store: EventStore, now: Callable[[], datetime] = utc_now
+    database: Database,
+    store: EventStore,
+    now: Callable[[], datetime] = utc_now,
+    catch_up: CatchUp | None = None,
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
-    """As `performers`, for somebody who waits: it gives up earlier, and raises `ApiError`."""
+    """As `performers`, for somebody who waits: it gives up earlier, and raises `ApiError`.
+
+    With ``catch_up``, what was acknowledged before counts. Raises `NotCaughtUpError`.
+    """
     performed = _performers(database, store, now, REQUEST_TIMEOUT_S)
 
     def answered(project: Project, rule: PropertyFilter) -> Iterable[UUID]:
+        if catch_up is not None:
+            catch_up.require()
         try:
             with explained_failures(REQUEST_TIMEOUT_S):
                 return performed(project, rule)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -32,6 +32,8 @@ _SUMS = (
     "covariate_sum_squares",
     "covariate_sum_product",
 )
+_ROWS = ("baseline", "variant_results", "breakdown_results", "variants")
+"""Where rows stand in a result."""
 _LEGACY_KEYS = (
     "metric",
     "insight",
@@ -121,6 +123,19 @@ def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> d
         "step_sessions": None,
         **{name: None if missing else _finite(getattr(statistics, name, None)) for name in _SUMS},
         **(_quantile(statistics) if isinstance(statistics, QuantileSample) else {}),
+    }
+
+
+def without_step_sessions(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as a point of a series: rows name no sessions (spec experiments-api 8.2)."""
+    return {
+        name: [without_step_sessions(row) for row in value]
+        if name in _ROWS and isinstance(value, list)
+        else without_step_sessions(value)
+        if name in _ROWS and isinstance(value, Mapping)
+        else value
+        for name, value in result.items()
+        if name != "step_sessions"
     }
 
 

@@ -12,6 +12,7 @@ import structlog
 from hoglab.analysis import store
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.recalculations import Recalculations
+from hoglab.storage.catching_up import Awaiting, CatchUp
 
 if TYPE_CHECKING:
     from hoglab.analysis.plan import Plan
@@ -21,6 +22,8 @@ DEFAULT_TIMES = ("02:00:00",)
 """When the points of every running experiment are computed, in UTC."""
 CHECK_INTERVAL_S = 30.0
 """How often the runner looks for work that nobody told it of."""
+CATCH_UP_CHECK_S = 0.2
+"""How often it looks whether the events before a recalculation are stored by now."""
 LOOK_AT_ENDED = timedelta(hours=1)
 """How often the runner looks whether anything came that changes the results of an ended experiment."""
 
@@ -30,8 +33,16 @@ _log = structlog.get_logger(__name__)
 class ResultsRunner:
     """One thread that computes what is due. `start` once, `stop` ends it."""
 
-    def __init__(self, service: ResultsService, *, check_interval_s: float = CHECK_INTERVAL_S) -> None:
+    def __init__(
+        self,
+        service: ResultsService,
+        *,
+        check_interval_s: float = CHECK_INTERVAL_S,
+        catch_up: CatchUp | None = None,
+    ) -> None:
+        """With ``catch_up``, recalculations count the events that were acknowledged before they were asked for."""
         self._service = service
+        self._awaiting: Awaiting[str] = Awaiting(catch_up)
         self._recalculations = Recalculations(service)
         self._interval_s = check_interval_s
         self._woken = threading.Event()
@@ -64,7 +75,7 @@ class ResultsRunner:
                 self.run_once()
             except Exception:
                 _log.exception("results_runner_failed")
-            self._woken.wait(self._interval_s)
+            self._woken.wait(CATCH_UP_CHECK_S if self._awaiting else self._interval_s)
 
     def run_once(self) -> int:
         """Do everything that is due now; returns how many series and results were computed."""
@@ -76,7 +87,8 @@ class ResultsRunner:
                 return computed
             self._service.run_job(job)
             computed += 1
-        for recalculation in self._recalculations.waiting():
+        waiting = {job.id: job for job in self._recalculations.waiting()}
+        for recalculation in map(waiting.__getitem__, self._awaiting.ready(list(waiting))):
             if self._stopping.is_set():
                 return computed
             computed += self._recalculations.run(recalculation, self._stopping.is_set)

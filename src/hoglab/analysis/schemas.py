@@ -79,6 +79,44 @@ NOTES: Notes = {
 }
 
 
+RESULTS: Notes = {
+    "key": Note("The variant.", "test"),
+    "variant": Note("The variant.", "test"),
+    "baseline": "The variant that others are compared with.",
+    "variant_results": "The others, each compared with it.",
+    "breakdown_results": "The same for each value of the breakdowns; null without any.",
+    "breakdown_value": Note("A value of each property.", ["Chrome"]),
+    "variants": "The others, each compared with the baseline.",
+    "number_of_samples": Note("How many people (or groups) count.", 1471),
+    "sum": Note("The sum of their values; of funnels and retention how many came through.", 62),
+    "sum_squares": Note("The sum of the squares of their values.", 62),
+    "step_counts": Note("Of funnels: how many reached each step.", [395, 62]),
+    "step_sessions": "Always null here; there for clients that read it.",
+    "denominator_sum": "Of ratios and retention: the sum of the denominators.",
+    "denominator_sum_squares": "Of ratios: the sum of their squares.",
+    "numerator_denominator_sum_product": "Of ratios: the sum of the products of both.",
+    "covariate_sum": "With CUPED: the sum of what people did before.",
+    "covariate_sum_squares": "With CUPED: the sum of the squares of that.",
+    "covariate_sum_product": "With CUPED: the sum of the products of before and after.",
+    "quantile_level": "Of quantile metrics: which quantile, 0.9 for the p90.",
+    "quantile": "Of quantile metrics: the quantile.",
+    "quantile_lower": "Of quantile metrics: where its confidence interval begins.",
+    "quantile_upper": "Of quantile metrics: where its confidence interval ends.",
+    "cluster_factor": "Of quantiles over events: how much the events of one person belong together.",
+    "validation_failures": Note("Why there is no comparison.", []),
+    "method": "How they are compared.",
+    "significant": "Whether the difference is more than chance; null where there is no comparison.",
+    "chance_to_win": Note("Bayesian: the probability that the variant has more than the baseline.", 0.93),
+    "credible_interval": Note("Bayesian: where the effect lies, relative or absolute.", [-0.04, 0.52]),
+    "p_value": Note("Frequentist: the p-value.", 0.03),
+    "confidence_interval": Note("Frequentist: where the effect lies, relative or absolute.", [0.01, 0.4]),
+    "days": Note("The days, oldest first.", ["2026-01-02"]),
+    "exposure_counts": Note("How many had been exposed by the end of each.", [12]),
+    "timeseries": "Of exposures: by variant and day.",
+    "total_exposures": Note("Of exposures: how many people were exposed, by variant.", {"test": 12}),
+}
+"""Notes on the fields of results."""
+
 QUESTIONS: Notes = {
     "kind": "What is asked.",
     "experiment_id": Note("The id of the experiment.", 1),
@@ -108,6 +146,74 @@ class TimeseriesQuery(WireModel):
     fingerprint: str
 
 
+class RowOut(WireModel):
+    """The sums of one variant. Its mean is `sum` over `number_of_samples`, or over `denominator_sum` for ratios."""
+
+    notes = RESULTS
+
+    key: str
+    number_of_samples: int
+    sum: float | None
+    sum_squares: float | None
+    step_counts: list[int] | None = None
+    step_sessions: Any = None
+    denominator_sum: float | None = None
+    denominator_sum_squares: float | None = None
+    numerator_denominator_sum_product: float | None = None
+    covariate_sum: float | None = None
+    covariate_sum_squares: float | None = None
+    covariate_sum_product: float | None = None
+    quantile_level: float | None = None
+    quantile: float | None = None
+    quantile_lower: float | None = None
+    quantile_upper: float | None = None
+    cluster_factor: float | None = None
+    validation_failures: list[str] | None = None
+
+
+class VariantOut(RowOut):
+    """A variant compared with the baseline: Bayesian rows have a chance and a credible interval, frequentist ones a
+    p-value and a confidence interval."""
+
+    method: Literal["bayesian", "frequentist"]
+    significant: bool | None = None
+    chance_to_win: float | None = None
+    credible_interval: list[float | None] | None = None
+    p_value: float | None = None
+    confidence_interval: list[float | None] | None = None
+
+
+class BreakdownOut(WireModel):
+    """The rows of those with one value of each property."""
+
+    notes = RESULTS
+
+    breakdown_value: list[str]
+    baseline: RowOut | None
+    variants: list[VariantOut]
+
+
+class ResultOut(WireModel):
+    """The result of a metric."""
+
+    notes = RESULTS
+    model_config = ConfigDict(extra="allow")
+
+    baseline: RowOut | None = None
+    variant_results: list[VariantOut] | None = None
+    breakdown_results: list[BreakdownOut] | None = None
+
+
+class ExposureDaysOut(WireModel):
+    """How many people had been exposed to one variant by the end of each day."""
+
+    notes = RESULTS
+
+    variant: str
+    days: list[str]
+    exposure_counts: list[int]
+
+
 class TimeseriesOut(WireModel):
     """Daily results of one metric."""
 
@@ -116,7 +222,7 @@ class TimeseriesOut(WireModel):
     experiment_id: int
     metric_uuid: str
     status: str
-    timeseries: dict[str, dict[str, Any] | None]
+    timeseries: dict[str, ResultOut | None]
     errors: dict[str, str] | None
     computed_at: str | None
     created_at: str
@@ -196,7 +302,7 @@ class MetricResultOut(WireModel):
 
     metric_uuid: str
     status: Literal["pending", "completed", "failed"]
-    result: dict[str, Any] | None
+    result: ResultOut | None
     error_message: str | None
 
 
@@ -256,13 +362,14 @@ class QueryStatusAnswer(WireModel):
     query_status: QueryStatusOut
 
 
-class QueryOut(WireModel):
-    """What was computed, in the form of the query's kind; these are there beside it.
+class QueryOut(ResultOut):
+    """What was computed, in the form of the query's kind: an ``ExperimentQuery`` has rows, an
+    ``ExperimentExposureQuery`` counts. The others are there beside it.
 
     Nothing else is there when there is no answer yet.
     """
 
-    notes = NOTES
+    notes = {**NOTES, **RESULTS}  # noqa: RUF012
     model_config = ConfigDict(extra="allow")
 
     cache_key: str
@@ -274,6 +381,8 @@ class QueryOut(WireModel):
     timezone: str
     query_status: QueryStatusOut | None
     """The computation that runs now; null when none does."""
+    timeseries: list[ExposureDaysOut] | None = None
+    total_exposures: dict[str, int] | None = None
     warnings: list[FieldWarning] = Field(default_factory=list)
 
 

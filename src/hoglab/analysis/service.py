@@ -13,6 +13,7 @@ from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import day_of, zone_of
 from hoglab.analysis.families import adjusted
 from hoglab.analysis.plan import Plan, plan
+from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.queries import Queries
 from hoglab.analysis.series import REFRESH_S, Series
 from hoglab.analysis.store import COMPLETED, Job, Point, SeriesKey
@@ -126,6 +127,10 @@ class ResultsService:
         answer = _timeseries_object(project, row, key, points, job, self.now())
         if own is not None:
             answer["timeseries"] = self._corrected(found, own[0], answer["timeseries"])
+        answer["timeseries"] = {
+            day: None if result is None else without_step_sessions(result)
+            for day, result in answer["timeseries"].items()
+        }
         return answer
 
     def _corrected(

@@ -21,6 +21,7 @@ from prometheus_client import Counter, Gauge
 from hoglab.delivery.dead_events import EVENTS, reason_of
 from hoglab.delivery.jobs import Job, Jobs, Kind, running_jobs
 from hoglab.delivery.reruns import DISABLED, Reruns
+from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables import backfill
 from hoglab.storage.event_store import (
@@ -63,7 +64,14 @@ _RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not ov
 class Backfills:
     """A background service: `start` once, `stop` once. The other methods may be called from any thread."""
 
-    def __init__(self, delivery: Delivery, store: EventStore, *, max_backlog: int = MAX_BACKLOG) -> None:
+    def __init__(
+        self,
+        delivery: Delivery,
+        store: EventStore,
+        *,
+        max_backlog: int = MAX_BACKLOG,
+        catch_up: CatchUp | None = None,
+    ) -> None:
         self._delivery = delivery
         self._database = delivery.queue_database
         self._history, reruns = _History(delivery, store), Reruns(delivery)
@@ -72,6 +80,7 @@ class Backfills:
         """``reruns``: past invocations that are run again; they are gone on with here, too."""
         delivery.on_rerun = self._notify
         self._store = store
+        self._catch_up = catch_up
         self._max_backlog = max_backlog
         self._wake = threading.Condition()
         self._has_news = True  # what a former process left
@@ -93,7 +102,12 @@ class Backfills:
         max_events: int | None,
         dry_run: bool,
     ) -> Job:
-        """Begin a backfill; it goes on in the background. Raises `JobRunsError` and the store's errors."""
+        """Begin a backfill; it goes on in the background.
+
+        Raises `JobRunsError`, `NotCaughtUpError` and the store's errors.
+        """
+        if self._catch_up is not None:
+            self._catch_up.require()
         with self._store.reader() as reader:
             extent = TimeRange(project_id, since, until).extent(reader, timeout_s=QUERY_TIMEOUT_S)
         job: Job = {

@@ -15,16 +15,21 @@ if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.functions.service import FunctionService
     from hoglab.http.call import Call
+    from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore
 
 
 def sample_router(
-    delivery: Delivery, functions: FunctionService, database: Database, store: EventStore
+    delivery: Delivery,
+    functions: FunctionService,
+    database: Database,
+    store: EventStore,
+    catch_up: CatchUp | None = None,
 ) -> ResourceRouter:
     """``/hog_functions/{id}/sample_globals``. ``database``: the metadata."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
-    samples = Samples(delivery, TestRuns(delivery), store)
+    samples = Samples(delivery, TestRuns(delivery), store, catch_up)
 
     @routes.post(
         "/{function_id}/sample_globals/",
@@ -38,8 +43,8 @@ def sample_router(
     def sample_globals(call: Call, function_id: TextId) -> dict[str, Any]:
         """Globals for a test run, of the newest event that a configuration's filters let through.
 
-        The id may be `new`. When none of the newest events passes, it is the newest one; in a project without events it
-        is one that is made up.
+        The id may be `new`. When none of the last ten thousand that might pass does, it is the newest of all; in a
+        project without events it is one that is made up.
         """
         body = call.validate(SampleBody)
         made, context = configured(call, parse_uuid(function_id), body.configuration, functions, database)

@@ -5,12 +5,11 @@ A metric is stored as the JSON that came; the models below only decide whether i
 
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     Strict,
@@ -22,7 +21,9 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from hoglab.experiments.reference import METRIC_FIELDS
 from hoglab.http.errors import from_details, validation_error
+from hoglab.http.fields import WireModel
 from hoglab.http.property_filters import Properties
 from hoglab.http.unknown_keys import Keys, Path, WarningEntry, hint, shown_path, unknown_keys, warning
 
@@ -45,14 +46,17 @@ Math = Literal["total", "sum", "avg", "min", "max", "unique_session", "dau", "un
 Percentile = Annotated[Number, Field(ge=0, le=1)]
 
 
-class _Closed(BaseModel):
+class _Closed(WireModel):
+    """An object that has the fields below and no others."""
+
     model_config = ConfigDict(extra="forbid")
+    notes = METRIC_FIELDS
 
 
 class Breakdown(_Closed):
     """A property by whose values the results are split."""
 
-    unused: ClassVar[Collection[str]] = frozenset({"histogram_bin_count", "normalize_url"})
+    unused = frozenset({"histogram_bin_count", "normalize_url"})
 
     property: Any = None
     type: Any = None
@@ -62,7 +66,7 @@ class Breakdown(_Closed):
 class BreakdownFilter(_Closed):
     """How results are split."""
 
-    unused: ClassVar[Collection[str]] = frozenset(
+    unused = frozenset(
         {
             "breakdown",
             "breakdown_group_type_index",
@@ -148,6 +152,8 @@ class _Metric(_Closed):
 
 
 class MeanMetric(_Metric):
+    """One value of each person, and the mean of these: how often, how much, how many."""
+
     metric_type: Literal["mean"]
     source: Source
     lower_bound_percentile: Percentile | None = None
@@ -157,12 +163,16 @@ class MeanMetric(_Metric):
 
 
 class FunnelMetric(_Metric):
+    """The share of people who go through all steps, the first of which follows the exposure."""
+
     metric_type: Literal["funnel"]
     series: list[Source]
     funnel_order_type: Literal["ordered", "unordered", "strict"] | None = None
 
 
 class RatioMetric(_Metric):
+    """The sum of one value over the sum of another."""
+
     metric_type: Literal["ratio"]
     numerator: Source
     denominator: Source
@@ -171,6 +181,8 @@ class RatioMetric(_Metric):
 
 
 class RetentionMetric(_Metric):
+    """The share of people who come back: of those with a start event, those with a completion in the window."""
+
     metric_type: Literal["retention"]
     start_event: Source
     completion_event: Source
@@ -191,8 +203,20 @@ class QuantileMetric(_Metric):
 
 
 _AnyMetric = MeanMetric | FunnelMetric | RatioMetric | RetentionMetric | QuantileMetric
-ExperimentMetric = Annotated[_AnyMetric, Field(discriminator="metric_type")]
+ExperimentMetric = Annotated[
+    _AnyMetric, Field(discriminator="metric_type", description="A metric; `metric_type` says of which kind.")
+]
 _METRIC: TypeAdapter[_AnyMetric] = TypeAdapter(ExperimentMetric)
+
+
+class LegacyMetric(WireModel):
+    """A metric of the former engine; such a one is only kept."""
+
+    model_config = ConfigDict(extra="allow")
+    notes = METRIC_FIELDS
+
+    kind: Literal["ExperimentTrendsQuery", "ExperimentFunnelsQuery"]
+
 
 StoredMetric = _AnyMetric
 """The models of metrics, of which a stored one may be none: those of the former engine are kept as they are."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic.json_schema import JsonSchemaValue
 
 from hoglab.experiments import criteria, flag_config, metrics, reference
-from hoglab.experiments.metrics import StoredMetric
+from hoglab.experiments.metrics import ExperimentMetric, LegacyMetric, StoredMetric
 from hoglab.experiments.setting_schemas import ExposureCriteria, HoldoutGroup, Parameters, StatsConfig
 from hoglab.flags.schemas import FlagOut
 from hoglab.http.errors import ApiError, validation_error
@@ -45,6 +45,11 @@ TYPES = ("web", "product")
 CONCLUSIONS = ("won", "lost", "inconclusive", "stopped_early", "invalid")
 
 Name = Annotated[str, Text(max_length=MAX_NAME)]
+KnownMetric = Annotated[
+    ExperimentMetric | LegacyMetric,
+    Field(description="A metric, or one of the former engine that is only kept."),
+]
+SHOWN_METRICS = Keys(list[KnownMetric], "KnownMetric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +155,8 @@ class ExperimentPatch(WireModel):
         ]
         | None
     ) = None
-    metrics: Annotated[list[Any], _Metrics, Keys(list[StoredMetric])] | None = None
-    metrics_secondary: Annotated[list[Any], _Metrics, Keys(list[StoredMetric])] | None = None
+    metrics: Annotated[list[Any], _Metrics, Keys(list[ExperimentMetric], "Metric")] | None = None
+    metrics_secondary: Annotated[list[Any], _Metrics, Keys(list[ExperimentMetric], "Metric")] | None = None
     stats_config: Annotated[Any, JsonAny(), Keys(StatsConfig)] = None
     scheduling_config: Annotated[dict[str, Any], JsonObject()] | None = None
     create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")
@@ -379,8 +384,8 @@ class ExperimentOut(WireModel):
     updated_at: datetime
     type: Literal["web", "product"] | None
     exposure_criteria: dict[str, Any] | None
-    metrics: list[dict[str, Any]] | None
-    metrics_secondary: list[dict[str, Any]] | None
+    metrics: Annotated[list[dict[str, Any]], SHOWN_METRICS] | None
+    metrics_secondary: Annotated[list[dict[str, Any]], SHOWN_METRICS] | None
     stats_config: dict[str, Any] | None
     scheduling_config: dict[str, Any] | None
     create_in_folder: str | None = Field(alias="_create_in_folder")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
+from hoglab.storage.catching_up import NotCaughtUpError
 from hoglab.storage.database.errors import DatabaseBusyError, DatabaseError, DatabaseFullError
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError
 
@@ -286,6 +287,8 @@ def known_error(error: BaseException) -> WireError | None:
         return unavailable("The database cannot be read or written.", BUSY_RETRY_S)
     if isinstance(error, (EventStoreUnavailableError, QueryMemoryError, QueryTimeoutError)):
         return unavailable("The event store cannot be read.", STORE_RETRY_S)
+    if isinstance(error, NotCaughtUpError):
+        return unavailable("Events that were accepted before are still being stored.", STORE_RETRY_S)
     return None
 
 

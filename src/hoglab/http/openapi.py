@@ -9,7 +9,7 @@ from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from starlette.responses import Response
 
 from hoglab import __version__
@@ -19,6 +19,7 @@ from hoglab.http.described_errors import ERROR, ERROR_SCHEMA, error_responses, m
 from hoglab.http.examples import Examples
 from hoglab.http.responses import encode_json
 from hoglab.http.routing import LAG_HEADER, Either, Kind
+from hoglab.http.unknown_keys import NAMED, named_kinds
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -153,10 +154,22 @@ class _Schemas:
         self._by_key = {name: _renamed(schema) for (name, _), schema in found.items()}
         definitions: dict[str, Any] = shared.get("$defs", {})
         self.definitions = {_name(name): _renamed(schema) for name, schema in definitions.items()}
+        for model in adapters:
+            self._add_named(model[0])
         for operation in operations:
             if operation.method in ("PATCH", "PUT"):
                 self._drop_defaults(operation)
         self.examples = Examples(self.definitions)
+
+    def _add_named(self, model: Any) -> None:
+        """Describe what the fields of a model hold though they are read by hand (`Keys`)."""
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return
+        for name, kind in named_kinds(model).items():
+            if name not in self.definitions:
+                schema = TypeAdapter(kind).json_schema(ref_template=f"{_REFERENCE}{{model}}")
+                self.definitions |= schema.pop("$defs", {})
+                self.definitions[name] = schema
 
     def _drop_defaults(self, operation: Operation) -> None:
         """What a change leaves out stays as it is, whereas clients that know a default would send it."""
@@ -195,7 +208,9 @@ def _renamed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: f"{_REFERENCE}{_name(value.removeprefix(_REFERENCE))}" if key == "$ref" else _renamed(value)
+        key: f"{_REFERENCE}{_name(value.removeprefix(_REFERENCE).removeprefix(NAMED))}"
+        if key == "$ref"
+        else _renamed(value)
         for key, value in schema.items()
     }
 

@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from hoglab.hog.suggestions import closest
 from hoglab.http.errors import ApiError, validation_error
@@ -38,11 +40,32 @@ WarningEntry = dict[str, str]
 """An entry of ``warnings``: ``code``, ``attr`` and ``detail``, as errors have them."""
 
 
+NAMED = "https://components.invalid/"
+"""What references to `Keys` with a name begin with, until the document is put together (http/openapi.py)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Marks a field that is read by hand: ``of`` is the model, or the list of models, that it holds."""
+    """Marks a field that is read by hand: ``of`` is the model, or the list of models, that it holds.
+
+    ``name``: under which documents describe it, or what the list holds; None where they say what reads it says.
+    """
 
     of: Any
+    name: str | None = None
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        if self.name is None:
+            return handler(schema)
+        described = {"$ref": f"{NAMED}{self.name}"}
+        return {"type": "array", "items": described} if get_origin(self.of) is list else described
+
+    @property
+    def described(self) -> Any:
+        """The type that the name stands for."""
+        return get_args(self.of)[0] if get_origin(self.of) is list else self.of
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +223,22 @@ def _shape(kind: Any) -> _Shape:
     if origin is dict:
         return _Shape(values=_shape(get_args(kind)[1]))
     return _Shape((kind,)) if _is_model(kind) else _Shape()
+
+
+def named_kinds(model: Any) -> dict[str, Any]:
+    """What the fields of a model name for the documents: the types by their names."""
+    marks = (mark for info in model.model_fields.values() for mark in _marks(info.annotation, info.metadata))
+    return {mark.name: mark.described for mark in marks if mark.name is not None}
+
+
+def _marks(kind: Any, metadata: Iterable[object]) -> Iterator[Keys]:
+    yield from (each for each in metadata if isinstance(each, Keys))
+    inner = get_args(kind)
+    if get_origin(kind) is Annotated:
+        yield from _marks(inner[0], inner[1:])
+    elif get_origin(kind) in (Union, types.UnionType):
+        for each in inner:
+            yield from _marks(each, ())
 
 
 def _marked(metadata: Iterable[object], kind: Any) -> Any:

@@ -200,6 +200,14 @@ def distinct_ids_of(
     return found
 
 
+def distinct_id_counts(connection: Connection, row_ids: Sequence[int]) -> dict[int, int]:
+    """How many distinct ids persons have, by row id."""
+    ids = person_distinct_id
+    counted = sa.select(ids.c.person_id, sa.func.count()).where(ids.c.person_id.in_(row_ids))
+    found = connection.execute(counted.group_by(ids.c.person_id))
+    return {row.person_id: row[1] for row in found}
+
+
 def next_persons(
     *columns: sa.ColumnElement[Any],
     project_id: int | BindParameter[int],

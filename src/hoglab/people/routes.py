@@ -11,10 +11,12 @@ from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import envelope
 from hoglab.http.routing import ResourceRouter
 from hoglab.people import reading
-from hoglab.people.reading import GroupView, PersonView, display_name
+from hoglab.people.reading import SHOWN_DISTINCT_IDS, GroupView, PersonView, display_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sqlalchemy import Connection
 
     from hoglab.http.call import Call
     from hoglab.http.routing import UuidId
@@ -67,6 +69,10 @@ class PersonOut(WireModel):
     is_identified: bool
     created_at: str
     last_seen_at: str | None
+    distinct_ids_truncated: bool = False
+    """There, and true, when only the first hundred distinct ids are listed; reading the person gives all."""
+    distinct_ids_count: int = 0
+    """There when they are not all listed: how many distinct ids the person has."""
 
 
 class PersonList(WireModel):
@@ -142,8 +148,8 @@ def persons_router(database: Database) -> ResourceRouter:
                 limit=page.limit,
                 offset=page.offset,
             )
-            ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
-        return envelope(call, [person_object(call, each, ids[each.row_id]) for each in persons], count)
+            shown = person_objects(call, connection, persons)
+        return envelope(call, shown, count)
 
     @router.get("/{person_id}", response=PersonOut, summary="Read a person")
     def read_person(call: Call, person_id: UuidId) -> dict[str, Any]:
@@ -196,6 +202,23 @@ def groups_router(database: Database) -> ResourceRouter:
         ]
 
     return router
+
+
+def person_objects(call: Call, connection: Connection, persons: Sequence[PersonView]) -> list[dict[str, Any]]:
+    """Persons in a list, each with its first `SHOWN_DISTINCT_IDS` distinct ids, and how many more there are."""
+    ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
+    full = [row_id for row_id, found in ids.items() if len(found) == SHOWN_DISTINCT_IDS]
+    counts = reading.distinct_id_counts(connection, full) if full else {}
+    cut = {row_id: count for row_id, count in counts.items() if count > SHOWN_DISTINCT_IDS}
+    return [
+        person_object(call, each, ids[each.row_id])
+        | (
+            {"distinct_ids_truncated": True, "distinct_ids_count": cut[each.row_id]}
+            if each.row_id in cut
+            else {}
+        )
+        for each in persons
+    ]
 
 
 def person_object(call: Call, person: PersonView, distinct_ids: Sequence[str]) -> dict[str, Any]:

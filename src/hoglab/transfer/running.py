@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 import structlog
 
+from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryCancelledError,
@@ -93,8 +94,10 @@ class ExportService:
         *,
         max_exports: int = MAX_EXPORTS,
         stall_s: float = STALL_S,
+        catch_up: CatchUp | None = None,
     ) -> None:
         self._store = store
+        self._catch_up = catch_up
         self._path = path
         self._slots = threading.BoundedSemaphore(max_exports)
         self._stall_s = stall_s
@@ -107,7 +110,7 @@ class ExportService:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()  # of a server that was killed: ours alone may be there
             with _address(self._path) as address:
-                self._listener = _Listener(address, self._store, self._slots, self._stall_s)
+                self._listener = _Listener(address, self._store, self._slots, self._stall_s, self._catch_up)
             self._path.chmod(SOCKET_MODE)
         except OSError as error:
             _log.warning("exports_not_offered", path=str(self._path), reason=str(error))
@@ -135,8 +138,16 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: str, store: EventStore, slots: threading.Semaphore, stall_s: float) -> None:
+    def __init__(
+        self,
+        address: str,
+        store: EventStore,
+        slots: threading.Semaphore,
+        stall_s: float,
+        catch_up: CatchUp | None,
+    ) -> None:
         self.store = store
+        self.catch_up = catch_up
         self.slots = slots
         self.stall_s = stall_s
         self.hold_s = MAX_HOLD_S
@@ -231,6 +242,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, selection: EventSelection) -> None:
         begun = False
+        if self.listener.catch_up is not None:
+            self.listener.catch_up.wait()  # and if that takes too long, what is stored
         try:
             with (
                 self.listener.store.reader() as reader,

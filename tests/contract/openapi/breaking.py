@@ -152,8 +152,9 @@ def _followed(document: Document, schema: Schema) -> Schema:
 def _types(document: Document, schema: Schema) -> frozenset[str]:
     if "$ref" in schema:
         return _types(document, _followed(document, schema))
-    if "anyOf" in schema:
-        return frozenset().union(*(_types(document, each) for each in schema["anyOf"]))
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return frozenset().union(*(_types(document, each) for each in schema[several]))
     kind = schema.get("type")
     if kind is None:
         return _ANY

@@ -26,6 +26,7 @@ from hoglab.http.dates import utc_now
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.definition import read_trees, references
 from hoglab.people.cohorts.matching import CohortError, RowIds, Sources, membership_test
+from hoglab.storage.catching_up import Awaiting, CatchUp
 from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ REFRESH_AFTER = timedelta(hours=1)
 
 REFRESH_CHECK_S = 60.0
 """How often the calculator looks for cohorts that are that old, and for those of another process."""
+
+CATCH_UP_CHECK_S = 0.2
+"""How often the calculator looks whether the events that a waiting cohort is about are stored by now."""
 
 RETRY_FIRST_S, RETRY_LONGEST_S = 60.0, 3_600.0
 """How long a cohort that could not be calculated waits before the next attempt; doubles with each failure."""
@@ -69,10 +73,12 @@ class CohortCalculator:
         database: Database,
         *,
         behaviour: Behaviour | None = None,
+        catch_up: CatchUp | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
         self._behaviour = behaviour
+        self._awaiting: Awaiting[tuple[int, int, int]] = Awaiting(catch_up)
         self._now = now
         self._wake = threading.Event()
         self._stopping = False
@@ -106,7 +112,7 @@ class CohortCalculator:
                 self.run()
             except Exception:
                 _log.exception("cohorts_not_calculated")
-            self._wake.wait(REFRESH_CHECK_S)
+            self._wake.wait(CATCH_UP_CHECK_S if self._awaiting else REFRESH_CHECK_S)
 
     def _refresh(self) -> None:
         before = self._now() - REFRESH_AFTER
@@ -121,14 +127,19 @@ class CohortCalculator:
                 store.request_calculation(tx.connection, old)
 
     def run(self) -> int:
-        """Calculate every cohort that is waiting, also those that wait because of others; how many."""
+        """Calculate every cohort that is waiting, also those that wait because of others; how many.
+
+        One that was asked for after events that are not stored yet goes on waiting.
+        """
         done = 0
         while not self._stopping:
             with self._database.read() as connection:
                 waiting = store.waiting_cohorts(connection)
-            if not waiting:
+            ready = self._awaiting.ready(waiting)
+            if not ready:
                 break
-            self.calculate(*waiting[0])
+            project_id, cohort_id, _ = ready[0]
+            self.calculate(project_id, cohort_id)
             done += 1
         return done
 

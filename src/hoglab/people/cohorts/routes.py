@@ -23,7 +23,7 @@ from hoglab.people.cohorts.schemas import (
     MembersIn,
 )
 from hoglab.people.cohorts.upload import Members, read_csv
-from hoglab.people.routes import PersonList, person_object
+from hoglab.people.routes import PersonList, person_objects
 
 if TYPE_CHECKING:
     from hoglab.http.call import Call
@@ -134,8 +134,8 @@ def cohorts_router(
                 limit=page.limit,
                 offset=page.offset,
             )
-            ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
-        return envelope(call, [person_object(call, each, ids[each.row_id]) for each in persons], count, page)
+            shown = person_objects(call, connection, persons)
+        return envelope(call, shown, count, page)
 
     @routes.patch("/{cohort_id}/add_persons_to_static_cohort", body=MembersIn, response=CohortOut)
     def add_members(call: Call, cohort_id: IntId) -> dict[str, Any]:

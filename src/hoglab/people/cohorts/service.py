@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.http.identity import Project, User
+    from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database, Transaction
 
 MAX_COHORTS_PER_PROJECT = 2_000
@@ -66,11 +67,13 @@ class CohortService:
         *,
         users: CohortUsers = _nobody,
         actions: ActionsExist = _all_there,
+        catch_up: CatchUp | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
         self._users = users
         self._actions = actions
+        self._catch_up = catch_up
         self._now = now
 
     def get(self, connection: Connection, project_id: int, cohort_id: int) -> CohortRow:
@@ -87,6 +90,8 @@ class CohortService:
     ) -> CohortRow:
         """Make a cohort. ``data`` holds wire fields by name; ``members`` are those of a static one."""
         refuse(within(CohortPatch, data))
+        if members is not None:
+            self._require_persons()
         with self._database.write() as tx:
             return self.create_in(tx, project, user, data, members)
 
@@ -268,6 +273,7 @@ class CohortService:
 
     def add(self, project: Project, cohort_id: int, members: Members) -> CohortRow:
         """Add persons to a static cohort; those who are unknown, or in it already, change nothing."""
+        self._require_persons()
         with self._database.write() as tx:
             return self._add(tx, self._static(tx.connection, project, cohort_id), members)
 
@@ -279,6 +285,11 @@ class CohortService:
             gone.intersection_update(store.member_rows(tx.connection, row.id))
             store.remove_members(tx.connection, row.id, gone)
             return self._recounted(tx, row, changed=bool(gone))
+
+    def _require_persons(self) -> None:
+        """Wait until persons of events that were acknowledged are known. Raises `NotCaughtUpError`."""
+        if self._catch_up is not None:
+            self._catch_up.require()
 
     def _static(self, connection: Connection, project: Project, cohort_id: int) -> CohortRow:
         row = self.get(connection, project.id, cohort_id)

@@ -145,14 +145,14 @@ def request_calculation(connection: Connection, cohort_ids: Collection[int]) -> 
     )
 
 
-def waiting_cohorts(connection: Connection) -> list[tuple[int, int]]:
-    """(project, id) of the dynamic cohorts that are to be calculated, those with fewest errors first."""
+def waiting_cohorts(connection: Connection) -> list[tuple[int, int, int]]:
+    """(project, id, version) of the dynamic cohorts that are to be calculated, those with fewest errors first."""
     statement = (
-        sa.select(cohort.c.project_id, cohort.c.id)
+        sa.select(cohort.c.project_id, cohort.c.id, sa.func.coalesce(cohort.c.pending_version, 0))
         .where(cohort.c.is_calculating.is_(True), cohort.c.is_static.is_(False), cohort.c.deleted.is_(False))
         .order_by(cohort.c.errors_calculating, cohort.c.id)
     )
-    return [(project_id, cohort_id) for project_id, cohort_id in connection.execute(statement)]
+    return [tuple(row) for row in connection.execute(statement)]
 
 
 def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:

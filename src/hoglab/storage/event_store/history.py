@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -29,15 +30,28 @@ _WINDOW = (
 
 _NEWEST = (
     f"SELECT {', '.join(_COLUMNS)} FROM resolved_events WHERE project_id = $project_id "  # noqa: S608 - our own words
+    "AND ($before IS NULL OR seq < $before) AND ($names IS NULL OR event IN (SELECT unnest($names))) "
     "ORDER BY seq DESC LIMIT $count"
 )
 
 
-def newest(reader: Reader, project_id: int, count: int, *, timeout_s: float | None = None) -> list[EventRow]:
-    """The events of a project that came last, newest first, as `TimeRange.window` gives them."""
-    parameters = {"project_id": project_id, "count": count}
+def newest(
+    reader: Reader,
+    project_id: int,
+    count: int,
+    *,
+    names: Collection[str] | None = None,
+    before: int | None = None,
+    timeout_s: float | None = None,
+) -> list[tuple[int, EventRow]]:
+    """The events of a project that came last, newest first, with their places, as `TimeRange.window` gives them.
+
+    Only those of some ``names``, and those that stand ``before`` a place; None for all.
+    """
+    wanted = None if names is None else sorted(names)
+    parameters = {"project_id": project_id, "count": count, "names": wanted, "before": before}
     found = reader.execute(_NEWEST, parameters, timeout_s=timeout_s)
-    return [_row(project_id, dict(zip(_COLUMNS, row, strict=True))) for row in found]
+    return [(row[0], _row(project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in found]
 
 
 @dataclass(frozen=True, slots=True)
