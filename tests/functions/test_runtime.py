@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.accounts.service import AccountService
-from hoglab.filters.hog import FilterFailure
+from hoglab.filters.hog import FilterFailure, dispatch
 from hoglab.functions import store
 from hoglab.functions.compile import CompiledFunction
 from hoglab.functions.globals import filter_globals
@@ -114,6 +115,86 @@ def test_changes_are_seen_at_once_and_the_rest_is_kept(api: Api, registry: Funct
     assert loaded(registry, second) is kept
     api.change(first, enabled=False)
     assert names(registry) == ["b"]
+
+
+def test_a_save_costs_no_look_at_the_other_functions(
+    api: Api, registry: FunctionRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted: rows that are read, and functions and filters that are compiled, after a change of one of fifty."""
+    made = [
+        api.create(
+            name=f"f{number}", enabled=True, filters={"events": [{"id": f"e{number}", "type": "events"}]}
+        )
+        for number in range(50)
+    ]
+    names(registry)
+    read: list[int] = []
+    compiled: list[str] = []
+    fused: list[int] = []
+    by_ids, compile_one, fuse = store.by_ids, registry._compile_one, dispatch.fuse
+
+    def counted(*args: Any, **options: Any) -> Any:
+        found = by_ids(*args, **options)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(store, "runnable", lambda *_: pytest.fail("all functions were read"))
+    monkeypatch.setattr(store, "by_ids", counted)
+    monkeypatch.setattr(
+        registry, "_compile_one", lambda row, _: (compiled.append(row["name"]), compile_one(row, _))[1]
+    )
+    monkeypatch.setattr(dispatch, "fuse", lambda cases: (fused.append(len(cases)), fuse(cases))[1])
+    api.change(made[7], name="seven")
+    assert "seven" in names(registry)
+    assert (read, compiled, fused) == ([1], ["seven"], [])
+    api.change(made[8], filters={"events": [{"id": "other", "type": "events"}]})
+    api.change(made[9], enabled=False)
+    assert len(names(registry)) == 49
+    assert (read, compiled) == ([1, 2], ["seven", "f8"])
+
+
+def test_taking_changes_over_comes_to_the_same_as_reading_all(
+    api: Api, registry: FunctionRegistry, database: Database, box: SecretBox
+) -> None:
+    chance = random.Random(7)
+    made: list[dict[str, Any]] = []
+
+    def change() -> None:
+        if not made or chance.random() < 0.3:
+            kind = chance.choice(["destination", "internal_destination", "transformation"])
+            made.append(api.create(name=f"f{len(made)}", type=kind, enabled=True, hog="return event"))
+            return
+        one = chance.choice(made)
+        if chance.random() < 0.2:
+            add_action(database, [{"event": "signup"}])
+            return
+        changed: dict[str, Any] = chance.choice(
+            [
+                {"enabled": chance.random() < 0.5},
+                {"deleted": chance.random() < 0.5},
+                {"filters": {"events": [{"id": chance.choice("ab"), "type": "events"}]}},
+                {"execution_order": chance.randrange(1, 9)},
+            ]
+        )
+        api.patch(
+            f"/hog_functions/{one['id']}/", changed
+        )  # one that is deleted is found again by `deleted` only
+
+    for _ in range(60):
+        for _ in range(chance.randrange(1, 4)):
+            change()
+        taken_over, anew = registry.for_project(1), FunctionRegistry(database, box).for_project(1)
+        assert taken_over is not None
+        assert anew is not None
+        assert taken_over.by_id.keys() == anew.by_id.keys()
+        for kind in ("destinations", "internal_destinations", "transformations"):
+            one, other = getattr(taken_over, kind), getattr(anew, kind)
+            assert [each.id for each in one.functions] == [each.id for each in other.functions]
+            assert one.reads == other.reads
+            for event in ("a", "b", "signup"):
+                flat = {**filter_globals(GLOBALS), "event": event}
+                assert one.dispatcher.match(flat) == other.dispatcher.match(flat)
+                assert one.dispatcher.concerns(event) == other.dispatcher.concerns(event)
 
 
 def test_actions_and_settings_reach_filters_at_once(

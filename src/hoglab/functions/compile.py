@@ -5,7 +5,7 @@ Nothing here runs a function's body; delivery and transformations do, with what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,11 @@ class CompiledFunction:
     def filters(self) -> list[CompiledFilter]:
         """Its own filter and those of its mappings."""
         return [self.filter, *(one.filter for one in self.mappings or ())]
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The roots of the globals that its filters look at."""
+        return frozenset(_roots(self.filters()))
 
     @property
     def label(self) -> str:
@@ -308,18 +313,22 @@ def _masking(masking: Mapping[str, Any]) -> CompiledMasking:
 class FunctionSet:
     """Functions that run on the same happenings, in the order in which they are asked."""
 
-    def __init__(self, functions: Sequence[CompiledFunction]) -> None:
+    def __init__(self, functions: Sequence[CompiledFunction], before: FunctionSet | None = None) -> None:
+        """``before``: those of a moment ago; what of their filters is the same need not be prepared again."""
         self.functions = tuple(functions)
-        self.dispatcher = FusedDispatcher([one.filter for one in self.functions])
-        self.reads = frozenset(root for one in self.functions for root in _roots(one))
+        filters = [one.filter for one in self.functions]
+        self.dispatcher: FusedDispatcher = FusedDispatcher(
+            filters, None if before is None else before.dispatcher
+        )
+        self.reads: frozenset[str] = frozenset().union(*{one.reads for one in self.functions})
         """The roots that filters look at, those of mappings too: nothing else need be made for them."""
 
     def __len__(self) -> int:
         return len(self.functions)
 
 
-def _roots(function: CompiledFunction) -> Iterator[str]:
-    for one in function.filters():
+def _roots(filters: Iterable[CompiledFilter]) -> Iterator[str]:
+    for one in filters:
         if one.expression is not None:
             for node in walk(one.expression.node):
                 if isinstance(node, Field):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -52,7 +52,25 @@ class ProjectFunctions:
     """Ids of those that are enabled and cannot be loaded, for their secrets cannot be read, say."""
 
 
-_Key = tuple[str, int, str]
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One function that may run. ``state``: what of its row says whether it changed; ``place``: its place among the
+    others (spec hog-runtime 0, step 5); ``compiled`` None: it cannot be loaded."""
+
+    state: tuple[object, ...]
+    filters: object
+    place: tuple[object, ...]
+    compiled: CompiledFunction | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What is known of a project. ``versions``: of `TOPICS`, when it was read."""
+
+    versions: tuple[int, ...]
+    functions: ProjectFunctions | None
+    context: FilterContext | None = None
+    entries: Mapping[str, _Entry] = field(default_factory=dict)
 
 
 class FunctionRegistry:
@@ -71,8 +89,7 @@ class FunctionRegistry:
         self._database = database
         self._box = box
         self._geoip = geoip
-        self._loaded: dict[int, tuple[tuple[int, ...], ProjectFunctions | None]] = {}
-        self._compiled: dict[int, tuple[FilterContext, dict[str, tuple[object, CompiledFunction]]]] = {}
+        self._loaded: dict[int, _Loaded] = {}
         self._projects: dict[
             str, int
         ] = {}  # of functions that were asked for by id; a function stays where it is
@@ -85,15 +102,14 @@ class FunctionRegistry:
         """
         versions = self._versions(project_id)
         known = self._loaded.get(project_id)
-        if known is not None and known[0] == versions:
-            return known[1]
+        if known is not None and known.versions == versions:
+            return known.functions
         with self._lock:
             versions = self._versions(project_id)
             known = self._loaded.get(project_id)
-            if known is None or known[0] != versions:
-                known = (versions, self._load(project_id))
-                self._loaded[project_id] = known
-        return known[1]
+            if known is None or known.versions != versions:
+                known = self._loaded[project_id] = self._load(project_id, versions, known)
+        return known.functions
 
     def find(self, function_id: str) -> tuple[Project, CompiledFunction] | None:
         """An enabled function by its id alone, with its project; None when there is none."""
@@ -115,16 +131,17 @@ class FunctionRegistry:
 
     def unusable(self) -> int:
         """How many enabled functions could not be loaded, of the projects that were asked for."""
-        return sum(len(known.unusable) for _, known in list(self._loaded.values()) if known is not None)
+        loaded = [known.functions for known in list(self._loaded.values())]
+        return sum(len(functions.unusable) for functions in loaded if functions is not None)
 
     def _versions(self, project_id: int) -> tuple[int, ...]:
         version = self._database.changes.version
         return tuple(version(topic, project_id) for topic in TOPICS)
 
-    def _load(self, project_id: int) -> ProjectFunctions | None:
-        """Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
+    def _load(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
+        """What there is now. Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
         try:
-            return self._read(project_id)
+            return self._read(project_id, versions, before)
         except (DatabaseError, MemoryError) as error:
             _logger.error("functions_not_loaded", project_id=project_id, reason=str(error))  # noqa: TRY400
             raise
@@ -133,47 +150,49 @@ class FunctionRegistry:
                 f"the functions of project {project_id} cannot be loaded ({type(error).__name__}: {error})"
             ) from error
 
-    def _read(self, project_id: int) -> ProjectFunctions | None:
+    def _read(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
+        """The same. Where only some functions changed, the others are not looked at again."""
+        changed = self._changed_since(project_id, before, versions)
         with self._database.read() as connection:
-            projects = {project.id: project for project in accounts.projects(connection)}
-            project = projects.get(project_id)
-            if project is None:
-                return None
-            context = store.filter_context(connection, project)
-            rows = [row for row in store.runnable(connection, project_id) if row["type"] not in SITE_TYPES]
-        functions = self._compile(project_id, rows, context)
-        kinds: dict[str, list[CompiledFunction]] = {}
-        for one in functions:
-            kinds.setdefault(one.type, []).append(one)
-        internal = kinds.get("internal_destination", [])
-        return ProjectFunctions(
-            project=project,
-            by_id={one.id: one for one in functions},
-            destinations=FunctionSet([one for one in kinds.get("destination", []) if one.source == EVENTS]),
-            internal_destinations=FunctionSet([one for one in internal if one.source in INTERNAL_SOURCES]),
-            transformations=FunctionSet(kinds.get("transformation", [])),
-            unusable=frozenset(row["id"] for row in rows) - {one.id for one in functions},
-        )
-
-    def _compile(self, project_id: int, rows: list[Row], context: FilterContext) -> list[CompiledFunction]:
-        """The functions of some rows; those that are as they were last time are not compiled again."""
-        before, known = self._compiled.get(project_id, (None, {}))
-        if before != context:
-            known = {}
-        functions = []
-        current: dict[str, tuple[object, CompiledFunction]] = {}
+            if before is not None and before.functions is not None and changed is not None:
+                project, context = before.functions.project, before.context
+                rows = list(store.by_ids(connection, project_id, changed, full=True).values())
+            else:
+                changed = None
+                projects = {project.id: project for project in accounts.projects(connection)}
+                found = projects.get(project_id)
+                if found is None:
+                    return _Loaded(versions, None)
+                project, context = found, store.filter_context(connection, found)
+                rows = store.runnable(connection, project_id)
+        known = {} if before is None or before.context != context else before.entries
+        entries = {} if changed is None else {each: one for each, one in known.items() if each not in changed}
+        assert context is not None  # noqa: S101 - there is one with each project
         for row in rows:
-            state = (row["updated_at"], row["execution_order"])
-            found = known.get(row["id"])
-            if found is None or found[0] != state:
-                compiled = self._compile_one(row, context)
-                if compiled is None:
-                    continue
-                found = (state, compiled)
-            current[row["id"]] = found
-            functions.append(found[1])
-        self._compiled[project_id] = (context, current)
-        return functions
+            if row["enabled"] and not row["deleted"] and row["type"] not in SITE_TYPES:
+                entries[row["id"]] = self._entry(row, context, known.get(row["id"]))
+        functions = _in_order(project, entries, None if before is None else before.functions)
+        return _Loaded(versions, functions, context, entries)
+
+    def _changed_since(
+        self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
+    ) -> frozenset[str] | None:
+        """The ids of the functions that changed, when nothing else did; None when anything may have."""
+        if before is None or before.versions[1:] != versions[1:]:
+            return None
+        return self._database.changes.items_between(TOPICS[0], project_id, before.versions[0], versions[0])
+
+    def _entry(self, row: Row, context: FilterContext, known: _Entry | None) -> _Entry:
+        """A function that is as it was last time is not compiled again."""
+        order = row["execution_order"]
+        state = (row["updated_at"], order)
+        if known is not None and known.state == state and known.compiled is not None:
+            return known
+        place = (order is None, order or 0, row["created_at"], row["id"])
+        compiled = self._compile_one(row, context)
+        if compiled is not None and known is not None and known.compiled and known.filters == row["filters"]:
+            compiled = replace(compiled, filter=known.compiled.filter)  # so that it need not be fused again
+        return _Entry(state, row["filters"], place, compiled)
 
     def _compile_one(self, row: Row, context: FilterContext) -> CompiledFunction | None:
         """None for one that cannot be loaded: the others shall run."""
@@ -185,3 +204,31 @@ class FunctionRegistry:
         except Exception:
             _logger.exception("function_not_loaded", function_id=row["id"])
             return None
+
+
+def _in_order(
+    project: Project, entries: Mapping[str, _Entry], before: ProjectFunctions | None
+) -> ProjectFunctions:
+    """The functions of a project by what they are for."""
+    ordered = sorted(entries.values(), key=lambda one: one.place)
+    functions = [one.compiled for one in ordered if one.compiled is not None]
+    kinds: dict[str, list[CompiledFunction]] = {}
+    for one in functions:
+        kinds.setdefault(one.type, []).append(one)
+    internal = kinds.get("internal_destination", [])
+    return ProjectFunctions(
+        project=project,
+        by_id={one.id: one for one in functions},
+        destinations=FunctionSet(
+            [one for one in kinds.get("destination", []) if one.source == EVENTS],
+            None if before is None else before.destinations,
+        ),
+        internal_destinations=FunctionSet(
+            [one for one in internal if one.source in INTERNAL_SOURCES],
+            None if before is None else before.internal_destinations,
+        ),
+        transformations=FunctionSet(
+            kinds.get("transformation", []), None if before is None else before.transformations
+        ),
+        unusable=frozenset(each for each, one in entries.items() if one.compiled is None),
+    )

@@ -146,7 +146,7 @@ class FunctionService:
             row = new_row(built, self.box, project_id=project.id, user_id=user_id, now=self.now())
             store.add(tx.connection, row)
             self.log(tx, project, user_id, "created", row, None)
-            tx.changed("functions", project.id)
+            tx.changed("functions", project.id, row["id"])
         return self._after_save(row)
 
     def update(
@@ -185,7 +185,7 @@ class FunctionService:
                 what = "updated" if publishes is None else "published"
                 self.log(tx, project, user_id, what, changed, changes)
             self._forget(tx, project, function_id, TurnedSecret.between(before, built))
-            tx.changed("functions", project.id)
+            tx.changed("functions", project.id, function_id)
         return self._after_save(changed)
 
     def _forget(self, tx: Transaction, project: Project, function_id: str, turned: TurnedSecret) -> None:

@@ -8,8 +8,8 @@ that any event may match have a bucket of their own. The answer is the same as t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +34,10 @@ class Matches(NamedTuple):
     failed: Sequence[tuple[int, str]] = ()
 
 
+_MadeOf = tuple[tuple[int, "FilterExpression"], ...]
+"""Places and filters."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Bucket:
     """The filters that some events concern. ``find`` answers for those that cannot fail, together."""
@@ -42,28 +46,53 @@ class _Bucket:
     find: Find | None = None
     risky: tuple[int, ...] = ()
     """Filters that may fail are asked one by one, so that each failure shows and costs nobody else."""
+    made_of: _MadeOf = ()
 
 
 @dataclass(slots=True)
 class _Draft:
-    cases: list[Case] = dataclass_field(default_factory=list)
+    sure: list[tuple[int, FilterExpression]] = dataclass_field(default_factory=list)
     risky: list[int] = dataclass_field(default_factory=list)
 
-    def add(self, place: int, expression: FilterExpression, name: str | None) -> None:
+    def add(self, place: int, expression: FilterExpression) -> None:
         if expression.total:
-            self.cases.append(Case(place, _conditions(expression, name)))
+            self.sure.append((place, expression))
         else:
             self.risky.append(place)
 
-    def bucket(self) -> _Bucket:
-        places = tuple(case.place for case in self.cases)
-        return _Bucket(places, fuse(self.cases) if self.cases else None, tuple(self.risky))
+    def bucket(self, name: str | None, before: _Bucket | None) -> _Bucket:
+        """``before``: the bucket of the same name of a moment ago, which stays if its filters do."""
+        made_of = (*self.sure,)
+        risky = (*self.risky,)
+        if before is not None and _same(before.made_of, made_of):
+            return before if before.risky == risky else replace(before, risky=risky)
+        cases = [Case(place, _conditions(expression, name)) for place, expression in made_of]
+        places = tuple(place for place, _ in made_of)
+        return _Bucket(places, fuse(cases) if cases else None, risky, made_of)
+
+
+class _Buckets(NamedTuple):
+    """Those by the names of events, and that of filters that any event may match."""
+
+    named: Mapping[str, _Bucket]
+    anywhere: _Bucket | None
+
+
+_NONE = _Buckets({}, None)
+
+
+def _same(some: _MadeOf, others: _MadeOf) -> bool:
+    """Whether they are the same filters at the same places."""
+    return len(some) == len(others) and all(
+        one[0] == other[0] and one[1] is other[1] for one, other in zip(some, others, strict=True)
+    )
 
 
 class FusedDispatcher:
     """All filters of one project's functions. Immutable: a change of configuration makes a new one."""
 
-    def __init__(self, filters: Sequence[CompiledFilter]) -> None:
+    def __init__(self, filters: Sequence[CompiledFilter], before: FusedDispatcher | None = None) -> None:
+        """``before``: that of a moment ago, whose buckets are taken over where they are the same."""
         self._filters = tuple(filters)
         named: dict[str, _Draft] = defaultdict(_Draft)
         anywhere = _Draft()
@@ -75,14 +104,20 @@ class FusedDispatcher:
                 continue
             names = _bucket_names(expression)
             if names is None:
-                anywhere.add(place, expression, None)
+                anywhere.add(place, expression)
                 continue
             for name in names:
-                named[name].add(place, expression, name)
+                named[name].add(place, expression)
         self._broken = tuple(broken)
-        self._named = {name: draft.bucket() for name, draft in named.items()}
-        self._anywhere = anywhere.bucket()
-        self._asks_all = bool(broken or anywhere.cases or anywhere.risky)
+        known = _NONE if before is None else before.buckets
+        self._named = {name: draft.bucket(name, known.named.get(name)) for name, draft in named.items()}
+        self._anywhere = anywhere.bucket(None, known.anywhere)
+        self._asks_all = bool(broken or anywhere.sure or anywhere.risky)
+
+    @property
+    def buckets(self) -> _Buckets:
+        """For the next one."""
+        return _Buckets(self._named, self._anywhere)
 
     def __len__(self) -> int:
         return len(self._filters)

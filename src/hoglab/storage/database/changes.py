@@ -8,7 +8,8 @@ where looking one up costs a dictionary access.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import structlog
@@ -36,6 +37,9 @@ Subject = tuple[Topic, int]
 State = tuple[int, ...]
 """The versions of some subjects. Of two of the same subjects the greater one is the later one."""
 
+REMEMBERED = 1_000
+"""Versions of a topic of a project of which is known what they are about."""
+
 Listener = Callable[[int], object]
 
 _log = structlog.get_logger(__name__)
@@ -46,6 +50,7 @@ class ChangeFeed:
 
     def __init__(self) -> None:
         self._versions: dict[tuple[str, int], int] = {}
+        self._items: dict[tuple[str, int], OrderedDict[int, frozenset[str]]] = {}
         self._listeners: dict[str, tuple[Listener, ...]] = {}
         self._lock = threading.Lock()
 
@@ -61,6 +66,24 @@ class ChangeFeed:
         """The versions of several subjects, as `version` gives them."""
         versions = self._versions
         return tuple([versions.get(subject, 0) for subject in subjects])
+
+    def remember(self, topic: str, project_id: int, version: int, items: Collection[str] | None) -> None:
+        """Note what a version is about, before it is published; None when its writer does not say."""
+        if items is None:
+            return
+        with self._lock:
+            known = self._items.setdefault((topic, project_id), OrderedDict())
+            known[version] = frozenset(items)
+            while len(known) > REMEMBERED:
+                known.popitem(last=False)
+
+    def items_between(self, topic: Topic, project_id: int, since: int, until: int) -> frozenset[str] | None:
+        """The ids of what changed after version ``since`` up to version ``until``; None when that is not known."""
+        with self._lock:
+            known: Mapping[int, frozenset[str]] = self._items.get((topic, project_id), {})
+            if until - since > REMEMBERED or any(each not in known for each in range(since + 1, until + 1)):
+                return None
+            return frozenset().union(*(known[each] for each in range(since + 1, until + 1)))
 
     def subscribe(self, topic: Topic, listener: Listener) -> Callable[[], None]:
         """Call ``listener(project_id)`` after each committed change of a topic; returns how to stop that.

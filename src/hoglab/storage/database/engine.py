@@ -27,18 +27,27 @@ class Transaction:
     def __init__(self, connection: Connection, *, feed: bool) -> None:
         self.connection = connection
         self._feed = feed
-        self._changed: dict[tuple[str, int], None] = {}
+        self._changed: dict[tuple[str, int], set[str] | None] = {}
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
         """The same as ``connection.execute``."""
         return self.connection.execute(statement, parameters)
 
-    def changed(self, topic: Topic, project_id: int) -> None:
-        """Raise the version of a topic in this transaction and tell its listeners after the commit."""
+    def changed(self, topic: Topic, project_id: int, item: str | None = None) -> None:
+        """Raise the version of a topic in this transaction and tell its listeners after the commit. ``item``: the id of
+        the only thing that changed, for caches that need not read the others again."""
         if not self._feed:
             raise ValueError("this database keeps no change versions")
         check_topic(topic)
-        self._changed[topic, project_id] = None
+        known = self._changed.setdefault((topic, project_id), set())
+        if item is None:
+            self._changed[topic, project_id] = None
+        elif known is not None:
+            known.add(item)
+
+    def changed_items(self, topic: str, project_id: int) -> set[str] | None:
+        """The ids of what changed of a topic, None when that is not known."""
+        return self._changed.get((topic, project_id))
 
     def bump_versions(self) -> list[tuple[str, int, int]]:
         """Write the raised versions; what it returns is to be published after the commit."""
@@ -111,6 +120,10 @@ class Database:
                     companion(transaction)
                 bumped = transaction.bump_versions()
             self._companion.write = None
+            for topic, project_id, version in bumped:
+                self.changes.remember(
+                    topic, project_id, version, transaction.changed_items(topic, project_id)
+                )
             self.changes.publish(bumped)
 
     @contextmanager
