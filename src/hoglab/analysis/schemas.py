@@ -7,6 +7,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from hoglab.analysis.results.schemas import (
+    BaselineRowOut,
+    BiasOut,
+    BreakdownOut,
+    DateRangeOut,
+    ExperimentResultOut,
+    ExposureCurveOut,
+    FindingOut,
+    HeldOutOut,
+    MismatchOut,
+    VariantRowOut,
+)
 from hoglab.experiments.metrics import StoredMetric
 from hoglab.experiments.setting_schemas import ExposureCriteria
 from hoglab.http.fields import Choice, WireModel
@@ -82,7 +94,9 @@ NOTES: Notes = {
 QUESTIONS: Notes = {
     "kind": "What is asked.",
     "experiment_id": Note("The id of the experiment.", 1),
-    "metric": "The metric.",
+    "metric": "The metric; of results the experiment's first primary one without it.",
+    "metric_uuid": "A metric of the experiment, in place of `metric`.",
+    "holdout": "Whose people are counted beside the variants; that of the experiment without it.",
     "feature_flag": "The flag of the experiment, with its key.",
     "exposure_criteria": "Who counts as exposed; as the experiment says without it.",
     "start_date": "From when on; from the start of the experiment without it.",
@@ -116,7 +130,7 @@ class TimeseriesOut(WireModel):
     experiment_id: int
     metric_uuid: str
     status: str
-    timeseries: dict[str, dict[str, Any] | None]
+    timeseries: dict[str, ExperimentResultOut | None]
     errors: dict[str, str] | None
     computed_at: str | None
     created_at: str
@@ -196,7 +210,7 @@ class MetricResultOut(WireModel):
 
     metric_uuid: str
     status: Literal["pending", "completed", "failed"]
-    result: dict[str, Any] | None
+    result: ExperimentResultOut | None
     error_message: str | None
 
 
@@ -204,18 +218,6 @@ class MetricsRecalculationResultsOut(MetricsRecalculationOut):
     """A job with the results of its metrics."""
 
     results: list[MetricResultOut]
-
-
-class FindingOut(WireModel):
-    """One thing to look at."""
-
-    notes = NOTES
-
-    code: str
-    severity: Literal["critical", "warning", "info"]
-    message: str
-    advice: str
-    details: dict[str, Any]
 
 
 class HealthOut(WireModel):
@@ -256,13 +258,16 @@ class QueryStatusAnswer(WireModel):
     query_status: QueryStatusOut
 
 
+_QUERY_NOTES: Notes = {name: note for name, note in NOTES.items() if name != "timeseries"}
+
+
 class QueryOut(WireModel):
     """What was computed, in the form of the query's kind; these are there beside it.
 
     Nothing else is there when there is no answer yet.
     """
 
-    notes = NOTES
+    notes = _QUERY_NOTES
     model_config = ConfigDict(extra="allow")
 
     cache_key: str
@@ -275,6 +280,26 @@ class QueryOut(WireModel):
     query_status: QueryStatusOut | None
     """The computation that runs now; null when none does."""
     warnings: list[FieldWarning] = Field(default_factory=list)
+    kind: str = "ExperimentQuery"
+    """The kind of the query."""
+    baseline: BaselineRowOut | None = None
+    """`ExperimentQuery`: the variant that others are compared with."""
+    variant_results: list[VariantRowOut] | None = None
+    """`ExperimentQuery`: the other variants."""
+    breakdown_results: list[BreakdownOut] | None = None
+    """`ExperimentQuery`: by the values of breakdowns; null without any."""
+    timeseries: list[ExposureCurveOut] | None = None
+    """`ExperimentExposureQuery`: by variant and day, cumulative."""
+    total_exposures: dict[str, int] | None = None
+    """`ExperimentExposureQuery`: by variant."""
+    holdout: HeldOutOut | None = None
+    """`ExperimentExposureQuery`: who is held out; null without a holdout."""
+    sample_ratio_mismatch: MismatchOut | None = None
+    """`ExperimentExposureQuery`: null below 100 people."""
+    bias_risk: BiasOut | None = None
+    """`ExperimentExposureQuery`: null where there is none."""
+    date_range: DateRangeOut | None = None
+    """`ExperimentExposureQuery`: of what time it is."""
 
 
 class _Question(WireModel):
@@ -291,15 +316,17 @@ class ExperimentQuestion(_Question):
 
     kind: Literal["ExperimentQuery"]
     metric: StoredMetric | None = None
+    metric_uuid: Any = None
 
 
 class ExposureQuestion(_Question):
     """How many people were exposed, and when."""
 
     kind: Literal["ExperimentExposureQuery"]
-    unused = _Question.unused | {"experiment_name", "holdout"}
+    unused = _Question.unused | {"experiment_name"}
 
     feature_flag: Any = None
+    holdout: Any = None
     exposure_criteria: ExposureCriteria | None = None
     start_date: Any = None
     end_date: Any = None
@@ -339,6 +366,9 @@ Question = ExperimentQuestion | ExposureQuestion | PlanQuestion | SimulationQues
 class QueryBody(WireModel):
     """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``; for experiments of the former engine
     also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``.
+
+    Of the first two ``experiment_id`` alone is enough: what is not said is taken from the experiment. A metric may be
+    given whole (``metric``) or named by its ``metric_uuid``; else it is the first primary one.
 
     hoglab's own kinds answer from what the project's people did before. ``ExperimentPlanQuery`` says how many people
     and days an effect takes (``effects``, ``power``), ``ExperimentSimulationQuery`` how often each method is fooled

@@ -135,6 +135,25 @@ def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
     return _newest_point(connection, key, metric_result.c.status == COMPLETED)
 
 
+def result_near(connection: Connection, key: SeriesKey, moment: datetime) -> Point | None:
+    """The result of the time before ``moment``, else the first one after it, else the last one before."""
+    row = metric_result.c
+    statement = (
+        sa.select(*_POINT)
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+            row.status == COMPLETED,
+            row.query_to >= moment,
+        )
+        .order_by(row.query_to)
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return newest_result(connection, key) if found is None else Point(*found)
+
+
 def newest_point(connection: Connection, key: SeriesKey) -> Point | None:
     """The newest point of a series, be it a result or a failure."""
     return _newest_point(connection, key)
