@@ -13,9 +13,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
-from hoglab.analysis.compute import MULTIPLE_VARIANT
+from hoglab.analysis.compute import MULTIPLE_VARIANT, explained_failures
+from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.metric_problems import Named
 from hoglab.analysis.plan import Plan
+from hoglab.analysis.results.preparing import wire_error
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.presentation import is_frozen, live_key
@@ -365,10 +367,13 @@ class ExperimentHealth:
         self._events = events
 
     def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """The answer of the ``health`` endpoint. Raises 404, and 429 when exposures cannot be counted now."""
+        """The answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
         found = self._service.plan_of(project, experiment_id)
         now = self._service.now()
-        findings = self.findings(found, lambda: self._exposures.counted(found))
+        try:
+            findings = self.findings(found, lambda: self._exposures.counted(found))
+        except ComputationError as error:
+            raise wire_error(error) from error
         return {
             "experiment_id": found.row.id,
             "status": status_of(findings),
@@ -378,7 +383,7 @@ class ExperimentHealth:
 
     def findings(self, found: Plan, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
         """Everything worth saying about an experiment, worst first. ``exposures`` are asked for where they can be
-        counted; what that raises is raised."""
+        counted; what that raises is raised. Raises `ComputationError` when the events cannot be looked at."""
         now, start = self._service.now(), found.row.start_date
         unreadable = _unreadable(found)
         if start is None or start > now:
@@ -434,7 +439,7 @@ class ExperimentHealth:
         if not names:
             return set()
         values = {"project": found.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
-        with self._events.reader() as reader:
+        with explained_failures(TIMEOUT_S), self._events.reader() as reader:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 

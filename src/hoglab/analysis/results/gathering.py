@@ -66,7 +66,10 @@ class ExperimentResults:
             if not self._service.series.is_fresh(found, metric, newest=refresh):
                 work.begin(metric["uuid"], self._refreshing(found, metric, force=refresh))
         pending, errors = work.ended()
-        return self._answer(found, asked, pending, errors)
+        counted = self._service.queries.kept(asked, fresh=False)
+        exposures = None if counted is None else counted.answer
+        examined = work.answer(self._examining(found, exposures))
+        return self._answer(found, exposures, (examined or {}).get("findings"), pending, errors)
 
     def _refreshing(self, found: Plan, metric: Mapping[str, Any], *, force: bool) -> Prepared:
         """The work of bringing the points of a metric up to date. The runner stores them, so there is no answer."""
@@ -78,16 +81,38 @@ class ExperimentResults:
         identity = ("points", found.key(metric), force)
         return prepared(found.project, self._service.now(), identity, refresh, keeps=False)
 
+    def _examining(self, found: Plan, exposures: Mapping[str, Any] | None) -> Prepared:
+        """The work of looking for what endangers an experiment. Its answer has no findings where they cannot be told
+        without exposures."""
+
+        def known() -> Mapping[str, Any]:
+            if exposures is None:
+                raise _UncountedError
+            return exposures
+
+        def examine() -> dict[str, Any]:
+            try:
+                return {"findings": self._health.findings(found, known)}
+            except _UncountedError:
+                return {}
+
+        identity = ("health", found.identity, exposures is None)
+        return prepared(found.project, self._service.now(), identity, examine, keeps=False)
+
     def _answer(
-        self, found: Plan, asked: Prepared, pending: set[str], errors: Mapping[str, str]
+        self,
+        found: Plan,
+        exposures: Mapping[str, Any] | None,
+        findings: list[Finding] | None,
+        pending: set[str],
+        errors: Mapping[str, str],
     ) -> dict[str, Any]:
-        counted = self._service.queries.kept(asked, fresh=False)
-        exposures = None if counted is None else counted.answer
-        findings = self._findings(found, exposures)
         if findings is None:
             pending = pending | {HEALTH}
         with self._service.database.read() as connection:
             metrics = self._metrics(connection, found, pending)
+            # Of some nothing is stored yet although the work is done: somebody else was at it, or there was no turn.
+            pending = pending | {each["uuid"] for each in metrics if each["status"] == "pending"}
             verdict = None
             # What is missing might turn it around.
             if findings is not None and not pending:
@@ -102,19 +127,6 @@ class ExperimentResults:
             "health": None if findings is None else _health_object(findings),
             "verdict": None if verdict is None else verdict_object(verdict),
         }
-
-    def _findings(self, found: Plan, exposures: Mapping[str, Any] | None) -> list[Finding] | None:
-        """None where they cannot be told without exposures, or the events cannot be looked at now."""
-
-        def known() -> Mapping[str, Any]:
-            if exposures is None:
-                raise _UncountedError
-            return exposures
-
-        try:
-            return self._health.findings(found, known)
-        except (_UncountedError, WireError):
-            return None
 
     def _metrics(self, connection: Connection, found: Plan, pending: set[str]) -> list[dict[str, Any]]:
         newest = {
@@ -195,6 +207,17 @@ class _Work:
             elif status.error is not None:
                 self._errors[name] = _detail(status.error)
         return pending, self._errors
+
+    def answer(self, work: Prepared) -> dict[str, Any] | None:
+        """The answer of one more piece of work; None when it failed or is not there in time."""
+        try:
+            if self._deadline is None:
+                return self._queries.compute(work).answer
+            status = self._queries.submit(work, self._project_id)
+        except WireError:
+            return None
+        status.ended.wait(max(self._deadline - time.monotonic(), 0))
+        return None if status.kept is None else status.kept.answer
 
     def _noting(self, name: str, work: Callable[[], object]) -> None:
         try:
