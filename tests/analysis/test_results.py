@@ -197,7 +197,9 @@ def test_an_older_result_stands_beside_what_is_pending(lab: Lab) -> None:
     (metric,) = whole(lab, 0).read(project, experiment["id"], refresh=True)["metrics"]
     assert metric["status"] == "pending"
     assert metric["result"]["baseline"]["sum"] == 20
-    whole(lab, 60).read(project, experiment["id"], refresh=True)  # what goes on has to end before the engine does
+    whole(lab, 60).read(
+        project, experiment["id"], refresh=True
+    )  # what goes on has to end before the engine does
 
 
 def test_a_metric_that_fails_leaves_the_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,6 +460,7 @@ def test_an_experiment_alone_is_enough_of_a_query(lab: Lab) -> None:
     for named in ({"metric_uuid": second["uuid"]}, {"metric": {"uuid": second["uuid"]}}):
         answer = lab.query({**asked, **named})
         assert answer["baseline"]["step_counts"] is not None, "the funnel"
+        assert answer["warnings"] == []
     ordered = {"primary_metrics_ordered_uuids": [second["uuid"], first["uuid"]]}
     lab.ok("PATCH", f"/experiments/{experiment['id']}/", ordered)
     assert lab.query(asked)["baseline"]["step_counts"] is not None, "the first in the order"

@@ -177,7 +177,7 @@ class Series:
         key = found.key(metric)
         if not self._is_fresh(found, metric, key):
             return False
-        if not newest:
+        if not newest or self.attempts.waits(key):  # one that did not end is not tried again at once
             return True
         with self._database.read() as connection:
             point = store.newest_result(connection, key)
