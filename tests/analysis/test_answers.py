@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis.live import MAX_EXPOSURE_ROWS
+from hoglab.analysis.results.exposures import MAX_EXPOSURE_ROWS
 from hoglab.experiments import store as experiments_store
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)

@@ -154,7 +154,10 @@ def test_recalculation_of_nonsense_fails_with_a_reason(lab: Lab) -> None:
         params={"metric_uuid": "u", "fingerprint": "f"},
     )
     assert answer["status"] == "failed"
-    assert answer["errors"] == {"2026-03-10": "Metrics of type 'mystery' are not supported."}
+    assert answer["errors"] == {
+        "2026-03-10": "Metrics of type 'mystery' are not supported. "
+        "There are mean, funnel, ratio, retention and quantile."
+    }
 
 
 def test_an_ended_experiment_keeps_its_last_result(lab: Lab) -> None:

@@ -322,3 +322,23 @@ def test_worst_findings_come_first(lab: Lab) -> None:
 
 def test_unknown_experiments_are_not_found(lab: Lab) -> None:
     assert lab.call("GET", "/experiments/999/health/").status_code == 404
+
+
+def test_events_that_cannot_be_looked_at_now_are_asked_for_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = running(lab)
+    lab.send(crowd({"control": 100, "test": 100}))
+    health(lab, experiment)
+    execute = DuckDbReader.execute
+
+    def slow(self: DuckDbReader, statement: str, *rest: Any, **options: Any) -> Any:
+        if "unnest($names)" in statement:
+            raise QueryTimeoutError("slow")
+        return execute(self, statement, *rest, **options)
+
+    monkeypatch.setattr(DuckDbReader, "execute", slow)
+    answer = lab.call("GET", f"/experiments/{experiment['id']}/health/")
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "30")
+    found = lab.ok("GET", f"/experiments/{experiment['id']}/results/")
+    assert (found["status"], found["pending"], found["health"]) == ("partial", ["health"], None)

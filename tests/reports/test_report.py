@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hoglab.reports.numbers import effect_text, interval_text, mean_text
+from hoglab.analysis.query.model import Math
+from hoglab.analysis.results.naming import metrics_of, title, value_label
+from hoglab.reports.files import document, rows, write
+from hoglab.reports.html import page
 from hoglab.reports.plots import WIDTH, Curve, curves
-from hoglab.reports.report import ExperimentReport, MetricReport, metric_report, metrics_of, title
-from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
+from hoglab.reports.report import ExperimentReport, MetricReport, metric_report
+from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, report_lines, results_table
 from hoglab.statistics import FrequentistConfig, StatisticsConfig, resolve_config
+from hoglab.statistics.numbers import effect_text, interval_text, mean_text, p_text, percent_text
 
 FREQUENTIST = StatisticsConfig(FrequentistConfig(0.05))
 
@@ -279,3 +285,214 @@ def test_a_quantile_has_no_total() -> None:
     found = report(kind="quantile", quantile=7.5).result
     assert found is not None
     assert found.baseline.total is None
+
+
+# -- the verdict, and what it withholds ----------------------------------------------------------------------------
+
+VERDICT = {
+    "state": "better",
+    "headline": "“a” does better on “Revenue”: +20.0% (95 % interval +10.0% … +30.0%).",
+    "next_action": {"code": "ship_variant", "text": "Ship “a”.", "variant": "a"},
+    "reasons": [
+        {"code": "single_look", "text": "It is for a single look.", "metric_uuid": None, "variant": None}
+    ],
+    "metrics": [{"metric_uuid": "u", "variants": [{"variant": "a", "decision": "better"}]}],
+    "withholds_decisions": False,
+}
+MISMATCH = {
+    "code": "sample_ratio_mismatch",
+    "severity": "critical",
+    "message": "The variants have not got their shares (p < 0.0001).",
+    "advice": "Look for redirects.",
+    "details": {},
+}
+INVALID = VERDICT | {
+    "state": "invalid",
+    "headline": f"Do not decide. {MISMATCH['message']}",
+    "next_action": {"code": "fix_assignment", "text": MISMATCH["advice"], "variant": None},
+    "metrics": [{"metric_uuid": "u", "variants": [{"variant": "a", "decision": "withheld"}]}],
+    "withholds_decisions": True,
+}
+
+
+def whole(verdict: dict[str, Any] | None, *rows: dict[str, Any], **fields: Any) -> ExperimentReport:
+    """A report on one metric whose variant “a” is far better."""
+    withheld = verdict is not None and verdict["withholds_decisions"]
+    bayesian = {
+        "method": "bayesian",
+        "credible_interval": [0.1, 0.3],
+        "chance_to_win": 1.0,
+        "significant": True,
+    }
+    result = {"baseline": row("control"), "variant_results": rows or [row("a", **bayesian)]}
+    metric = {"metric_type": "mean", "uuid": "u", "source": {"event": "paid", "math": "sum"}}
+    found = metric_report(
+        metric,
+        "Revenue",
+        primary=True,
+        config=StatisticsConfig(),
+        result=result,
+        withheld=withheld,
+        days=fields.pop("days", None),
+    )
+    given: dict[str, Any] = {
+        "experiment": {
+            "id": 1,
+            "name": "Checkout",
+            "status": "running",
+            "feature_flag_key": "checkout",
+            "start_date": "2026-03-01T00:00:00Z",
+            "end_date": None,
+            "stats_config": {},
+        },
+        "config": StatisticsConfig(),
+        "findings": [MISMATCH] if withheld else (),
+        "exposures": {},
+        "metrics": (found,),
+        "made_at": datetime(2026, 3, 1, tzinfo=UTC),
+        "verdict": verdict,
+    }
+    return ExperimentReport(**given | fields)
+
+
+def in_terminal(found: ExperimentReport) -> str:
+    console = Console(width=150, color_system="truecolor", force_terminal=True)
+    with console.capture() as captured:
+        for part in report_lines(found):
+            console.print(part)
+    return captured.get()
+
+
+def test_every_face_tells_the_verdict(tmp_path: Path) -> None:
+    found = whole(VERDICT)
+    for text in (in_terminal(found), page(found)):
+        for part in (VERDICT["headline"], "Ship “a”.", "It is for a single look."):
+            assert part in text
+    assert document(found)["verdict"] == VERDICT
+    by_variant = {each["variant"]: each for each in rows(found)}
+    assert (by_variant["a"]["decision"], by_variant["a"]["verdict"]) == ("better", "better")
+    assert by_variant["control"]["decision"] is None
+    target = tmp_path / "rows.csv"
+    write(found, target)
+    (line,) = (each for each in csv.DictReader(target.open()) if each["variant"] == "a")
+    assert (line["significant"], line["decision"], line["verdict"]) == ("true", "better", "better")
+
+
+def test_nothing_is_marked_as_a_winner_while_something_critical_is_wrong() -> None:
+    fine, wrong = whole(VERDICT), whole(INVALID)
+    shown = in_terminal(fine)
+    assert "100.0% *" in shown
+    assert "* significant" in shown
+    assert 'class="better"' in page(fine)
+    shown = in_terminal(wrong)
+    for text in (shown, page(wrong)):
+        assert "Do not decide. The variants have not got their shares" in text
+        assert text.count("not got their shares") == 1, "said once"
+        assert "withheld" in text
+        assert "100.0%" not in text
+    assert "*" not in shown
+    assert "\x1b[32m" not in shown, "nothing is green"
+    assert 'class="better"' not in page(wrong)
+    (line,) = (each for each in rows(wrong) if not each["is_baseline"])
+    assert (line["significant"], line["decision"], line["verdict"]) == (None, "withheld", "invalid")
+    assert (line["chance_to_win"], line["effect"]) == (1.0, pytest.approx(0.2)), "numbers stay"
+
+
+def test_corrected_p_values_and_cells_are_withheld_too() -> None:
+    wrong = whole(INVALID, compared("a", [0.1, 0.3], 1e-9, adjusted_p_value=1e-8))
+    shown = in_terminal(wrong)
+    assert "p < 0.0001" not in shown.replace(MISMATCH["message"], "")
+    assert "*" not in shown
+
+
+@pytest.mark.parametrize(
+    ("metric", "label"),
+    [
+        ({"metric_type": "funnel"}, "rate"),
+        ({"metric_type": "retention"}, "rate"),
+        ({"metric_type": "ratio"}, "ratio"),
+        ({"metric_type": "quantile", "quantile_level": 0.9}, "p90"),
+        ({"metric_type": "quantile", "quantile_level": 0.5}, "median"),
+        ({"metric_type": "quantile", "quantile_level": 0.999}, "p99.9"),
+        ({"metric_type": "mean", "source": {}}, "mean count"),
+        ({"metric_type": "mean", "source": {"math": "sum"}}, "mean sum"),
+        ({"metric_type": "mean", "source": {"math": "max"}}, "mean maximum"),
+        ({"metric_type": "mean", "source": {"math": "unique_session"}}, "mean sessions"),
+        ({"metric_type": "mean", "source": {"math": "no such"}}, "mean count"),
+        ({"metric_type": "mean", "source": {"math": "sum"}, "threshold": 3}, "share above"),
+        (
+            {"metric_type": "mean", "source": {"math": "sum"}, "threshold": 3, "upper_bound_percentile": 0.9},
+            "mean sum",
+        ),
+        (
+            {"metric_type": "mean", "source": {"math": "hogql", "math_hogql": "quantile(0.9)(properties.a)"}},
+            "mean p90",
+        ),
+        ({"metric_type": "mean", "source": {"math": "hogql", "math_hogql": "median(1)"}}, "mean median"),
+        ({"metric_type": "mean", "source": {"math": "hogql", "math_hogql": "uniq(1)"}}, "mean distinct"),
+        ({"kind": "ExperimentTrendsQuery"}, "value"),
+    ],
+)
+def test_a_value_is_labelled_by_the_maths_of_its_metric(metric: dict[str, Any], label: str) -> None:
+    assert value_label(metric) == label
+    found = metric_report(metric, "Load", primary=True, config=FREQUENTIST)
+    assert found.value_label == label
+
+
+def test_every_math_has_a_label() -> None:
+    for math in Math:
+        assert value_label({"metric_type": "mean", "source": {"math": math}}).startswith("mean ")
+
+
+def test_a_percentile_is_not_called_a_mean() -> None:
+    found = report(
+        compared("a", [0.1, 0.3], 0.001, quantile=8),
+        kind="quantile",
+        quantile=7.5,
+        metric={"quantile_level": 0.9},
+    )
+    text = in_terminal(whole(None, metrics=(found,)))
+    assert "p90" in text
+    assert "Mean" not in text
+    assert "<th>P90</th>" in page(whole(None, metrics=(found,)))
+
+
+def test_people_who_are_held_out_are_a_group_of_their_own() -> None:
+    exposures = {
+        "timeseries": [{"variant": "control", "days": ["2026-03-01"], "exposure_counts": [60]}],
+        "total_exposures": {"control": 60, "test": 40},
+        "holdout": {"id": 5, "key": "holdout-5", "total": 23, "days": [], "exposure_counts": []},
+        "sample_ratio_mismatch": {"expected": {}, "p_value": 1e-12},
+    }
+    found = whole(None, exposures=exposures)
+    shown = in_terminal(found)
+    assert "control 60 (60.0%), test 40 (40.0%); sample ratio p < 0.0001" in shown
+    assert "Held out: 23 (holdout-5), compared with nobody" in shown
+    assert "<td>holdout-5 (held out, compared with nobody)</td><td>23</td>" in page(found)
+    assert "asks for: p &lt; 0.0001." in page(found)
+    assert document(found)["exposures"]["holdout"]["total"] == 23
+
+
+@pytest.mark.parametrize(
+    ("p_value", "text"),
+    [(1e-9, "p < 0.0001"), (0.0123, "p = 0.012"), (0.0001, "p = 0.0001"), (0, "p < 0.0001")],
+)
+def test_a_p_value_has_one_sign(p_value: float, text: str) -> None:
+    assert p_text(p_value) == text
+
+
+def test_a_chance_that_is_not_certain_does_not_read_as_if_it_were() -> None:
+    texts = [percent_text(chance) for chance in (1.0, 0.99999, 0.9994, 0.5, 1e-6, 0.0)]
+    assert texts == ["100.0%", "> 99.9%", "99.9%", "50.0%", "< 0.1%", "0.0%"]
+
+
+def test_a_page_without_a_course_over_days_says_why_and_when() -> None:
+    day = {"baseline": row("control"), "variant_results": [compared("a", [0.1, 0.3], 0.001)]}
+    empty = {"baseline": row("control"), "variant_results": [compared("a", None, None)]}
+    one = page(whole(None, days={"2026-03-01": day}))
+    assert "from the second daily point on; so far there is 1." in one
+    assert "at 02:00 UTC" in one
+    assert "on no day enough was known" in page(whole(None, days={"2026-03-01": empty, "2026-03-02": empty}))
+    several = page(whole(None, days={"2026-03-01": day, "2026-03-02": day}))
+    assert "second daily point" not in several
+    assert "Effect and interval at the end of each day" in several

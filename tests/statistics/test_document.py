@@ -8,11 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.statistics.simulation.__main__ import BEGIN, END
+from tests.statistics.simulation.__main__ import BEGIN, END, VERDICTS_BEGIN, VERDICTS_END
 from tests.statistics.simulation.kinds import KINDS, Additive
 from tests.statistics.simulation.promises import MANY_RUNS, METHODS, daily_kinds
 
 from hoglab.statistics import Correction, StatisticsConfig, ValidationFailure, resolve_config
+from hoglab.statistics.verdict import State
 
 TEXT = (Path(__file__).parents[2] / "docs/statistics.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```([a-z]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -102,3 +103,28 @@ def test_the_tables_are_of_many_runs_and_everything_is_kept() -> None:
     assert {row[0] for row in rows} <= {kind.name for kind in (*KINDS, *daily_kinds())} | {"metric", "---"}
     assert sum(row[0] in additive for row in rows) >= 2 * len(METHODS) * len(additive)
     assert [row for row in rows if row[-1] == "**no**"] == []
+
+
+def test_the_tables_of_verdicts_are_of_many_runs_and_everything_is_kept() -> None:
+    section = TEXT.partition(VERDICTS_BEGIN)[2].partition(VERDICTS_END)[0]
+    runs = re.match(r"\s*([\d,]+) experiments without an effect", section)
+    assert runs is not None
+    assert int(runs[1].replace(",", "")) >= MANY_RUNS
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    kept = {(row[0], row[1]) for row in rows if row[-1] == "yes"}
+    assert kept >= {(kind.name, method) for kind in daily_kinds() for method in METHODS}
+    assert [row for row in rows if row[-1] == "**no**"] == []
+
+
+def test_every_state_and_reason_of_a_verdict_is_explained() -> None:
+    section = TEXT.partition("## The verdict")[2].partition("\n## ")[0]
+    words = Path(__file__).parents[2] / "src/hoglab/statistics/verdict/words.py"
+    codes = set(re.findall(r'Reason\(\s*f?"([a-z_{}]+)"', words.read_text(encoding="utf-8")))
+    codes.remove("{role}_{said}")
+    assert len(codes) >= 10
+    for code in (
+        *State,
+        *codes,
+        *(f"{role}_{said}" for role in ("primary", "secondary") for said in ("better", "worse")),
+    ):
+        assert f"`{code}`" in section, code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.statistics.simulation.__main__ import BEGIN, END, main, write
+from tests.statistics.simulation.__main__ import BEGIN, END, VERDICTS_BEGIN, VERDICTS_END, main, write
 from tests.statistics.simulation.kinds import KINDS, Accumulating, Kind
 from tests.statistics.simulation.promises import (
     METHODS,
@@ -18,8 +18,10 @@ from tests.statistics.simulation.promises import (
     peeking,
     variance_reduction,
 )
+from tests.statistics.simulation.verdicts import family_rates, verdict_rates
 
 RUNS = 400
+VERDICT_RUNS = 250
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -47,6 +49,25 @@ def test_cuped_removes_the_variance_that_it_says(kind: Kind) -> None:
     assert line.posthog_coverage.observed < line.coverage.observed - 0.03
 
 
+@pytest.mark.parametrize(
+    "kind", [kind for kind in daily_kinds() if isinstance(kind, Accumulating) or kind.name in ("mean", "funnel")],
+    ids=lambda kind: kind.name,
+)  # fmt: skip
+def test_a_verdict_errs_as_often_as_its_method_however_often_it_is_read(kind: Kind) -> None:
+    lines = verdict_rates(kind, VERDICT_RUNS)
+    assert [line for line in lines if not line.kept] == []
+    assert {line.method for line in lines} == set(METHODS)
+    # Somebody decides: the rates are not kept by silence.
+    assert all(line.clear.count > 0 for line in lines if line.method == "bayesian")
+
+
+def test_a_corrected_verdict_errs_no_more_often_for_more_metrics() -> None:
+    plain, corrected = family_rates(VERDICT_RUNS * 2)
+    assert corrected.kept
+    assert plain.clear.standard_errors > STANDARD_ERRORS
+    assert corrected.clear.count < plain.clear.count
+
+
 def test_a_promise_that_is_broken_is_seen() -> None:
     assert not Share(1200, 20_000, 0.05).kept
     assert Share(1090, 20_000, 0.05).kept
@@ -69,8 +90,10 @@ def test_writing_replaces_the_section_and_nothing_else(tmp_path: Path) -> None:
 def test_the_command_simulates_everything_and_writes_it_down(tmp_path: Path) -> None:
     """Also where tasks go to other processes, which not everything can be sent to."""
     document = tmp_path / "document.md"
-    document.write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    document.write_text(f"{BEGIN}\n{END}\n{VERDICTS_BEGIN}\n{VERDICTS_END}\n", encoding="utf-8")
     main(["--runs", "20", "--watched", "4", "--jobs", "2", "--write", str(document)])
     text = document.read_text(encoding="utf-8")
-    assert all(text.count(f"| {kind.name} | {method}") == 2 for kind in KINDS for method in METHODS)
+    methods, _, verdicts = text.partition(VERDICTS_BEGIN)
+    assert all(methods.count(f"| {kind.name} | {method}") == 2 for kind in KINDS for method in METHODS)
+    assert all(f"| {kind.name} | {method} |" in verdicts for kind in daily_kinds() for method in METHODS)
     assert all(f"| {kind.name} |" in text for kind in [*daily_kinds(), *adjusted_kinds()])

@@ -6,7 +6,7 @@ Unknown keys are ignored; what cannot be computed raises `DefinitionError`. Sour
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -58,6 +58,14 @@ MAX_STEPS = 30
 _CALLS_WITH_A_VARIANT = EventMatch(DEFAULT_EXPOSURE_EVENT, parse_filters([GAVE_A_VARIANT], "substitute"))
 
 _PROPERTY_MATH = frozenset({Math.SUM, Math.AVG, Math.MIN, Math.MAX})
+
+
+METRIC_TYPES = ("mean", "funnel", "ratio", "retention", "quantile")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 Tables = Callable[[str], FileTable | None]
@@ -135,7 +143,9 @@ class Reader:
             case "quantile":
                 return self._quantile(metric, length_us)
             case other:
-                raise DefinitionError(f"Metrics of type {other!r} are not supported.")
+                raise DefinitionError(
+                    f"Metrics of type {other!r} are not supported. There are {listed(METRIC_TYPES)}."
+                )
 
     def _mean_value(self, metric: Mapping[str, Any]) -> Value:
         value = self.value(metric.get("source"), "source", _bounds(metric))

@@ -6,24 +6,28 @@ experiment, its exposures, the events of its metrics, and what the activity log 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
-from hoglab.analysis.compute import MULTIPLE_VARIANT
+from hoglab.analysis.compute import MULTIPLE_VARIANT, explained_failures
+from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.metric_problems import Named
 from hoglab.analysis.plan import Plan
+from hoglab.analysis.results.preparing import wire_error
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.presentation import is_frozen, live_key
 from hoglab.flags.service import SCOPE as FLAG_SCOPE
 from hoglab.http.dates import format_moment
+from hoglab.statistics import SRM_ALARM_P_VALUE
+from hoglab.statistics.numbers import p_text
 
 if TYPE_CHECKING:
-    from hoglab.analysis.live import LiveResults
+    from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.service import ResultsService
     from hoglab.analysis.store import Failure
     from hoglab.http.identity import Project
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
 
 GRACE = timedelta(hours=1)
 """How long after its start an experiment may be without exposures and without events of its metrics."""
-SIGNIFICANT_MISMATCH = 0.001
-"""Sample ratio mismatch below this p-value is reported (Fabijan et al., KDD 2019, use 0.0005 to 0.01)."""
 EDITS_LOOKED_AT = 200
 """How many changes of the flag, newest first, are searched for some since the start."""
 TIMEOUT_S = 10.0
@@ -222,11 +224,11 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
             {"variants": empty},
         )
     p_value = facts.mismatch_p_value
-    if p_value is not None and p_value < SIGNIFICANT_MISMATCH:
+    if p_value is not None and p_value < SRM_ALARM_P_VALUE:
         yield Finding(
             "sample_ratio_mismatch",
             Severity.CRITICAL,
-            f"The variants have not got the shares of people that the flag gives them (p = {p_value:.2g}). "
+            f"The variants have not got the shares of people that the flag gives them ({p_text(p_value)}). "
             "Something loses or adds people on one side, so the results are not to be trusted.",
             "Look for redirects, crashes, bots, caching or exposure events that differ between the variants.",
             {"p_value": p_value, "exposures": counts},
@@ -359,22 +361,44 @@ def _listed(names: Sequence[str]) -> str:
 class ExperimentHealth:
     """Examines experiments."""
 
-    def __init__(self, service: ResultsService, live: LiveResults, events: EventStore) -> None:
+    def __init__(self, service: ResultsService, exposures: ExposureCounts, events: EventStore) -> None:
         self._service = service
-        self._live = live
+        self._exposures = exposures
         self._events = events
 
     def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """The answer of the ``health`` endpoint. Raises 404, and 429 when exposures cannot be counted now."""
-        now = self._service.now()
+        """The answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
         found = self._service.plan_of(project, experiment_id)
-        unreadable = _unreadable(found)
-        if found.row.start_date is None or found.row.start_date > now:
-            return _answer(found, now, [*_about_definitions(found, unreadable), _NOT_STARTED])
-        return _answer(found, now, diagnose(self._facts(found, found.row.start_date, now, unreadable)))
+        now = self._service.now()
+        try:
+            findings = self.findings(found, lambda: self._exposures.counted(found))
+        except ComputationError as error:
+            raise wire_error(error) from error
+        return {
+            "experiment_id": found.row.id,
+            "status": status_of(findings),
+            "checked_at": format_moment(now),
+            "findings": [asdict(finding) for finding in findings],
+        }
 
-    def _facts(self, found: Plan, start: datetime, now: datetime, unreadable: Unreadable) -> Facts:
-        exposures = _NONE_COUNTED if unreadable.exposures is not None else self._live.exposures_of(found)
+    def findings(self, found: Plan, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
+        """Everything worth saying about an experiment, worst first. ``exposures`` are asked for where they can be
+        counted; what that raises is raised. Raises `ComputationError` when the events cannot be looked at."""
+        now, start = self._service.now(), found.row.start_date
+        unreadable = _unreadable(found)
+        if start is None or start > now:
+            return [*_about_definitions(found, unreadable), _NOT_STARTED]
+        counted = _NONE_COUNTED if unreadable.exposures is not None else exposures()
+        return diagnose(self._facts(found, start, now, unreadable, counted))
+
+    def _facts(
+        self,
+        found: Plan,
+        start: datetime,
+        now: datetime,
+        unreadable: Unreadable,
+        exposures: Mapping[str, Any],
+    ) -> Facts:
         mismatch = exposures["sample_ratio_mismatch"]
         bias = exposures["bias_risk"]
         row = found.row
@@ -415,7 +439,7 @@ class ExperimentHealth:
         if not names:
             return set()
         values = {"project": found.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
-        with self._events.reader() as reader:
+        with explained_failures(TIMEOUT_S), self._events.reader() as reader:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 
@@ -473,12 +497,8 @@ def _decides(filters: Mapping[str, Any], name: str) -> Any:
     return filters.get(name)
 
 
-def _answer(found: Plan, now: datetime, findings: Sequence[Finding]) -> dict[str, Any]:
+def status_of(findings: Sequence[Finding]) -> str:
+    """That of the worst finding; what is only worth knowing leaves an experiment healthy."""
     severities = {finding.severity for finding in findings}
     worst = next((level for level in (Severity.CRITICAL, Severity.WARNING) if level in severities), None)
-    return {
-        "experiment_id": found.row.id,
-        "status": "healthy" if worst is None else worst.value,
-        "checked_at": format_moment(now),
-        "findings": [asdict(finding) for finding in findings],
-    }
+    return "healthy" if worst is None else worst.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from hoglab.analysis.definition import Reader
 from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
 from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.results.naming import name_of
 from hoglab.analysis.store import SeriesKey
 from hoglab.experiments import metrics
 from hoglab.experiments import store as experiments
@@ -32,6 +33,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A metric of an experiment as clients show it."""
+
+    metric: dict[str, Any]
+    is_primary: bool
+    saved_as: str | None = None
+    """The name under which it was saved; None for an inline one."""
+    saved_metric_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.saved_as)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """An experiment with everything that decides its numbers."""
 
@@ -43,6 +59,8 @@ class Plan:
     """Inline and saved ones that the present engine computes and that have a uuid."""
     primary: frozenset[str]
     """The uuids of those that the experiment is decided by."""
+    shown: tuple[Shown, ...]
+    """All metrics, those of the former engine too: the primary ones first, in the order in which clients show them."""
     actions: Mapping[int, list[dict[str, Any]]]
     tables: Mapping[str, FileTable]
     cohorts: Mapping[int, Cohort]
@@ -153,11 +171,11 @@ def plan(
     flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
     links = experiments.links(connection, [row.id]).get(row.id, [])
     stored = [
-        *((metric, True) for metric in row.metrics or ()),
-        *((metric, False) for metric in row.metrics_secondary or ()),
-        *((link.query, link.is_primary) for link in links),
+        *(Shown(metric, True) for metric in row.metrics or ()),
+        *(Shown(metric, False) for metric in row.metrics_secondary or ()),
+        *(Shown(link.query, link.is_primary, link.name, link.saved_metric_id) for link in links),
     ]
-    own = tuple(metric for metric, _ in stored if _is_computed(metric))
+    own = tuple(each.metric for each in stored if is_computed(each.metric))
     criteria = row.exposure_criteria or {}
     ids = metrics.action_ids([*own, *further]) | set(exposure_action_ids(criteria))
     steps = actions.steps(connection, project.id, ids)
@@ -168,7 +186,13 @@ def plan(
         flag=flag,
         calculation=calculation(row, flag, project),
         metrics=own,
-        primary=frozenset(metric["uuid"] for metric, primary in stored if primary and _is_computed(metric)),
+        primary=frozenset(
+            each.metric["uuid"] for each in stored if each.is_primary and is_computed(each.metric)
+        ),
+        shown=tuple(
+            _ordered([each for each in stored if each.is_primary], row.primary_metrics_ordered_uuids)
+            + _ordered([each for each in stored if not each.is_primary], row.secondary_metrics_ordered_uuids)
+        ),
         actions=steps,
         tables=warehouse.named(connection, project.id, metrics.table_names([*own, *further])),
         cohorts=named_cohorts(connection, project.id, named),
@@ -176,7 +200,14 @@ def plan(
     )
 
 
-def _is_computed(metric: object) -> bool:
+def _ordered(shown: list[Shown], uuids: Sequence[str] | None) -> list[Shown]:
+    """By the stored order; what it does not name comes last."""
+    place = {uuid: number for number, uuid in enumerate(uuids or ())}
+    return sorted(shown, key=lambda each: place.get(each.metric.get("uuid", ""), len(place)))
+
+
+def is_computed(metric: object) -> bool:
+    """Whether the present engine computes a metric, and it can be named."""
     return (
         isinstance(metric, Mapping)
         and isinstance(metric.get("metric_type"), str)

@@ -10,6 +10,7 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import FunnelMetric, Metric, QuantileMetric, RatioMetric, RetentionMetric
 from hoglab.analysis.query.statements import Answer, Groups
 from hoglab.statistics import (
+    FrequentistConfig,
     Method,
     Proportion,
     QuantileSample,
@@ -23,7 +24,15 @@ from hoglab.statistics import (
     baseline_failures,
     compare,
 )
+from hoglab.statistics.verdict import Evidence
 
+FAILURES = {
+    "not-enough-exposures": "fewer than 50 people",
+    "not-enough-metric-data": "fewer than 5 conversions",
+    "baseline-mean-is-zero": "zero in all",
+}
+"""Codes of ``validation_failures`` in words (spec experiment-results 4.4)."""
+NO_STATISTICS = "no statistics"
 _SUMS = (
     "denominator_sum",
     "denominator_sum_squares",
@@ -72,6 +81,58 @@ def result_object(
         "is_precomputed": False,
         **dict.fromkeys(_LEGACY_KEYS),
     }
+
+
+def evidence_of(
+    row: Mapping[str, Any], config: StatisticsConfig, baseline_failures: Sequence[str] = ()
+) -> Evidence:
+    """What a row of a result says of its variant: the rule of what is significant for every face of results.
+
+    With a corrected p-value that one decides. The row of the baseline, which has no method, says nothing.
+    """
+    interval = row.get("credible_interval") or row.get("confidence_interval")
+    complete = interval is not None and None not in interval
+    corrected = row.get("adjusted_p_value")
+    problem = None
+    if not complete and "method" in row:
+        own = [FAILURES.get(code, code) for code in row["validation_failures"]]
+        behind = [f"baseline: {FAILURES.get(code, code)}" for code in baseline_failures]
+        problem = ", ".join(own or behind) or NO_STATISTICS
+    significant = bool(row.get("significant"))
+    if corrected is not None and isinstance(config.test, FrequentistConfig):
+        significant = bool(corrected < config.test.alpha)
+    return Evidence(
+        variant=row["key"],
+        interval=(interval[0], interval[1]) if interval is not None and complete else None,
+        is_significant=significant,
+        p_value=row.get("p_value") if corrected is None else corrected,
+        chance_to_win=row.get("chance_to_win"),
+        problem=problem,
+    )
+
+
+def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatistics:
+    """The sums of a row, as `sums_object` wrote them."""
+    n, total = row["number_of_samples"], row["sum"] or 0.0
+    plain: Proportion | SampleMean
+    match metric_type:
+        case "ratio":
+            names = ("sum", "sum_squares", *_SUMS[:3])
+            return Ratio(n, *(row.get(name) or 0.0 for name in names))
+        case "retention":
+            return Retention(n, round(total))
+        case "quantile":
+            middle, low, high = (row.get(f"quantile{part}") or 0.0 for part in ("", "_lower", "_upper"))
+            return QuantileSample(
+                n, row["quantile_level"], middle, low, high, row.get("cluster_factor") or 1.0
+            )
+        case "funnel":
+            plain = Proportion(n, round(total))
+        case _:
+            plain = SampleMean(n, total, row["sum_squares"] or 0.0)
+    if row.get("covariate_sum") is None:
+        return plain
+    return WithCovariate(plain, *(row.get(name) or 0.0 for name in _SUMS[3:]))
 
 
 def _rows(

@@ -65,6 +65,8 @@ class Prepared:
     fresh_for: timedelta = FRESH_FOR
     finish: Callable[[dict[str, Any]], dict[str, Any]] = dict
     """What is done to an answer whenever it is given."""
+    keeps: bool = True
+    """Whether the answer is worth keeping; work that stores what it finds by itself has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class Queries:
         """Compute and keep an answer. Raises `ApiError`."""
         position, now = self._position(), self._now()
         found = Kept(query.key, query.compute(), now, position, query.day)
+        if not query.keeps:
+            return found
         with self._lock:
             self._kept[query.key] = found
             self._kept.move_to_end(query.key)

@@ -8,6 +8,9 @@ from hoglab.analysis import schemas
 from hoglab.analysis.health import ExperimentHealth
 from hoglab.analysis.live import LiveResults
 from hoglab.analysis.recalculations import Recalculations
+from hoglab.analysis.results.exposures import ExposureCounts
+from hoglab.analysis.results.gathering import ExperimentResults
+from hoglab.analysis.results.routes import SCOPES, experiment_results_router
 from hoglab.experiments import metrics
 from hoglab.http.responses import empty_response, json_response
 from hoglab.http.routing import IntId, ResourceRouter, TextId, either
@@ -22,17 +25,19 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventStore
 
 _QUERY = either("query:read", "experiment:read")
-SCOPES = ("experiment:read", "experiment:write")
 
 
 def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]:
     """Every router of this room."""
-    live = LiveResults(service)
+    exposures = ExposureCounts(service)
+    live = LiveResults(service, exposures)
+    health = ExperimentHealth(service, exposures, events)
     return [
         results_router(service),
         recalculations_router(Recalculations(service)),
         query_router(live),
-        health_router(ExperimentHealth(service, live, events)),
+        health_router(health),
+        experiment_results_router(ExperimentResults(service, exposures, health)),
     ]
 
 

@@ -7,6 +7,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from hoglab.analysis.results.schemas import (
+    BaselineRowOut,
+    BiasOut,
+    BreakdownOut,
+    DateRangeOut,
+    ExperimentResultOut,
+    ExposureCurveOut,
+    FindingOut,
+    HeldOutOut,
+    MismatchOut,
+    VariantRowOut,
+)
 from hoglab.experiments.metrics import StoredMetric
 from hoglab.experiments.setting_schemas import ExposureCriteria
 from hoglab.http.fields import Choice, WireModel
@@ -79,48 +91,12 @@ NOTES: Notes = {
 }
 
 
-RESULTS: Notes = {
-    "key": Note("The variant.", "test"),
-    "variant": Note("The variant.", "test"),
-    "baseline": "The variant that others are compared with.",
-    "variant_results": "The others, each compared with it.",
-    "breakdown_results": "The same for each value of the breakdowns; null without any.",
-    "breakdown_value": Note("A value of each property.", ["Chrome"]),
-    "variants": "The others, each compared with the baseline.",
-    "number_of_samples": Note("How many people (or groups) count.", 1471),
-    "sum": Note("The sum of their values; of funnels and retention how many came through.", 62),
-    "sum_squares": Note("The sum of the squares of their values.", 62),
-    "step_counts": Note("Of funnels: how many reached each step.", [395, 62]),
-    "step_sessions": "Always null here; there for clients that read it.",
-    "denominator_sum": "Of ratios and retention: the sum of the denominators.",
-    "denominator_sum_squares": "Of ratios: the sum of their squares.",
-    "numerator_denominator_sum_product": "Of ratios: the sum of the products of both.",
-    "covariate_sum": "With CUPED: the sum of what people did before.",
-    "covariate_sum_squares": "With CUPED: the sum of the squares of that.",
-    "covariate_sum_product": "With CUPED: the sum of the products of before and after.",
-    "quantile_level": "Of quantile metrics: which quantile, 0.9 for the p90.",
-    "quantile": "Of quantile metrics: the quantile.",
-    "quantile_lower": "Of quantile metrics: where its confidence interval begins.",
-    "quantile_upper": "Of quantile metrics: where its confidence interval ends.",
-    "cluster_factor": "Of quantiles over events: how much the events of one person belong together.",
-    "validation_failures": Note("Why there is no comparison.", []),
-    "method": "How they are compared.",
-    "significant": "Whether the difference is more than chance; null where there is no comparison.",
-    "chance_to_win": Note("Bayesian: the probability that the variant has more than the baseline.", 0.93),
-    "credible_interval": Note("Bayesian: where the effect lies, relative or absolute.", [-0.04, 0.52]),
-    "p_value": Note("Frequentist: the p-value.", 0.03),
-    "confidence_interval": Note("Frequentist: where the effect lies, relative or absolute.", [0.01, 0.4]),
-    "days": Note("The days, oldest first.", ["2026-01-02"]),
-    "exposure_counts": Note("How many had been exposed by the end of each.", [12]),
-    "timeseries": "Of exposures: by variant and day.",
-    "total_exposures": Note("Of exposures: how many people were exposed, by variant.", {"test": 12}),
-}
-"""Notes on the fields of results."""
-
 QUESTIONS: Notes = {
     "kind": "What is asked.",
     "experiment_id": Note("The id of the experiment.", 1),
-    "metric": "The metric.",
+    "metric": "The metric; of results the experiment's first primary one without it.",
+    "metric_uuid": "A metric of the experiment, in place of `metric`.",
+    "holdout": "Whose people are counted beside the variants; that of the experiment without it.",
     "feature_flag": "The flag of the experiment, with its key.",
     "exposure_criteria": "Who counts as exposed; as the experiment says without it.",
     "start_date": "From when on; from the start of the experiment without it.",
@@ -146,74 +122,6 @@ class TimeseriesQuery(WireModel):
     fingerprint: str
 
 
-class RowOut(WireModel):
-    """The sums of one variant. Its mean is `sum` over `number_of_samples`, or over `denominator_sum` for ratios."""
-
-    notes = RESULTS
-
-    key: str
-    number_of_samples: int
-    sum: float | None
-    sum_squares: float | None
-    step_counts: list[int] | None = None
-    step_sessions: Any = None
-    denominator_sum: float | None = None
-    denominator_sum_squares: float | None = None
-    numerator_denominator_sum_product: float | None = None
-    covariate_sum: float | None = None
-    covariate_sum_squares: float | None = None
-    covariate_sum_product: float | None = None
-    quantile_level: float | None = None
-    quantile: float | None = None
-    quantile_lower: float | None = None
-    quantile_upper: float | None = None
-    cluster_factor: float | None = None
-    validation_failures: list[str] | None = None
-
-
-class VariantOut(RowOut):
-    """A variant compared with the baseline: Bayesian rows have a chance and a credible interval, frequentist ones a
-    p-value and a confidence interval."""
-
-    method: Literal["bayesian", "frequentist"]
-    significant: bool | None = None
-    chance_to_win: float | None = None
-    credible_interval: list[float | None] | None = None
-    p_value: float | None = None
-    confidence_interval: list[float | None] | None = None
-
-
-class BreakdownOut(WireModel):
-    """The rows of those with one value of each property."""
-
-    notes = RESULTS
-
-    breakdown_value: list[str]
-    baseline: RowOut | None
-    variants: list[VariantOut]
-
-
-class ResultOut(WireModel):
-    """The result of a metric."""
-
-    notes = RESULTS
-    model_config = ConfigDict(extra="allow")
-
-    baseline: RowOut | None = None
-    variant_results: list[VariantOut] | None = None
-    breakdown_results: list[BreakdownOut] | None = None
-
-
-class ExposureDaysOut(WireModel):
-    """How many people had been exposed to one variant by the end of each day."""
-
-    notes = RESULTS
-
-    variant: str
-    days: list[str]
-    exposure_counts: list[int]
-
-
 class TimeseriesOut(WireModel):
     """Daily results of one metric."""
 
@@ -222,7 +130,7 @@ class TimeseriesOut(WireModel):
     experiment_id: int
     metric_uuid: str
     status: str
-    timeseries: dict[str, ResultOut | None]
+    timeseries: dict[str, ExperimentResultOut | None]
     errors: dict[str, str] | None
     computed_at: str | None
     created_at: str
@@ -302,7 +210,7 @@ class MetricResultOut(WireModel):
 
     metric_uuid: str
     status: Literal["pending", "completed", "failed"]
-    result: ResultOut | None
+    result: ExperimentResultOut | None
     error_message: str | None
 
 
@@ -310,18 +218,6 @@ class MetricsRecalculationResultsOut(MetricsRecalculationOut):
     """A job with the results of its metrics."""
 
     results: list[MetricResultOut]
-
-
-class FindingOut(WireModel):
-    """One thing to look at."""
-
-    notes = NOTES
-
-    code: str
-    severity: Literal["critical", "warning", "info"]
-    message: str
-    advice: str
-    details: dict[str, Any]
 
 
 class HealthOut(WireModel):
@@ -362,14 +258,16 @@ class QueryStatusAnswer(WireModel):
     query_status: QueryStatusOut
 
 
-class QueryOut(ResultOut):
-    """What was computed, in the form of the query's kind: an ``ExperimentQuery`` has rows, an
-    ``ExperimentExposureQuery`` counts. The others are there beside it.
+_QUERY_NOTES: Notes = {name: note for name, note in NOTES.items() if name != "timeseries"}
+
+
+class QueryOut(WireModel):
+    """What was computed, in the form of the query's kind; these are there beside it.
 
     Nothing else is there when there is no answer yet.
     """
 
-    notes = {**NOTES, **RESULTS}  # noqa: RUF012
+    notes = _QUERY_NOTES
     model_config = ConfigDict(extra="allow")
 
     cache_key: str
@@ -381,9 +279,27 @@ class QueryOut(ResultOut):
     timezone: str
     query_status: QueryStatusOut | None
     """The computation that runs now; null when none does."""
-    timeseries: list[ExposureDaysOut] | None = None
-    total_exposures: dict[str, int] | None = None
     warnings: list[FieldWarning] = Field(default_factory=list)
+    kind: str = "ExperimentQuery"
+    """The kind of the query."""
+    baseline: BaselineRowOut | None = None
+    """`ExperimentQuery`: the variant that others are compared with."""
+    variant_results: list[VariantRowOut] | None = None
+    """`ExperimentQuery`: the other variants."""
+    breakdown_results: list[BreakdownOut] | None = None
+    """`ExperimentQuery`: by the values of breakdowns; null without any."""
+    timeseries: list[ExposureCurveOut] | None = None
+    """`ExperimentExposureQuery`: by variant and day, cumulative."""
+    total_exposures: dict[str, int] | None = None
+    """`ExperimentExposureQuery`: by variant."""
+    holdout: HeldOutOut | None = None
+    """`ExperimentExposureQuery`: who is held out; null without a holdout."""
+    sample_ratio_mismatch: MismatchOut | None = None
+    """`ExperimentExposureQuery`: null below 100 people."""
+    bias_risk: BiasOut | None = None
+    """`ExperimentExposureQuery`: null where there is none."""
+    date_range: DateRangeOut | None = None
+    """`ExperimentExposureQuery`: of what time it is."""
 
 
 class _Question(WireModel):
@@ -400,15 +316,17 @@ class ExperimentQuestion(_Question):
 
     kind: Literal["ExperimentQuery"]
     metric: StoredMetric | None = None
+    metric_uuid: Any = None
 
 
 class ExposureQuestion(_Question):
     """How many people were exposed, and when."""
 
     kind: Literal["ExperimentExposureQuery"]
-    unused = _Question.unused | {"experiment_name", "holdout"}
+    unused = _Question.unused | {"experiment_name"}
 
     feature_flag: Any = None
+    holdout: Any = None
     exposure_criteria: ExposureCriteria | None = None
     start_date: Any = None
     end_date: Any = None
@@ -448,6 +366,9 @@ Question = ExperimentQuestion | ExposureQuestion | PlanQuestion | SimulationQues
 class QueryBody(WireModel):
     """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``; for experiments of the former engine
     also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``.
+
+    Of the first two ``experiment_id`` alone is enough: what is not said is taken from the experiment. A metric may be
+    given whole (``metric``) or named by its ``metric_uuid``; else it is the first primary one.
 
     hoglab's own kinds answer from what the project's people did before. ``ExperimentPlanQuery`` says how many people
     and days an effect takes (``effects``, ``power``), ``ExperimentSimulationQuery`` how often each method is fooled

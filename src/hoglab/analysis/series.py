@@ -172,6 +172,18 @@ class Series:
 
     # -- computing -------------------------------------------------------------------------------------
 
+    def is_fresh(self, found: Plan, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
+        """Whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
+        key = found.key(metric)
+        if not self._is_fresh(found, metric, key):
+            return False
+        if not newest or self.attempts.waits(key):  # one that did not end is not tried again at once
+            return True
+        with self._database.read() as connection:
+            point = store.newest_result(connection, key)
+        silent = found.row.only_count_matured_users and found.row.end_date is None
+        return point is not None and point.log_offset == self._position() and not silent
+
     def refresh(self, found: Plan, metric: Mapping[str, Any], *, force: bool = False) -> None:
         """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""
         key = found.key(metric)

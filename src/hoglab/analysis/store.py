@@ -132,16 +132,27 @@ def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()
 
 def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
     """The newest point of a series that has a result."""
-    return _newest_point(connection, key, metric_result.c.status == COMPLETED)
+    row = metric_result.c
+    return _first_point(connection, key, row.query_to.desc(), row.status == COMPLETED)
+
+
+def result_near(connection: Connection, key: SeriesKey, moment: datetime) -> Point | None:
+    """The result of the time before ``moment``, else the first one after it, else the last one before."""
+    row = metric_result.c
+    from_then_on = (row.status == COMPLETED, row.query_to >= moment)
+    return _first_point(connection, key, row.query_to, *from_then_on) or newest_result(connection, key)
 
 
 def newest_point(connection: Connection, key: SeriesKey) -> Point | None:
     """The newest point of a series, be it a result or a failure."""
-    return _newest_point(connection, key)
+    return _first_point(connection, key, metric_result.c.query_to.desc())
 
 
-def _newest_point(
-    connection: Connection, key: SeriesKey, *conditions: sa.ColumnElement[bool]
+def _first_point(
+    connection: Connection,
+    key: SeriesKey,
+    order: sa.ColumnElement[Any],
+    *conditions: sa.ColumnElement[bool],
 ) -> Point | None:
     row = metric_result.c
     statement = (
@@ -152,7 +163,7 @@ def _newest_point(
             row.fingerprint == key.fingerprint,
             *conditions,
         )
-        .order_by(row.query_to.desc())
+        .order_by(order)
         .limit(1)
     )
     found = connection.execute(statement).one_or_none()

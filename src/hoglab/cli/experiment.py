@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -198,8 +197,9 @@ def _foreseen(
 
     Raises `OperatorError` when there is none at all.
     """
+    from hoglab.analysis.results.naming import metrics_of
     from hoglab.cli.experiment_source import AnswerError
-    from hoglab.reports.report import is_comparable, metrics_of
+    from hoglab.reports.report import is_comparable
 
     try:
         experiment = source.experiment(experiment_id)
@@ -242,72 +242,76 @@ def _show(
 
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:
     """Everything about an experiment. Raises `AnswerError` when nothing can be said about it."""
-    from hoglab.reports.report import ExperimentReport, metrics_of
+    from hoglab.analysis.results.naming import metrics_of
+    from hoglab.reports.report import ExperimentReport
     from hoglab.statistics import resolve_config
 
     experiment = source.experiment(experiment_id)
     config = resolve_config(experiment["stats_config"], source.defaults())
-    flag = {"key": experiment["feature_flag_key"] or ""}
-    exposures = source.query(
-        {"kind": "ExperimentExposureQuery", "experiment_id": experiment_id, "feature_flag": flag}
-    )
+    found = source.results(experiment_id)
+    definitions = {metric.get("uuid"): metric for metric, _, _ in metrics_of(experiment)}
+    verdict = found["verdict"]
+    withheld = verdict is not None and verdict["withholds_decisions"]
     daily = daily and experiment["start_date"] is not None
-    if experiment["start_date"] is not None:
-        _bring_up_family(source, experiment, config)
     return ExperimentReport(
         experiment=experiment,
         config=config,
-        findings=source.health(experiment_id)["findings"],
-        exposures={
-            name: exposures[name] for name in ("timeseries", "total_exposures", "sample_ratio_mismatch")
-        },
+        findings=found["health"]["findings"] if found["health"] is not None else (),
+        exposures=_exposures(found["exposures"]),
         metrics=tuple(
-            _metric(source, experiment, config, metric, name, primary=primary, daily=daily)
-            for metric, primary, name in metrics_of(experiment)
+            _metric(
+                source,
+                experiment_id,
+                definitions.get(entry["uuid"], entry),
+                entry,
+                config,
+                daily=daily,
+                withheld=withheld,
+            )
+            for entry in found["metrics"]
         ),
         made_at=datetime.now(UTC),
+        verdict=verdict,
     )
 
 
-def _bring_up_family(source: Source, experiment: Mapping[str, Any], config: StatisticsConfig) -> None:
-    """A p-value is corrected with the stored ones of the other primary metrics, so all must be stored."""
-    from hoglab.cli.experiment_source import AnswerError
-    from hoglab.reports.report import is_comparable, metrics_of
-    from hoglab.statistics import Correction
-
-    if config.correction is Correction.NONE:
-        return
-    for metric, primary, _ in metrics_of(experiment):
-        if primary and is_comparable(metric):
-            with suppress(AnswerError):  # said where the metric itself is asked for
-                source.series(experiment["id"], metric)
+def _exposures(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    names = ("timeseries", "total_exposures", "holdout", "sample_ratio_mismatch")
+    return {} if found is None else {name: found[name] for name in names}
 
 
 def _metric(
     source: Source,
-    experiment: Mapping[str, Any],
-    config: StatisticsConfig,
+    experiment_id: int,
     metric: Mapping[str, Any],
-    name: str,
+    entry: Mapping[str, Any],
+    config: StatisticsConfig,
     *,
-    primary: bool,
     daily: bool,
+    withheld: bool,
 ) -> MetricReport:
+    """A metric with its result, as the answer has it, and with its days where they are wanted."""
     from hoglab.cli.experiment_source import AnswerError
-    from hoglab.reports.report import is_comparable, metric_report
+    from hoglab.reports.report import metric_report
 
-    def reported(**found: Any) -> MetricReport:
-        return metric_report(metric, name, primary=primary, config=config, **found)
-
-    if not is_comparable(metric):
-        return reported(error=f"{metric.get('kind')} is of the former engine: ask for it with POST …/query/")
-    identifier = experiment["id"]
-    try:
-        result = source.query({"kind": "ExperimentQuery", "experiment_id": identifier, "metric": metric})
-        days = source.series(identifier, metric)["timeseries"] if daily else None
-    except AnswerError as error:
-        return reported(error=str(error))
-    return reported(result=result, days=days)
+    days, error = None, entry["error"] if entry["result"] is None else None
+    if entry["status"] == "pending" and entry["result"] is None:
+        error = "it is still being computed"
+    if daily and entry["result"] is not None:
+        try:
+            days = source.series(experiment_id, metric)["timeseries"]
+        except AnswerError as failed:
+            error = str(failed)
+    return metric_report(
+        metric,
+        entry["name"],
+        primary=entry["is_primary"],
+        config=config,
+        result=entry["result"],
+        error=error,
+        days=days,
+        withheld=withheld,
+    )
 
 
 def _print(parts: Iterable[RenderableType]) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 600.0
 SCOPES = ("experiment:read", "query:read", "project:read")
+ASK_AGAIN_S = 0.5
+"""After how long a server is asked again for results that it is still computing."""
 KEY_LASTS = timedelta(days=1)
 """How long the key of one command may be used, should the command not live to revoke it."""
 
@@ -44,8 +47,8 @@ class Source(Protocol):
         """What holds for experiments of the project that do not say otherwise; empty for who may not know."""
         ...
 
-    def health(self, experiment_id: int) -> dict[str, Any]:
-        """What endangers it."""
+    def results(self, experiment_id: int) -> dict[str, Any]:
+        """All that is known of it now: metrics, exposures, health and the verdict."""
         ...
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,8 +132,13 @@ class _Remote:
                 return {}
             raise
 
-    def health(self, experiment_id: int) -> dict[str, Any]:
-        return self._answer(self._api.get, f"/experiments/{experiment_id}/health/")
+    def results(self, experiment_id: int) -> dict[str, Any]:
+        path, deadline = f"/experiments/{experiment_id}/results/", time.monotonic() + TIMEOUT_S
+        found = self._answer(self._api.get, path, refresh="true")
+        while found["status"] == "partial" and time.monotonic() < deadline:
+            time.sleep(ASK_AGAIN_S)
+            found = self._answer(self._api.get, path)
+        return found
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
         asked = {"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]}
@@ -203,6 +211,8 @@ class _Local:
     ) -> None:
         from hoglab.analysis.health import ExperimentHealth
         from hoglab.analysis.live import LiveResults
+        from hoglab.analysis.results.exposures import ExposureCounts
+        from hoglab.analysis.results.gathering import ExperimentResults
         from hoglab.analysis.service import ResultsService
         from hoglab.analysis.state import Limits, ResultsState
         from hoglab.experiments.service import ExperimentService
@@ -226,8 +236,10 @@ class _Local:
                 limits=Limits(bytes=settings.results_state_max_bytes),
             ),
         )
-        self._live = LiveResults(self._results)
-        self._health = ExperimentHealth(self._results, self._live, events)
+        exposures = ExposureCounts(self._results)
+        self._live = LiveResults(self._results, exposures)
+        health = ExperimentHealth(self._results, exposures, events)
+        self._whole = ExperimentResults(self._results, exposures, health, budget_s=None)
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         from hoglab.experiments.reading import ExperimentReads
@@ -252,9 +264,14 @@ class _Local:
         organization = self._project.organization_id
         return Principal(user, "", frozenset({"*"}), {organization: Level.OWNER}).at(organization)
 
-    def health(self, experiment_id: int) -> dict[str, Any]:
+    def results(self, experiment_id: int) -> dict[str, Any]:
+        from hoglab.http.responses import encode_json
+
         with _as_answers():
-            return self._health.examine(self._project, experiment_id)
+            found = self._whole.read(self._project, experiment_id, refresh=True)
+            # As it comes from a server.
+            shown: dict[str, Any] = json.loads(encode_json(found))
+            return shown
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
         with _as_answers():
@@ -266,22 +283,8 @@ class _Local:
         from hoglab.analysis.schemas import QueryBody
 
         with _as_answers():
-            self._keep(query)
             answer, _ = self._live.answer(self._project, QueryBody(query=dict(query)))
             return answer
-
-    def _keep(self, query: Mapping[str, Any]) -> None:
-        """Have what results keep of events grow, and the daily points: here no server does it in the background."""
-        from hoglab.analysis.store import SeriesKey
-
-        metric = query.get("metric")
-        if query.get("kind") != "ExperimentQuery" or not isinstance(metric, Mapping):
-            return
-        found = self._results.plan_of(self._project, query["experiment_id"])
-        asked = (str(metric.get(name)) for name in ("uuid", "fingerprint"))
-        own = found.metric_of(SeriesKey(found.row.id, *asked))
-        if own is not None:
-            self._results.series.refresh(found, own[0])
 
 
 @contextmanager

@@ -39,6 +39,8 @@ COLUMNS = {
     "variant": "VARCHAR",
     "is_baseline": "BOOLEAN",
     **SUFFICIENT,
+    "value": "DOUBLE",
+    "value_label": "VARCHAR",
     "method": "VARCHAR",
     "difference_type": "VARCHAR",
     "level": "DOUBLE",
@@ -49,6 +51,8 @@ COLUMNS = {
     "p_value": "DOUBLE",
     "adjusted_p_value": "DOUBLE",
     "significant": "BOOLEAN",
+    "decision": "VARCHAR",
+    "verdict": "VARCHAR",
     "validation_failures": "VARCHAR[]",
     "computed_at": "TIMESTAMP",
 }
@@ -77,6 +81,7 @@ def document(report: ExperimentReport) -> dict[str, Any]:
             {"severity": severity, "message": message, "advice": advice}
             for severity, message, advice in report.warnings
         ],
+        "verdict": report.verdict,
         "exposures": report.exposures,
         "rows": list(rows(report)),
     }
@@ -108,6 +113,8 @@ def _rows(
             "variant": group.key,
             "is_baseline": is_baseline,
             **{name: group.row.get(name) for name in SUFFICIENT},
+            "value": group.mean,
+            "value_label": metric.value_label,
             "method": str(config.method),
             "difference_type": str(config.test.difference_type),
             "level": report.level,
@@ -117,7 +124,10 @@ def _rows(
             "chance_to_win": group.chance_to_win,
             "p_value": group.row.get("p_value"),
             "adjusted_p_value": group.row.get("adjusted_p_value"),
-            "significant": None if is_baseline else group.significant,
+            # Numbers stay; whether they decide anything is withheld while something critical is wrong.
+            "significant": None if is_baseline or metric.withheld else group.significant,
+            "decision": None if cell is not None else report.decision(metric, group),
+            "verdict": None if report.verdict is None else report.verdict["state"],
             "validation_failures": list(group.row["validation_failures"]),
             "computed_at": report.made_at.replace(tzinfo=None).isoformat(),
         }

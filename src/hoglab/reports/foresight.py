@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hoglab.reports.numbers import MISSING, number_text
 from hoglab.reports.tables import light_table
+from hoglab.statistics.numbers import MISSING, number_text
 
 Json = Mapping[str, Any]
 DAYS_OF_A_WEEK = 7

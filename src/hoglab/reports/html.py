@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, tostring
 
-from hoglab.reports.numbers import MISSING, effect_text, interval_text, mean_text, number_text, p_text
 from hoglab.reports.plots import Bar, Curve, curves, element, forest
 from hoglab.reports.report import Comparison, ExperimentReport, Group, MetricReport
+from hoglab.statistics.numbers import MISSING, effect_text, interval_text, mean_text, number_text, p_text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The page's own Content-Security-Policy: no scripts, and nothing from elsewhere."""
@@ -19,6 +19,9 @@ h1 { margin-bottom: 0; } h3 { margin: 2rem 0 .3rem; } .dim { color: var(--dim); 
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
+.verdict { border-left: 6px solid var(--dim); padding: .5rem .8rem; margin: 1rem 0; }
+.verdict.better { border-color: var(--good); color: inherit; } .verdict ul { margin: .3rem 0; }
+.verdict.worse, .verdict.invalid { border-color: var(--bad); color: inherit; } .verdict.mixed { border-color: #d97706; }
 .warning, .critical, .info { border-left: 4px solid var(--dim); padding: .3rem .8rem; margin: .5rem 0; }
 .warning { border-color: #d97706; } .critical { border-color: #dc2626; }
 .better { color: var(--good); } .worse { color: var(--bad); }
@@ -41,7 +44,9 @@ def page(report: ExperimentReport) -> str:
         element("title", None, f"{experiment['name']} · results"),
         element("style", None, STYLE),
     )
-    body = element("body", None, *_heading(report), *_warnings(report), *_exposures(report))
+    body = element(
+        "body", None, *_heading(report), *_verdict(report), *_warnings(report), *_exposures(report)
+    )
     for primary, name in ((True, "Primary metrics"), (False, "Secondary metrics")):
         metrics = report.section(primary=primary)
         if metrics:
@@ -69,8 +74,30 @@ def _heading(report: ExperimentReport) -> Iterator[Element]:
         yield element("p", None, str(experiment["description"]))
 
 
+def _verdict(report: ExperimentReport) -> Iterator[Element]:
+    """The verdict with its next step, and what it rests on."""
+    verdict = report.verdict
+    if verdict is None:
+        return
+    said = element(
+        "div",
+        {"class": f"verdict {verdict['state']}"},
+        element("strong", None, str(verdict["headline"])),
+        f" {verdict['next_action']['text']}",
+    )
+    if not verdict["withholds_decisions"]:
+        said.append(
+            element(
+                "ul",
+                {"class": "dim"},
+                *(element("li", None, str(each["text"])) for each in verdict["reasons"]),
+            )
+        )
+    yield said
+
+
 def _warnings(report: ExperimentReport) -> Iterator[Element]:
-    for severity, message, advice in report.warnings:
+    for severity, message, advice in report.further_warnings:
         kind = severity if severity in ("critical", "warning") else "info"
         yield element("div", {"class": kind}, element("strong", None, message), f" {advice}")
 
@@ -79,17 +106,20 @@ def _exposures(report: ExperimentReport) -> Iterator[Element]:
     series = report.exposures.get("timeseries") or []
     if not series:
         return
-    totals = report.exposures["total_exposures"]
+    totals = report.exposed
     everybody = sum(totals.values()) or 1
     yield element("h2", None, "Exposed")
     rows = [(key, f"{count:,}", f"{count / everybody:.1%}") for key, count in totals.items()]
+    if report.held_out is not None:
+        key, people = report.held_out
+        rows.append((f"{key} (held out, compared with nobody)", f"{people:,}", ""))
     yield _table(("Variant", "People", "Share"), rows)
     mismatch = report.exposures.get("sample_ratio_mismatch")
     if mismatch is not None:
         yield element(
             "p",
             {"class": "dim"},
-            f"Test of these shares against those that the flag asks for: p = {p_text(mismatch['p_value'])}.",
+            f"Test of these shares against those that the flag asks for: {p_text(mismatch['p_value'])}.",
         )
     found = [Curve(each["variant"], each["exposure_counts"]) for each in series]
     if len(series[0]["days"]) > 1 and any(totals.values()):
@@ -109,14 +139,16 @@ def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]
         return effect_text(effect, relative=report.is_relative, is_share=metric.is_share)
 
     bars = [
-        Bar(group.key, *group.interval, _verdict(metric, group))
+        Bar(group.key, *group.interval, _direction(metric, group))
         for group in metric.result.variants
         if group.interval is not None
     ]
     if bars:
         yield forest(bars, label)
     found = _by_day(metric)
-    if len(metric.days) > 1 and any(value is not None for curve in found for value in curve.values):
+    if metric.without_course is not None:
+        yield element("p", {"class": "dim"}, metric.without_course)
+    elif metric.days:
         yield curves(list(metric.days), found, label, "Effect and interval at the end of each day")
     for cell, comparison in metric.cells.items():
         yield element("h4", None, " · ".join(cell))
@@ -140,26 +172,21 @@ def _results(report: ExperimentReport, metric: MetricReport, comparison: Compari
         else:
             relative, is_share = report.is_relative, metric.is_share
             effect = effect_text(group.effect, relative=relative, is_share=is_share)
-            shown = element("span", {"class": _verdict(metric, group)}, effect)
+            shown = element("span", {"class": _direction(metric, group)}, effect)
             interval = interval_text(group.interval, relative=relative, is_share=is_share)
-            rows.append((*row, shown, interval, _certainty(group)))
+            rows.append((*row, shown, interval, metric.certainty(group)))
+    value = metric.value_label[0].upper() + metric.value_label[1:]
     return _table(
-        ("Variant", "People", "Mean", "Effect", f"{report.level * 100:g} % interval", certainty), rows
+        ("Variant", "People", value, "Effect", f"{report.level * 100:g} % interval", certainty), rows
     )
 
 
-def _certainty(group: Group) -> str:
-    if group.chance_to_win is not None:
-        return f"{group.chance_to_win:.1%}"
-    return MISSING if group.p_value is None else p_text(group.p_value)
-
-
-def _verdict(metric: MetricReport, group: Group) -> str:
+def _direction(metric: MetricReport, group: Group) -> str:
     return {True: "better", False: "worse", None: ""}[metric.is_better(group)]
 
 
 def _by_day(metric: MetricReport) -> list[Curve]:
-    days = list(metric.days.values())
+    days = list((metric.days or {}).values())
     keys = dict.fromkeys(group.key for day in days for group in day.variants)
     found = []
     for key in keys:

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from hoglab.analysis.presentation import evidence_of
+from hoglab.analysis.results.naming import NO_LABEL, value_label
 from hoglab.statistics import BayesianConfig, Correction, DifferenceType, StatisticsConfig
+from hoglab.statistics.numbers import MISSING, p_text, percent_text
+from hoglab.statistics.verdict import Decision, Evidence
 
 Json = Mapping[str, Any]
 
-FAILURES = {
-    "not-enough-exposures": "fewer than 50 people",
-    "not-enough-metric-data": "fewer than 5 conversions",
-    "baseline-mean-is-zero": "zero in all",
-}
-"""Codes of ``validation_failures`` in words (spec experiment-results 4.4)."""
 CORRECTIONS = {
     Correction.NONE: "not at all",
     Correction.HOLM: "Holm",
     Correction.BONFERRONI: "Bonferroni",
     Correction.BENJAMINI_HOCHBERG: "Benjamini–Hochberg",
 }
-NO_STATISTICS = "no statistics"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """One row of a result: a variant with its sums, and how it compares with the baseline.
 
-    ``mean`` is what the metric says of the variant: mean, rate, ratio or quantile. ``interval`` is that of the
+    ``mean`` is what the metric says of the variant: mean, rate, ratio or quantile. The interval is that of the
     effect, a share (0.2 = +20 %) when the experiment compares relatively.
     """
 
@@ -38,20 +35,35 @@ class Group:
     size: int
     total: float | None
     mean: float | None
-    interval: tuple[float, float] | None = None
-    chance_to_win: float | None = None
-    p_value: float | None = None
-    """Corrected for several tests where the experiment asks for that; so is ``significant``."""
-    significant: bool = False
-    problem: str | None = None
-    """Why there is no interval; None where there is one, and for the baseline."""
+    evidence: Evidence
     row: Json = field(default_factory=dict)
     """The row as it is on the wire."""
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        return self.evidence.interval
+
+    @property
     def effect(self) -> float | None:
-        """The point estimate: intervals are symmetric around it (spec experiment-results 5.1)."""
-        return None if self.interval is None else (self.interval[0] + self.interval[1]) / 2
+        return self.evidence.effect
+
+    @property
+    def chance_to_win(self) -> float | None:
+        return self.evidence.chance_to_win
+
+    @property
+    def p_value(self) -> float | None:
+        """Corrected for several tests where the experiment asks for that; so is ``significant``."""
+        return self.evidence.p_value
+
+    @property
+    def significant(self) -> bool:
+        return self.evidence.is_significant
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no interval; None where there is one, and for the baseline."""
+        return self.evidence.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,9 @@ class Comparison:
         return (self.baseline, *self.variants)
 
 
+_IS_BETTER = {Decision.BETTER: True, Decision.WORSE: False}
+WITHHELD = "withheld"
+"""In place of a p-value or a chance to win while something critical is wrong with the experiment."""
 _OF_FAILURES = frozenset({"metric_not_computable", "metric_failed"})
 """Codes of findings that say why a metric has no result."""
 
@@ -95,8 +110,12 @@ class MetricReport:
     cells: Mapping[tuple[str, ...], Comparison] = field(default_factory=dict)
     """By the values of breakdowns."""
     error: str | None = None
-    days: Mapping[str, Comparison] = field(default_factory=dict)
-    """The result at the end of days, where it was asked for."""
+    days: Mapping[str, Comparison] | None = None
+    """The result at the end of days; None where it was not asked for."""
+    value_label: str = NO_LABEL
+    """What the number of a variant is, such as a rate or a mean of sums."""
+    withheld: bool = False
+    """Whether nothing may be marked as significant: something critical is wrong with the experiment."""
 
     @property
     def is_share(self) -> bool:
@@ -104,10 +123,37 @@ class MetricReport:
         return self.kind in ("funnel", "retention")
 
     def is_better(self, group: Group) -> bool | None:
-        """Whether a significant effect is in the wanted direction; None when it is not significant."""
-        if not group.significant or group.effect is None:
+        """Whether a significant effect is in the wanted direction; None when it is not, or that is withheld."""
+        if self.withheld:
             return None
-        return (group.effect < 0) == self.wants_decrease
+        return _IS_BETTER.get(group.evidence.direction(wants_decrease=self.wants_decrease))
+
+    def is_significant(self, group: Group) -> bool:
+        """Whether a group is to be marked as significant."""
+        return group.significant and not self.withheld
+
+    def certainty(self, group: Group) -> str:
+        """How sure it is that there is an effect."""
+        if self.withheld and group.interval is not None:
+            return WITHHELD
+        if group.chance_to_win is not None:
+            return percent_text(group.chance_to_win)
+        return MISSING if group.p_value is None else p_text(group.p_value)
+
+    @property
+    def without_course(self) -> str | None:
+        """Why there is no course over days to be drawn, and when there is; None when there is one."""
+        if self.days is None or self.result is None:
+            return None
+        if any(group.interval is not None for day in self.days.values() for group in day.variants):
+            if len(self.days) > 1:
+                return None
+            return (
+                f"The course over days is drawn from the second daily point on; so far there is {len(self.days)}. "
+                "There is one for each day, made on schedule (at 02:00 UTC, unless the project says otherwise) and "
+                "whenever results are asked for."
+            )
+        return "There is no course over days: on no day enough was known for an interval."
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +166,8 @@ class ExperimentReport:
     exposures: Json
     metrics: tuple[MetricReport, ...]
     made_at: datetime
+    verdict: Json | None = None
+    """What to do, as the API says it; None before the start, and while something is still computed."""
 
     @property
     def is_relative(self) -> bool:
@@ -128,12 +176,32 @@ class ExperimentReport:
     @property
     def level(self) -> float:
         """Of the intervals, e.g. 0.95."""
-        test = self.config.test
-        return test.ci_level if isinstance(test, BayesianConfig) else 1 - test.alpha
+        return self.config.level
 
     def section(self, *, primary: bool) -> list[MetricReport]:
         """The metrics that the experiment is decided by, or the others."""
         return [metric for metric in self.metrics if metric.is_primary is primary]
+
+    @property
+    def exposed(self) -> Mapping[str, int]:
+        """People by variant, and those who saw several; without those who are held out."""
+        totals: Mapping[str, int] = self.exposures.get("total_exposures") or {}
+        return totals
+
+    @property
+    def held_out(self) -> tuple[str, int] | None:
+        """The people of the holdout, by its key; None without a holdout."""
+        found = self.exposures.get("holdout")
+        return None if found is None else (found["key"], found["total"])
+
+    def decision(self, metric: MetricReport, group: Group) -> str | None:
+        """What the verdict says of a variant on a metric; None of the baseline, and while there is no verdict."""
+        for decided in (self.verdict or {}).get("metrics", ()):
+            if decided["metric_uuid"] == metric.uuid:
+                for each in decided["variants"]:
+                    if each["variant"] == group.key:
+                        return str(each["decision"])
+        return None
 
     @property
     def methods(self) -> list[str]:
@@ -145,6 +213,8 @@ class ExperimentReport:
             said = ["Certainty: p-values and intervals that hold whenever they are looked at (sequential)."]
         else:
             said = ["Certainty: two-sided p-values, for a single look at the end."]
+        if any(metric.withheld for metric in self.metrics):
+            said.append("It is withheld while something critical is wrong.")
         groups = [
             group for metric in self.metrics if metric.result is not None for group in metric.result.groups
         ]
@@ -157,6 +227,12 @@ class ExperimentReport:
         if any(group.row.get("covariate_sum") is not None for group in groups):
             said.append("CUPED: effects are adjusted by what people did before; means are as measured.")
         return said
+
+    @property
+    def further_warnings(self) -> list[tuple[str, str, str]]:
+        """Those that the headline of the verdict does not say already."""
+        headline = "" if self.verdict is None else str(self.verdict["headline"])
+        return [warning for warning in self.warnings if warning[1] not in headline]
 
     @property
     def warnings(self) -> list[tuple[str, str, str]]:
@@ -174,16 +250,6 @@ class ExperimentReport:
         return sorted([*said, *failed], key=lambda warning: order.get(warning[0], 2))
 
 
-def metrics_of(experiment: Json) -> Iterator[tuple[Json, bool, str]]:
-    """Every metric of an experiment's JSON, whether it is a primary one, and what to call it."""
-    for place, primary in (("metrics", True), ("metrics_secondary", False)):
-        for metric in experiment.get(place) or ():
-            yield metric, primary, metric.get("name") or title(metric)
-    for link in experiment.get("saved_metrics") or ():
-        primary = (link.get("metadata") or {}).get("type") != "secondary"
-        yield link["query"], primary, link["query"].get("name") or link.get("name") or title(link["query"])
-
-
 def is_comparable(metric: Json) -> bool:
     """Whether results of the present engine exist for a metric; the kinds of the former one have others."""
     return isinstance(metric.get("metric_type"), str)
@@ -198,6 +264,7 @@ def metric_report(
     result: Json | None = None,
     error: str | None = None,
     days: Mapping[str, Json | None] | None = None,
+    withheld: bool = False,
 ) -> MetricReport:
     """A metric and its result as the API gives it, with its daily points by date."""
     kind = str(metric.get("metric_type") or metric.get("kind"))
@@ -217,66 +284,23 @@ def metric_report(
             for cell in (result or {}).get("breakdown_results") or ()
         },
         error=error,
-        days={day: read(point) for day, point in (days or {}).items() if point is not None},
+        days=None if days is None else {day: read(point) for day, point in days.items() if point is not None},
+        value_label=value_label(metric),
+        withheld=withheld,
     )
-
-
-def title(metric: Json) -> str:
-    """What a metric without a name is about."""
-    match metric.get("metric_type"):
-        case "mean" | "quantile":
-            return _node(metric.get("source"))
-        case "funnel":
-            return " → ".join(_node(step) for step in metric.get("series") or ())
-        case "ratio":
-            return f"{_node(metric.get('numerator'))} / {_node(metric.get('denominator'))}"
-        case "retention":
-            return f"{_node(metric.get('start_event'))} ↻ {_node(metric.get('completion_event'))}"
-    return str(metric.get("kind"))
-
-
-def _node(node: object) -> str:
-    if not isinstance(node, Mapping):
-        return "?"
-    name = node.get("custom_name") or node.get("name") or node.get("event")
-    name = str(name) if name is not None else f"action {node['id']}" if "id" in node else "any event"
-    math, prop = node.get("math"), node.get("math_property")
-    if math in (None, "total"):
-        return name
-    return f"{math} of {prop}, {name}" if prop else f"{math}, {name}"
 
 
 def _group(
     metric_type: str, row: Json, config: StatisticsConfig, baseline_failures: Sequence[str] = ()
 ) -> Group:
-    interval = row.get("credible_interval") or row.get("confidence_interval")
-    complete = interval is not None and None not in interval
-    corrected = row.get("adjusted_p_value")
-    problem = None
-    if not complete and "method" in row:
-        own = [FAILURES.get(code, code) for code in row["validation_failures"]]
-        behind = [f"baseline: {FAILURES.get(code, code)}" for code in baseline_failures]
-        problem = ", ".join(own or behind) or NO_STATISTICS
     return Group(
         key=row["key"],
         size=row["number_of_samples"],
         total=None if metric_type == "quantile" else row["sum"],
         mean=_mean(metric_type, row),
-        interval=(interval[0], interval[1]) if interval is not None and complete else None,
-        chance_to_win=row.get("chance_to_win"),
-        p_value=row.get("p_value") if corrected is None else corrected,
-        significant=_is_significant(row, config),
-        problem=problem,
+        evidence=evidence_of(row, config, baseline_failures),
         row=row,
     )
-
-
-def _is_significant(row: Json, config: StatisticsConfig) -> bool:
-    """As the row says; with a corrected p-value that one decides."""
-    corrected = row.get("adjusted_p_value")
-    if corrected is None or isinstance(config.test, BayesianConfig):
-        return bool(row.get("significant"))
-    return bool(corrected < config.test.alpha)
 
 
 def _mean(metric_type: str, row: Json) -> float | None:

@@ -10,13 +10,14 @@ from statistics import median
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.console import Group as Lines
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from hoglab.reports.numbers import MISSING, effect_text, interval_text, mean_text, number_text, p_text
-from hoglab.reports.report import ExperimentReport, Group, MetricReport
+from hoglab.reports.report import ExperimentReport, Group, Json, MetricReport
 from hoglab.reports.tables import light_table
+from hoglab.statistics.numbers import MISSING, effect_text, interval_text, mean_text, number_text, p_text
 
 PLOT_WIDTH, MIN_PLOT_WIDTH = 61, 21
 FEW_VARIANTS = 3
@@ -26,6 +27,8 @@ CLIPPED_AT = 5
 
 _STYLES = {"critical": "bold red", "warning": "yellow"}
 _MARKS = {"critical": "✖", "warning": "▲"}
+_STATE_STYLES = {"invalid": "bold red", "better": "bold green", "worse": "bold red", "mixed": "bold yellow"}
+_STATE_MARKS = {"invalid": "✖", "better": "✔", "worse": "✘", "mixed": "±"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,16 @@ class PlotRow:
 def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
     """Everything that a terminal shows of an experiment, from top to bottom."""
     yield _heading(report)
-    for severity, message, advice in report.warnings:
+    if report.verdict is not None:
+        yield _verdict(report.verdict)
+    for severity, message, advice in report.further_warnings:
         mark = Text(f"{_MARKS.get(severity, '·')} {message}", style=_STYLES.get(severity, "dim"))
         yield Lines(mark, Text(f"  {advice}", style="dim")) if advice else mark
-    if report.exposures.get("total_exposures"):
+    if report.exposed:
         yield _exposed(report)
+    if report.held_out is not None:
+        key, people = report.held_out
+        yield Text(f"Held out: {people:,} ({key}), compared with nobody")
     if report.experiment["start_date"] is None:
         for metric in report.metrics:
             yield Text(f"Metric: {metric.name}" + (f": {metric.error}" if metric.error else ""))
@@ -74,7 +82,8 @@ def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
         table.caption = "\n".join(report.methods)
         yield table
         rows = [row for metric in metrics for row in plot_rows(metric)]
-        yield IntervalPlot(rows, report.is_relative)
+        marked = any(metric.is_significant(group) for metric in metrics for group in _compared(metric))
+        yield IntervalPlot(rows, report.is_relative, marked=marked)
 
 
 def _heading(report: ExperimentReport) -> Panel:
@@ -93,11 +102,23 @@ def _heading(report: ExperimentReport) -> Panel:
     )
 
 
+def _verdict(verdict: Json) -> Lines:
+    """The verdict, the next step, and what the verdict rests on beside its headline."""
+    state = verdict["state"]
+    said = [
+        Text(f"{_STATE_MARKS.get(state, '→')} {verdict['headline']}", style=_STATE_STYLES.get(state, "bold")),
+        Text(f"Next: {verdict['next_action']['text']}"),
+    ]
+    if not verdict["withholds_decisions"]:
+        said += [Text(f"· {each['text']}", style="dim") for each in verdict["reasons"]]
+    return Lines(said[0], *(Padding(each, (0, 0, 0, 2)) for each in said[1:]))
+
+
 def _exposed(report: ExperimentReport) -> Text:
-    totals = report.exposures["total_exposures"]
+    totals = report.exposed
     everybody = sum(totals.values())
     mismatch = report.exposures.get("sample_ratio_mismatch")
-    check = "" if mismatch is None else f"; sample ratio p = {mismatch['p_value']:.2g}"
+    check = "" if mismatch is None else f"; sample ratio {p_text(mismatch['p_value'])}"
     parts = [
         f"{key} {count:,}" + (f" ({count / everybody:.1%})" if everybody else "")
         for key, count in totals.items()
@@ -113,7 +134,7 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
     if any(group.chance_to_win is not None for metric in metrics for group in _compared(metric)):
         table.caption = "Certainty: the chance to beat the baseline."
     table.add_column("Metric", overflow="fold")
-    for column in ("People", "Total", "Mean", "Effect"):
+    for column in ("People", "Total", "Value", "Effect"):
         table.add_column(column, justify="right", no_wrap=True)
     intervals = [
         interval_text(group.interval, relative=relative, is_share=metric.is_share)
@@ -131,7 +152,7 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
             table.add_row(metric.name, "", "", "", "", metric.error or "not computed", "")
         else:
             baseline = metric.result.baseline
-            table.add_row(metric.name)
+            table.add_row(metric.name, "", "", Text(metric.value_label, style="dim"))
             table.add_row(f"  {baseline.key}", *_totals(metric, baseline), "baseline", "", "")
             for group in metric.result.variants:
                 table.add_row(
@@ -146,7 +167,7 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
                     interval_text(group.interval, relative=relative, is_share=metric.is_share)
                     if group.interval is not None
                     else Text(group.problem or "", style="dim"),
-                    _certainty(group),
+                    metric.certainty(group) + (" *" if metric.is_significant(group) else ""),
                 )
     return table
 
@@ -157,16 +178,6 @@ def _compared(metric: MetricReport) -> Sequence[Group]:
 
 def _totals(metric: MetricReport, group: Group) -> tuple[str, str, str]:
     return f"{group.size:,}", number_text(group.total), mean_text(group.mean, is_share=metric.is_share)
-
-
-def _certainty(group: Group) -> str:
-    mark = " *" if group.significant else ""
-    if group.chance_to_win is not None:
-        return f"{group.chance_to_win:.1%}{mark}"
-    if group.p_value is None:
-        return MISSING
-    text = p_text(group.p_value)
-    return f"p {text}{mark}" if text.startswith("<") else f"p = {text}{mark}"
 
 
 def _style(metric: MetricReport, group: Group) -> str:
@@ -193,6 +204,8 @@ class IntervalPlot:
     rows: Sequence[PlotRow]
     relative: bool = True
     width: int = PLOT_WIDTH
+    marked: bool = True
+    """Whether anything is marked as significant beside it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.rows:
@@ -221,7 +234,8 @@ class IntervalPlot:
             ticks = axis.ticks(relative=self.relative, is_share=rows[0].is_share)
             yield Text(" " * width + ticks, style="dim", no_wrap=True)
         known = "   ◆ the true effect" if any(row.truth is not None for row in self.rows) else ""
-        yield Text(f"┃ no effect   ● estimate{known}   * significant", style="dim")
+        marked = "   * significant" if self.marked else ""
+        yield Text(f"┃ no effect   ● estimate{known}{marked}", style="dim")
 
 
 def _shown(label: str, width: int) -> str:

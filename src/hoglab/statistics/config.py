@@ -138,6 +138,16 @@ class StatisticsConfig:
         """The method of `test`."""
         return self.test.method
 
+    @property
+    def is_sequential(self) -> bool:
+        """Whether results may be read at any time; else they are for one look at the planned end."""
+        return isinstance(self.test, FrequentistConfig) and self.test.sequential_testing_enabled
+
+    @property
+    def level(self) -> float:
+        """Of the intervals, e.g. 0.95."""
+        return self.test.ci_level if isinstance(self.test, BayesianConfig) else 1 - self.test.alpha
+
     def baseline_key(self, variants: Sequence[str]) -> str:
         """Key of the baseline: the configured one, else `control`, else the first variant.
 

@@ -1,6 +1,7 @@
 """Simulate everything, print the tables, write them into docs/statistics.md.
 
-    python -m tests.statistics.simulation [--runs 20000] [--watched 4000] [--jobs 1] [--write docs/statistics.md]
+    python -m tests.statistics.simulation [--runs 20000] [--watched 4000] [--jobs 1] [--only verdicts]
+        [--write docs/statistics.md]
 
 Ends with status 1 when a promise is not kept. The tables are deterministic for a number of runs.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,13 @@ from tests.statistics.simulation.promises import (
     peeking,
     variance_reduction,
 )
+from tests.statistics.simulation.verdicts import FamilyRates, VerdictRates, family_rates, verdict_rates
+
+from hoglab.statistics import Correction
 
 BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
+VERDICTS_BEGIN, VERDICTS_END = "<!-- verdicts: begin -->", "<!-- verdicts: end -->"
+METHODS_PART, VERDICTS_PART = "methods", "verdicts"
 
 
 class Promise(Protocol):
@@ -42,7 +48,7 @@ class Promise(Protocol):
     def kept(self) -> bool: ...
 
 
-Task = Callable[[], Promise | list[FixedHorizon]]
+Task = Callable[[], Promise | list[FixedHorizon] | list[VerdictRates] | list[FamilyRates]]
 
 
 def percent(share: float) -> str:
@@ -131,13 +137,60 @@ def reduction_table(lines: Sequence[VarianceReduction]) -> str:
     )
 
 
-def tasks(runs: int, watched: int) -> list[Task]:
+def verdict_table(lines: Sequence[VerdictRates]) -> str:
+    head = (
+        "metric",
+        "method",
+        "planned end",
+        "better, read once",
+        "better, read daily",
+        "better or worse, read daily",
+        "kept",
+    )
+    return table(
+        head,
+        [
+            (
+                line.kind,
+                line.method,
+                line.plan,
+                percent(line.once.observed),
+                percent(line.better.observed),
+                measured(line.clear),
+                verdict(line),
+            )
+            for line in lines
+        ],
+    )
+
+
+def family_table(lines: Sequence[FamilyRates]) -> str:
+    return table(
+        ("metrics", "correction", "any of them better or worse", "kept"),
+        [
+            (
+                line.kind,
+                str(line.correction),
+                percent(line.clear.observed),
+                "not promised" if line.correction is Correction.NONE else verdict(line),
+            )
+            for line in lines
+        ],
+    )
+
+
+def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
     """What there is to simulate, in the order of the tables; each has random numbers of its own."""
-    return [
+    verdicts: list[Task] = [
+        *(partial(verdict_rates, kind, watched) for kind in daily_kinds()),
+        partial(family_rates, runs),
+    ]
+    methods: list[Task] = [
         *(partial(fixed_horizon, kind, runs) for kind in KINDS),
         *(partial(peeking, kind, watched) for kind in daily_kinds()),
         *(partial(variance_reduction, kind, runs) for kind in adjusted_kinds()),
     ]
+    return [*(methods if METHODS_PART in parts else ()), *(verdicts if VERDICTS_PART in parts else ())]
 
 
 def done(task: Task) -> list[Promise]:
@@ -148,8 +201,19 @@ def done(task: Task) -> list[Promise]:
     return lines
 
 
+def section_of_verdicts(runs: int, watched: int, lines: Sequence[Promise]) -> str:
+    """The section of the document on verdicts."""
+    return f"""{watched:,} experiments without an effect behind each line of the first table, {runs:,} behind those of
+the second.
+
+{verdict_table([line for line in lines if isinstance(line, VerdictRates)])}
+
+{family_table([line for line in lines if isinstance(line, FamilyRates)])}
+"""
+
+
 def section(runs: int, watched: int, lines: Sequence[Promise]) -> str:
-    """The section of the document."""
+    """The section of the document on methods."""
     return f"""{runs:,} experiments behind each line, {watched:,} where they are looked at daily. In brackets the
 distance from the nominal share, in standard errors.
 
@@ -170,10 +234,10 @@ stopped.
 """
 
 
-def write(path: Path, text: str) -> None:
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    path.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,14 +246,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--watched", type=int, default=4_000, help="experiments that are looked at daily")
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parts = (METHODS_PART, VERDICTS_PART)
+    parser.add_argument("--only", choices=parts, help="one part of the promises, and its tables")
     options = parser.parse_args(arguments)
+    wanted = parts if options.only is None else (options.only,)
     processes = multiprocessing.get_context("forkserver")  # whoever calls this may have threads
     with ProcessPoolExecutor(options.jobs, processes) as pool:
-        lines = [line for some in pool.map(done, tasks(options.runs, options.watched)) for line in some]
-    text = section(options.runs, options.watched, lines)
-    print(text)
-    if options.write:
-        write(options.write, text)
+        lines = [
+            line for some in pool.map(done, tasks(options.runs, options.watched, wanted)) for line in some
+        ]
+    for part, of_part, *marks in (
+        (METHODS_PART, section, BEGIN, END),
+        (VERDICTS_PART, section_of_verdicts, VERDICTS_BEGIN, VERDICTS_END),
+    ):
+        if part not in wanted:
+            continue
+        text = of_part(options.runs, options.watched, lines)
+        print(text)
+        if options.write:
+            write(options.write, text, *marks)
     broken = [line for line in lines if not line.kept]
     for line in broken:
         print(f"not kept: {line}", file=sys.stderr)
@@ -197,4 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Other processes find what they are sent by the name of its module, and have no such `__main__`.
+    from tests.statistics.simulation import __main__ as simulation
+
+    sys.exit(simulation.main())

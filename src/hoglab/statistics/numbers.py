@@ -38,5 +38,13 @@ def mean_text(mean: float | None, *, is_share: bool) -> str:
 
 
 def p_text(p_value: float) -> str:
-    """A p-value; very small ones only as such."""
-    return "< 0.0001" if p_value < 0.0001 else f"{p_value:.2g}"
+    """A p-value with its sign of relation: ``p = 0.012``; of very small ones only that they are."""
+    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
+
+
+def percent_text(share: float) -> str:
+    """A probability in percent. One that is not certain never reads as 0 or 100."""
+    text = f"{share:.1%}"
+    if text == "100.0%" and share < 1:
+        return "> 99.9%"
+    return "< 0.1%" if text == "0.0%" and share > 0 else text

@@ -1,0 +1,1 @@
+"""The results of a whole experiment in one answer: metrics, exposures, health and verdict."""

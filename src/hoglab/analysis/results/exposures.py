@@ -1,0 +1,253 @@
+"""Who is exposed: people by variant and day, and beside them those who are held out (spec experiment-results 2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis.days import DayGrid, zone_of
+from hoglab.analysis.definition import Reader
+from hoglab.analysis.queries import Prepared
+from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
+from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
+from hoglab.experiments import flag_config
+from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.flag_config import HOLDOUT_PREFIX
+from hoglab.experiments.presentation import live_key
+from hoglab.http.dates import parse_moment
+from hoglab.http.errors import validation_error
+from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
+
+if TYPE_CHECKING:
+    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.service import ResultsService
+    from hoglab.experiments.store import ExperimentRow
+    from hoglab.http.identity import Project
+
+MAX_EXPOSURE_ROWS = 5000
+"""How many (day, variant) pairs an exposure response may have; of more days only the last ones are given."""
+
+
+class ExposureCounts:
+    """Counts the exposed. Bad input, time-outs and memory limits are errors of the wire."""
+
+    def __init__(self, service: ResultsService) -> None:
+        self._service = service
+
+    def of_query(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+        """An ``ExperimentExposureQuery``. Raises `ApiError`."""
+        return self._prepared(self._asked(project, query))
+
+    def of(self, found: Plan) -> Prepared:
+        """The exposures of an experiment as it is stored."""
+        return self._prepared(_Asked.of_plan(found))
+
+    def counted(self, found: Plan) -> dict[str, Any]:
+        """The exposures of an experiment, computed unless a kept answer is fresh. Raises `ApiError`."""
+        asked, queries = self.of(found), self._service.queries
+        kept = queries.kept(asked, fresh=True) or queries.compute(asked)
+        return kept.answer
+
+    def _prepared(self, asked: _Asked) -> Prepared:
+        return prepared(asked.project, self._service.now(), asked.identity, lambda: self._counted(asked))
+
+    def _counted(self, asked: _Asked) -> dict[str, Any]:
+        project = asked.project
+        start, end, now = asked.start, asked.end, self._service.now()
+        zone = zone_of(project.timezone)
+        answer: dict[str, Any] = {
+            "kind": "ExperimentExposureQuery",
+            "timeseries": [],
+            "total_exposures": {},
+            "date_range": {
+                "date_from": None if start is None else start.astimezone(zone).isoformat(),
+                "date_to": None if end is None else end.astimezone(zone).isoformat(),
+                "explicitDate": True,
+            },
+            "sample_ratio_mismatch": None,
+            "bias_risk": None,
+        }
+        answer["holdout"] = None if asked.holdout_id is None else _held_out(asked.holdout_id, (), ())
+        if start is None or start > now:
+            return answer
+        until = max(start, min(now, end) if end is not None else now)
+        variants = asked.calculation.variants
+        grid = DayGrid.between(start, until, zone, limit=MAX_EXPOSURE_ROWS // (len(variants) + 1))
+        question = Question(
+            exposures=Reader(asked.actions.get).exposures(project.id, asked.calculation),
+            span=Span(start, until, now, grid),
+            metric=MeanMetric(Value(EventSource(()))),
+            zone=project.timezone,
+            cohorts=asked.cohorts,
+        )
+        counts = self._service.computer.exposures(question)
+        totals = {key: sum(days) for key, days in counts.items()}
+        days = [day.isoformat() for day in grid.days]
+        answer["timeseries"] = [
+            {"variant": key, "days": days, "exposure_counts": list(accumulate(new))}
+            for key, new in counts.items()
+        ]
+        answer["total_exposures"] = totals
+        answer["sample_ratio_mismatch"] = _mismatch(totals, asked)
+        answer["bias_risk"] = _bias(totals, asked, ended=end is not None and end <= now)
+        if asked.holdout_id is not None:
+            # They are no variant: whoever left the holdout and then saw one belongs to that one too.
+            alone = replace(question.exposures, variants=(f"{HOLDOUT_PREFIX}{asked.holdout_id}",))
+            (new,) = self._service.computer.exposures(replace(question, exposures=alone)).values()
+            answer["holdout"] = _held_out(asked.holdout_id, days, list(accumulate(new)))
+        return answer
+
+    def _asked(self, project: Project, query: Mapping[str, Any]) -> _Asked:
+        """What the query says, with the experiment behind it where the query is silent."""
+        found: Plan | None = None
+        if is_id(query.get("experiment_id")):
+            found = plan_asked(self._service.database, project, query)
+        flag = query.get("feature_flag")
+        flag = flag if isinstance(flag, Mapping) else {}
+        key = flag.get("key")
+        if found is not None and not key:
+            key = found.calculation.feature_flag_key
+        if not isinstance(key, str) or not key:
+            raise validation_error("feature_flag key is required")
+        given = query.get("exposure_criteria")
+        criteria = dict(given) if isinstance(given, Mapping) and given else None
+        given = flag.get("filters")
+        filters = (
+            dict(given) if isinstance(given, Mapping) and flag_config.variant_keys(dict(given)) else None
+        )
+        start, end = _moment(query, "start_date"), _moment(query, "end_date")
+        if found is not None:
+            own = _Asked.of_plan(found)
+            start = start if "start_date" in query else own.start
+            end = end if "end_date" in query else own.end
+            filters = filters if filters is not None or found.flag is None else found.flag.filters
+            criteria = criteria if criteria is not None else found.row.exposure_criteria
+        return _Asked.of(project, key, filters or {}, criteria, start, end, found, _holdout_of(query))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An exposure query with everything filled in."""
+
+    project: Project
+    calculation: Calculation
+    rollout: Mapping[str, float]
+    start: datetime | None
+    end: datetime | None
+    actions: Mapping[int, Any]
+    cohorts: Mapping[int, Cohort]
+    holdout_id: int | None
+
+    @property
+    def identity(self) -> object:
+        """Everything that decides the counts."""
+        return (
+            "exposures",
+            self.calculation,
+            self.rollout,
+            self.start,
+            self.end,
+            self.actions,
+            self.cohorts,
+            self.holdout_id,
+        )
+
+    @classmethod
+    def of_plan(cls, found: Plan) -> _Asked:
+        """The exposures of an experiment as it is stored."""
+        row, key = found.row, found.calculation.feature_flag_key
+        filters = {} if found.flag is None else found.flag.filters
+        return cls.of(found.project, key, filters, row.exposure_criteria, row.start_date, row.end_date, found)
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        key: str,
+        filters: dict[str, Any],
+        criteria: Mapping[str, Any] | None,
+        start: datetime | None,
+        end: datetime | None,
+        found: Plan | None,
+        holdout_id: int | None = None,
+    ) -> _Asked:
+        row: ExperimentRow | None = None if found is None else found.row
+        excluded = set(row.excluded_variants) if row is not None else set()
+        variants = [variant for variant in flag_config.variant_keys(filters) if variant not in excluded]
+        base = (
+            found.calculation
+            if found is not None
+            else Calculation(
+                start_date=start,
+                feature_flag_key=live_key(key),
+                variants=variants,
+                statistics=StatisticsConfig(),
+                test_account_filters=project.test_account_filters,
+                timezone=project.timezone,
+            )
+        )
+        calculation = replace(
+            base,
+            feature_flag_key=live_key(key),
+            variants=variants,
+            exposure_criteria=criteria,
+            aggregation_group_type_index=filters.get("aggregation_group_type_index"),
+        )
+        rollout = {
+            variant["key"]: float(variant.get("rollout_percentage") or 0)
+            for variant in (filters.get("multivariate") or {}).get("variants") or []
+            if isinstance(variant, Mapping) and variant.get("key") in variants
+        }
+        if holdout_id is None:
+            # What the flag says is what people are shown.
+            on_flag = (filters.get("holdout") or {}).get("id")
+            holdout_id = on_flag if is_id(on_flag) else None if row is None else row.holdout_id
+        actions = {} if found is None else found.actions
+        cohorts = {} if found is None else found.cohorts
+        return cls(project, calculation, rollout, start, end, actions, cohorts, holdout_id)
+
+
+def _held_out(holdout_id: int, days: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
+    """The people of a holdout as a group of their own: no variant, and compared with nobody."""
+    return {
+        "id": holdout_id,
+        "key": f"{HOLDOUT_PREFIX}{holdout_id}",
+        "total": counts[-1] if counts else 0,
+        "days": list(days),
+        "exposure_counts": list(counts),
+    }
+
+
+def _holdout_of(query: Mapping[str, Any]) -> int | None:
+    given = query.get("holdout")
+    found = given.get("id") if isinstance(given, Mapping) else None
+    return found if is_id(found) else None
+
+
+def _mismatch(totals: Mapping[str, int], asked: _Asked) -> dict[str, Any] | None:
+    found = sample_ratio_mismatch(totals, asked.rollout)
+    return None if found is None else {"expected": found.expected, "p_value": found.p_value}
+
+
+def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:
+    criteria = asked.calculation.exposure_criteria or {}
+    found = bias_risk(
+        totals,
+        list(asked.rollout.values()),
+        excludes_multiple=criteria.get("multiple_variant_handling") != "first_seen",
+        ended=ended,
+    )
+    return None if found is None else {"multiple_variant_percentage": found.multiple_variant_percentage}
+
+
+def _moment(query: Mapping[str, Any], name: str) -> datetime | None:
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        return parse_moment(str(value))
+    except ValueError:
+        raise validation_error(f"{name} is not a date-time", name) from None

@@ -1,0 +1,268 @@
+"""All that is known of an experiment in one answer: stored results where they are fresh, computed ones otherwise.
+
+What is not there within the budget goes on in the background, and the answer says what is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis import store
+from hoglab.analysis.health import status_of
+from hoglab.analysis.plan import Plan, Shown, is_computed
+from hoglab.analysis.queries import Prepared, Queries
+from hoglab.analysis.results.judging import corrected, judged, verdict_object
+from hoglab.analysis.results.naming import value_label
+from hoglab.analysis.results.preparing import prepared
+from hoglab.http.dates import format_moment
+from hoglab.http.errors import ApiError, WireError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.analysis.health import ExperimentHealth, Finding
+    from hoglab.analysis.queries import Status
+    from hoglab.analysis.results.exposures import ExposureCounts
+    from hoglab.analysis.service import ResultsService
+    from hoglab.http.identity import Project
+
+BUDGET_S = 15.0
+"""How long a request waits for what has to be computed."""
+EXPOSURES, HEALTH = "exposures", "health"
+"""What may be missing beside metrics."""
+FORMER_ENGINE = "Metrics of kind {kind} are of the former engine: ask for their results with POST …/query/."
+
+
+class ExperimentResults:
+    """Answers what is known of whole experiments. Thread-safe."""
+
+    def __init__(
+        self,
+        service: ResultsService,
+        exposures: ExposureCounts,
+        health: ExperimentHealth,
+        *,
+        budget_s: float | None = BUDGET_S,
+    ) -> None:
+        """Without a budget everything is computed before the answer, one after the other."""
+        self._service = service
+        self._exposures = exposures
+        self._health = health
+        self._budget_s = budget_s
+
+    def read(self, project: Project, experiment_id: int, *, refresh: bool = False) -> dict[str, Any]:
+        """The results of an experiment; with ``refresh`` those of everything that is stored now. Raises 404."""
+        found = self._service.plan_of(project, experiment_id)
+        if found.span(self._service.now()) is None:
+            return self._not_started(found)
+        work = _Work(self._service.queries, project.id, self._budget_s)
+        asked = self._exposures.of(found)
+        if self._service.queries.kept(asked, fresh=True) is None:
+            work.begin(EXPOSURES, asked)
+        for metric in found.metrics:
+            if not self._service.series.is_fresh(found, metric, newest=refresh):
+                work.begin(metric["uuid"], self._refreshing(found, metric, force=refresh))
+        pending, errors = work.ended()
+        counted = self._service.queries.kept(asked, fresh=False)
+        exposures = None if counted is None else counted.answer
+        examined = work.answer(self._examining(found, exposures))
+        return self._answer(found, exposures, (examined or {}).get("findings"), pending, errors)
+
+    def _refreshing(self, found: Plan, metric: Mapping[str, Any], *, force: bool) -> Prepared:
+        """The work of bringing the points of a metric up to date. The runner stores them, so there is no answer."""
+
+        def refresh() -> dict[str, Any]:
+            self._service.series.refresh(found, metric, force=force)
+            return {}
+
+        identity = ("points", found.key(metric), force)
+        return prepared(found.project, self._service.now(), identity, refresh, keeps=False)
+
+    def _examining(self, found: Plan, exposures: Mapping[str, Any] | None) -> Prepared:
+        """The work of looking for what endangers an experiment. Its answer has no findings where they cannot be told
+        without exposures."""
+
+        def known() -> Mapping[str, Any]:
+            if exposures is None:
+                raise _UncountedError
+            return exposures
+
+        def examine() -> dict[str, Any]:
+            try:
+                return {"findings": self._health.findings(found, known)}
+            except _UncountedError:
+                return {}
+
+        identity = ("health", found.identity, exposures is None)
+        return prepared(found.project, self._service.now(), identity, examine, keeps=False)
+
+    def _answer(
+        self,
+        found: Plan,
+        exposures: Mapping[str, Any] | None,
+        findings: list[Finding] | None,
+        pending: set[str],
+        errors: Mapping[str, str],
+    ) -> dict[str, Any]:
+        if findings is None:
+            pending = pending | {HEALTH}
+        with self._service.database.read() as connection:
+            metrics = self._metrics(connection, found, pending)
+            # Of some nothing is stored yet although the work is done: somebody else was at it, or there was no turn.
+            pending = pending | {each["uuid"] for each in metrics if each["status"] == "pending"}
+            verdict = None
+            # What is missing might turn it around.
+            if findings is not None and not pending:
+                verdict = judged(connection, found, self._service.now(), exposures, findings)
+        return {
+            **_head(found),
+            "status": "partial" if pending else "complete",
+            "pending": sorted(pending),
+            "metrics": metrics,
+            "exposures": exposures,
+            "exposures_error": errors.get(EXPOSURES),
+            "health": None if findings is None else _health_object(findings),
+            "verdict": None if verdict is None else verdict_object(verdict),
+        }
+
+    def _metrics(self, connection: Connection, found: Plan, pending: set[str]) -> list[dict[str, Any]]:
+        newest = {
+            metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
+        }
+        results = {uuid: point.result for uuid, point in newest.items() if point is not None and point.result}
+        shown = corrected(found, results)
+        entries = []
+        for each in found.shown:
+            entry = _metric_object(each)
+            if not is_computed(each.metric):
+                entry |= {
+                    "status": "unsupported",
+                    "error": FORMER_ENGINE.format(kind=each.metric.get("kind")),
+                }
+            else:
+                uuid, key = each.metric["uuid"], found.key(each.metric)
+                point, last = newest[uuid], store.newest_point(connection, key)
+                failure = None if last is None else last.failure
+                status = "completed" if point is not None else "failed" if failure is not None else "pending"
+                entry |= {
+                    "fingerprint": key.fingerprint,
+                    "status": "pending" if uuid in pending else status,
+                    "computed_at": None
+                    if point is None or point.completed_at is None
+                    else format_moment(point.completed_at),
+                    "error": None if failure is None else failure.reason,
+                    "result": shown.get(uuid),
+                }
+            entries.append(entry)
+        return entries
+
+    def _not_started(self, found: Plan) -> dict[str, Any]:
+        findings = self._health.findings(found, dict)
+        return {
+            **_head(found),
+            "status": "not_started",
+            "pending": [],
+            "metrics": [_metric_object(each) | {"status": "not_started"} for each in found.shown],
+            "exposures": None,
+            "exposures_error": None,
+            "health": _health_object(findings),
+            "verdict": None,
+        }
+
+
+class _UncountedError(Exception):
+    """Exposures are not counted yet."""
+
+
+class _Work:
+    """What is computed for one request: in the background until the budget is used up, or at once without one."""
+
+    def __init__(self, queries: Queries, project_id: int, budget_s: float | None) -> None:
+        self._queries = queries
+        self._project_id = project_id
+        self._deadline = None if budget_s is None else time.monotonic() + budget_s
+        self._begun: dict[str, Status | None] = {}
+        self._errors: dict[str, str] = {}
+
+    def begin(self, name: str, work: Prepared) -> None:
+        if self._deadline is None:
+            self._noting(name, lambda: self._queries.compute(work))
+            return
+        self._begun[name] = None
+        self._noting(name, lambda: self._begun.update({name: self._queries.submit(work, self._project_id)}))
+
+    def ended(self) -> tuple[set[str], dict[str, str]]:
+        """Waits; the names of what is not done, and the reasons of what failed."""
+        pending = set()
+        for name, status in self._begun.items():
+            if status is None:  # there were too many others: the next request tries again
+                pending.add(name)
+                continue
+            assert self._deadline is not None  # noqa: S101 - else nothing is begun
+            if not status.ended.wait(max(self._deadline - time.monotonic(), 0)):
+                pending.add(name)
+            elif status.error is not None:
+                self._errors[name] = _detail(status.error)
+        return pending, self._errors
+
+    def answer(self, work: Prepared) -> dict[str, Any] | None:
+        """The answer of one more piece of work; None when it failed or is not there in time."""
+        try:
+            if self._deadline is None:
+                return self._queries.compute(work).answer
+            status = self._queries.submit(work, self._project_id)
+        except WireError:
+            return None
+        status.ended.wait(max(self._deadline - time.monotonic(), 0))
+        return None if status.kept is None else status.kept.answer
+
+    def _noting(self, name: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except ApiError as error:
+            self._errors[name] = _detail(error)
+
+
+def _detail(error: WireError) -> str:
+    return str((error.body or {}).get("detail"))
+
+
+def _head(found: Plan) -> dict[str, Any]:
+    config, variants = found.calculation.statistics, found.calculation.variants
+    return {
+        "experiment_id": found.row.id,
+        "statistics": {
+            "method": str(config.method),
+            "is_sequential": config.is_sequential,
+            "level": config.level,
+            "difference_type": str(config.test.difference_type),
+            "correction": str(config.correction),
+            "cuped": config.cuped.enabled,
+            "baseline": config.baseline_key(variants) if variants else None,
+        },
+    }
+
+
+def _metric_object(each: Shown) -> dict[str, Any]:
+    metric = each.metric
+    return {
+        "uuid": metric.get("uuid"),
+        "name": each.name,
+        "is_primary": each.is_primary,
+        "saved_metric_id": each.saved_metric_id,
+        "metric_type": metric.get("metric_type"),
+        "goal": metric.get("goal") or "increase",
+        "value_label": value_label(metric),
+        "fingerprint": None,
+        "status": "pending",
+        "computed_at": None,
+        "error": None,
+        "result": None,
+    }
+
+
+def _health_object(findings: list[Finding]) -> dict[str, Any]:
+    return {"status": status_of(findings), "findings": [asdict(finding) for finding in findings]}

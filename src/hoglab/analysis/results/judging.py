@@ -1,0 +1,191 @@
+"""The verdict on an experiment: what is stored of it, as evidence for `hoglab.statistics.verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis import store
+from hoglab.analysis.days import zone_of
+from hoglab.analysis.families import adjusted
+from hoglab.analysis.health import Finding, Severity
+from hoglab.analysis.plan import Plan, Shown, is_computed, query_to
+from hoglab.analysis.presentation import evidence_of, statistics_of
+from hoglab.analysis.store import COMPLETED
+from hoglab.statistics import verdict as verdicts
+from hoglab.statistics.verdict import (
+    Case,
+    Concern,
+    Evidence,
+    Look,
+    Measured,
+    MetricEvidence,
+    Verdict,
+    standing,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.analysis.query.model import Span
+
+A_DAY = timedelta(days=1)
+_OF_SHARES = ("funnel", "retention")
+Result = Mapping[str, Any]
+
+
+def judged(
+    connection: Connection,
+    found: Plan,
+    now: datetime,
+    exposures: Mapping[str, Any] | None,
+    findings: Sequence[Finding],
+) -> Verdict | None:
+    """The verdict by the stored results; None before the start and without a metric of the present engine."""
+    span = found.span(now)
+    own = [each for each in found.shown if is_computed(each.metric)]
+    if span is None or span.days is None or (found.shown and not own):
+        return None
+    config = found.calculation.statistics
+    plan = plan_of(found)
+    is_over = found.row.end_date is not None and found.row.end_date <= now
+    looks = _looks(connection, found, span, exposures, measures=not plan.is_written)
+    number, progress = standing(plan, config, looks, last_is_over=is_over)
+    last = span.days.count - 1
+    case = Case(
+        config=config,
+        baseline=config.baseline_key(found.calculation.variants) if found.calculation.variants else "",
+        metrics=_evidence(connection, found, own, query_to(span, number) if number < last else None),
+        progress=progress,
+        critical=[
+            Concern(finding.code, finding.message, finding.advice)
+            for finding in findings
+            if finding.severity is Severity.CRITICAL
+        ],
+        has_ended=is_over,
+        as_of=span.days.days[number] if number < last else None,
+    )
+    return verdicts.verdict(case)
+
+
+def plan_of(found: Plan) -> verdicts.Plan:
+    """How long an experiment is to run, as far as that was written down."""
+    default = found.project.experiment_defaults.get("default_minimum_detectable_effect")
+    return verdicts.Plan.of(found.row.running_time_calculation or {}, default)
+
+
+def _looks(
+    connection: Connection,
+    found: Plan,
+    span: Span,
+    exposures: Mapping[str, Any] | None,
+    *,
+    measures: bool,
+) -> list[Look]:
+    """How far the experiment was at the end of each day; ``measures``: with the statistics of primary metrics."""
+    assert span.days is not None  # noqa: S101 - made by Plan.span
+    people = _people(found, exposures)
+    measured = _measured(connection, found) if measures else {}
+    return [
+        Look(
+            people.get(day.isoformat(), 0),
+            (query_to(span, number) - span.start) / A_DAY,
+            measured.get(day, ()),
+        )
+        for number, day in enumerate(span.days.days)
+    ]
+
+
+def _people(found: Plan, exposures: Mapping[str, Any] | None) -> dict[str, int]:
+    """Exposed in the compared variants up to each day."""
+    counted: dict[str, int] = {}
+    for each in (exposures or {}).get("timeseries", ()):
+        if each["variant"] in found.calculation.variants:
+            for day, count in zip(each["days"], each["exposure_counts"], strict=True):
+                counted[day] = counted.get(day, 0) + count
+    return counted
+
+
+def _measured(connection: Connection, found: Plan) -> dict[date, list[Measured]]:
+    """The statistics of primary metrics by day."""
+    zone = zone_of(found.project.timezone)
+    by_day: dict[date, list[Measured]] = {}
+    for metric in found.metrics:
+        if metric["uuid"] not in found.primary:
+            continue
+        for point in store.points(connection, found.key(metric)):
+            if point.status == COMPLETED and point.result is not None:
+                rows = (point.result["baseline"], *point.result["variant_results"])
+                groups = tuple(statistics_of(row, metric["metric_type"]) for row in rows)
+                by_day.setdefault(point.day(zone), []).append(
+                    Measured(groups, wants_decrease=_wants_decrease(metric))
+                )
+    return by_day
+
+
+def _evidence(
+    connection: Connection, found: Plan, own: Sequence[Shown], moment: datetime | None
+) -> list[MetricEvidence]:
+    """What metrics said at a moment, or say now; p-values are corrected together."""
+    results: dict[str, Result] = {}
+    for each in own:
+        key = found.key(each.metric)
+        point = (
+            store.newest_result(connection, key)
+            if moment is None
+            else store.result_near(connection, key, moment)
+        )
+        if point is not None and point.result is not None:
+            results[each.metric["uuid"]] = point.result
+    results = corrected(found, results)
+    return [
+        MetricEvidence(
+            uuid=each.metric["uuid"],
+            name=each.name,
+            is_primary=each.is_primary,
+            variants=_variants(found, results.get(each.metric["uuid"])),
+            wants_decrease=_wants_decrease(each.metric),
+            is_share=each.metric["metric_type"] in _OF_SHARES,
+        )
+        for each in own
+    ]
+
+
+def corrected(found: Plan, results: Mapping[str, Result]) -> dict[str, Result]:
+    """Results of one moment, by the uuids of their metrics, with the p-values of the primary ones corrected."""
+    outside = frozenset(results) - found.primary
+    return dict(adjusted(results, found.calculation.statistics.correction, outside=outside))
+
+
+def _variants(found: Plan, result: Result | None) -> list[Evidence]:
+    config = found.calculation.statistics
+    if result is None:
+        baseline = config.baseline_key(found.calculation.variants) if found.calculation.variants else ""
+        return [
+            Evidence(key, problem="not computed") for key in found.calculation.variants if key != baseline
+        ]
+    failures = result["baseline"]["validation_failures"]
+    return [evidence_of(row, config, failures) for row in result["variant_results"]]
+
+
+def _wants_decrease(metric: Mapping[str, Any]) -> bool:
+    return metric.get("goal") == "decrease"
+
+
+def verdict_object(found: Verdict) -> dict[str, Any]:
+    """A verdict as it goes on the wire."""
+    shown = asdict(found)
+    return {
+        "state": shown["state"],
+        "headline": shown["headline"],
+        "next_action": shown["action"],
+        "reasons": list(shown["reasons"]),
+        "numbers": shown["numbers"],
+        "variants": list(shown["variants"]),
+        "metrics": [{**metric, "variants": list(metric["variants"])} for metric in shown["metrics"]],
+        "reads_at_any_time": shown["reads_at_any_time"],
+        "as_of": None if found.as_of is None else found.as_of.isoformat(),
+        "withholds_decisions": shown["withholds"],
+    }

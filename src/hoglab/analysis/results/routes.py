@@ -1,0 +1,37 @@
+"""``/experiments/{id}/results``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis.results.schemas import ExperimentResultsOut, ResultsQuery
+from hoglab.http.routing import IntId, ResourceRouter
+
+if TYPE_CHECKING:
+    from hoglab.analysis.results.gathering import ExperimentResults
+    from hoglab.http.call import Call
+
+SCOPES = ("experiment:read", "experiment:write")
+
+
+def experiment_results_router(results: ExperimentResults) -> ResourceRouter:
+    """The results of a whole experiment."""
+    routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
+
+    @routes.get(
+        "/{experiment_id}/results/",
+        query=ResultsQuery,
+        response=ExperimentResultsOut,
+        heavy=True,
+        versioned=True,
+    )
+    def experiment_results(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """All metrics, exposures, health and the verdict of an experiment in one answer.
+
+        Stored results are given where they are fresh, others are computed. After 15 seconds the answer says what is
+        still `pending`; that goes on being computed.
+        """
+        wanted = call.validate_query(ResultsQuery)
+        return results.read(call.project, experiment_id, refresh=wanted.refresh)
+
+    return routes

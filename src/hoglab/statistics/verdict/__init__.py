@@ -1,0 +1,63 @@
+"""What the results of an experiment say to do: pure functions from evidence to a verdict.
+
+    plan = Plan.of(running_time_calculation, default_effect=0.3)
+    number, progress = standing(plan, config, looks)  # for a method of a single look that of the planned end
+    found = verdict(Case(config, "control", metrics[number], progress))
+    found.state, found.headline, found.action
+
+docs/statistics.md, "The verdict", has the rules, and how often they err.
+"""
+
+from hoglab.statistics.verdict.model import (
+    Action,
+    Case,
+    Concern,
+    Decision,
+    Evidence,
+    MetricDecision,
+    MetricEvidence,
+    NextAction,
+    Numbers,
+    Reason,
+    State,
+    VariantDecision,
+    VariantVerdict,
+    Verdict,
+)
+from hoglab.statistics.verdict.planned import (
+    Look,
+    Measured,
+    Plan,
+    PlanSource,
+    Progress,
+    planned_end,
+    progress_at,
+    standing,
+)
+from hoglab.statistics.verdict.rules import verdict
+
+__all__ = [
+    "Action",
+    "Case",
+    "Concern",
+    "Decision",
+    "Evidence",
+    "Look",
+    "Measured",
+    "MetricDecision",
+    "MetricEvidence",
+    "NextAction",
+    "Numbers",
+    "Plan",
+    "PlanSource",
+    "Progress",
+    "Reason",
+    "State",
+    "VariantDecision",
+    "VariantVerdict",
+    "Verdict",
+    "planned_end",
+    "progress_at",
+    "standing",
+    "verdict",
+]

@@ -1,0 +1,242 @@
+"""The parts of a verdict: what it is made from, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+
+from hoglab.statistics.config import DifferenceType, StatisticsConfig
+from hoglab.statistics.verdict.planned import PlanSource, Progress
+
+Interval = tuple[float, float]
+
+
+class State(StrEnum):
+    """What is known of an experiment, or of one of its variants."""
+
+    INVALID = "invalid"
+    """Something critical is wrong with the experiment: its numbers say nothing."""
+    RUNNING = "running"
+    """Too early to decide."""
+    BETTER = "better"
+    WORSE = "worse"
+    MIXED = "mixed"
+    """Better on a primary metric and worse on another metric."""
+    INCONCLUSIVE = "inconclusive"
+    """It is over, or as large as planned, and no difference is clear."""
+
+
+class Decision(StrEnum):
+    """What one metric says of one variant."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNCLEAR = "unclear"
+    EARLY = "early"
+    """The method allows a single look at the planned end, and that is not reached."""
+    MISSING = "missing"
+    """There are no statistics."""
+    WITHHELD = "withheld"
+    """The experiment is invalid."""
+
+
+class Action(StrEnum):
+    """What to do next."""
+
+    FIX = "fix"
+    FIX_ASSIGNMENT = "fix_assignment"
+    FIX_FLAG = "fix_flag"
+    FIX_EXPOSURES = "fix_exposures"
+    FIX_METRIC = "fix_metric"
+    ADD_METRIC = "add_metric"
+    KEEP_RUNNING = "keep_running"
+    SHIP_VARIANT = "ship_variant"
+    KEEP_BASELINE = "keep_baseline"
+    WEIGH = "weigh"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """A critical finding about the health of the experiment."""
+
+    code: str
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One variant against the baseline, on one metric."""
+
+    variant: str
+    interval: Interval | None = None
+    """Of the effect."""
+    is_significant: bool = False
+    """By the method, with the p-value corrected where the experiment asks for that."""
+    p_value: float | None = None
+    """Corrected likewise."""
+    chance_to_win: float | None = None
+    problem: str | None = None
+    """Why there are no statistics."""
+
+    @property
+    def effect(self) -> float | None:
+        """The point estimate: intervals are symmetric around it."""
+        return None if self.interval is None else (self.interval[0] + self.interval[1]) / 2
+
+    def direction(self, *, wants_decrease: bool) -> Decision:
+        """What this alone says: a significant effect is better or worse by the goal of the metric."""
+        effect = self.effect
+        if effect is None:
+            return Decision.MISSING
+        if not self.is_significant or effect == 0:
+            return Decision.UNCLEAR
+        return Decision.BETTER if (effect < 0) == wants_decrease else Decision.WORSE
+
+    @property
+    def strength(self) -> float:
+        """The effect in halves of its interval: comparable between metrics."""
+        if self.interval is None or self.effect is None:
+            return 0.0
+        half = (self.interval[1] - self.interval[0]) / 2
+        return abs(self.effect) / half if half > 0 else 0.0
+
+    @property
+    def largest_difference(self) -> float | None:
+        """The largest effect, up or down, that is still possible."""
+        return None if self.interval is None else max(map(abs, self.interval))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricEvidence:
+    """What was measured of one metric."""
+
+    uuid: str
+    name: str
+    is_primary: bool
+    variants: Sequence[Evidence]
+    wants_decrease: bool = False
+    is_share: bool = False
+    """Whether its values are shares of people, and so absolute differences in percentage points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that a verdict depends on.
+
+    For a method of a single look whose planned end is reached, metrics and progress are as of that end.
+    """
+
+    config: StatisticsConfig
+    baseline: str
+    metrics: Sequence[MetricEvidence]
+    progress: Progress
+    critical: Sequence[Concern] = ()
+    has_ended: bool = False
+    as_of: date | None = None
+    """The day at whose end the numbers are, where later ones do not count."""
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether the method may be read at any time."""
+        return self.config.is_sequential
+
+    @property
+    def is_relative(self) -> bool:
+        return self.config.test.difference_type is DifferenceType.RELATIVE
+
+    @property
+    def level(self) -> float:
+        """Of the intervals, e.g. 0.95."""
+        return self.config.level
+
+    @property
+    def may_decide(self) -> bool:
+        return self.is_sequential or self.progress.is_reached
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that the verdict rests on. ``code`` is for programs, ``text`` for people."""
+
+    code: str
+    text: str
+    metric_uuid: str | None = None
+    variant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NextAction:
+    """What to do about it."""
+
+    code: Action
+    text: str
+    variant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How far the experiment is, and what is still possible. None: that cannot be said."""
+
+    people: int
+    people_needed: int | None
+    people_remaining: int | None
+    days: int
+    days_needed: int | None
+    days_remaining: int | None
+    plan_source: PlanSource
+    largest_difference: float | None
+    """The largest effect on a primary metric, up or down, that is still possible; None where several primary metrics
+    have units of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantDecision:
+    """What one metric says of one variant, and by which numbers."""
+
+    variant: str
+    decision: Decision
+    effect: float | None
+    interval: Interval | None
+    largest_difference: float | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDecision:
+    """What one metric says."""
+
+    metric_uuid: str
+    name: str
+    is_primary: bool
+    variants: tuple[VariantDecision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantVerdict:
+    """What all metrics together say of one variant."""
+
+    variant: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known, why, and what to do."""
+
+    state: State
+    headline: str
+    action: NextAction
+    reasons: tuple[Reason, ...]
+    numbers: Numbers
+    variants: tuple[VariantVerdict, ...] = ()
+    metrics: tuple[MetricDecision, ...] = ()
+    reads_at_any_time: bool = False
+    """Whether looking often and stopping early keeps the error rate of the method."""
+    as_of: date | None = None
+    """The day at whose end the deciding numbers are; None: the newest ones."""
+    withholds: bool = field(default=False)
+    """Whether nothing may be marked as significant, better or a winner anywhere."""

@@ -1,0 +1,258 @@
+"""How long an experiment is to run, and when that is reached: what a test of a single look decides by.
+
+The plan is the one that was written down with the experiment. Where there is none it is made from the experiment's
+own variance, of all groups taken together: a plan that looked at the groups apart would end sooner where they differ,
+and with that the error rates of the test would be others (blinded sample size re-estimation; Friede, Kieser 2006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import reduce
+from math import ceil, isfinite
+from operator import add
+from typing import Any
+
+from hoglab.statistics.config import DifferenceType, StatisticsConfig
+from hoglab.statistics.kinds import SufficientStatistics
+from hoglab.statistics.planning import power_at, sample_size_for
+from hoglab.statistics.power import DEFAULT_POWER
+from hoglab.statistics.quantiles import QuantileSample
+from hoglab.statistics.refusal import RefusalError
+from hoglab.statistics.running_time import DEFAULT_MINIMUM_DETECTABLE_EFFECT, MAX_COUNT, remaining_days
+
+MIN_PLANNED_DAYS = 7
+"""A plan that nobody wrote down takes a whole week, so that every weekday is in it."""
+
+
+class PlanSource(StrEnum):
+    """Where the needed people and days come from."""
+
+    WRITTEN = "running_time_calculation"
+    """The experiment's own parameters."""
+    OWN_VARIANCE = "planner"
+    """The planner, on what was measured so far."""
+    UNKNOWN = "unknown"
+    """Nothing says it: too little was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an experiment is to reach. Without people and days they are planned for ``effect``."""
+
+    people: int | None = None
+    """Exposed in all compared variants together."""
+    days: int | None = None
+    effect: float = DEFAULT_MINIMUM_DETECTABLE_EFFECT / 100
+    """The least effect that is to be found, as a share of the baseline."""
+
+    @classmethod
+    def of(cls, running_time: Mapping[str, Any], default_effect: float | None = None) -> Plan:
+        """The plan of a ``running_time_calculation``, whose effect is in percent; what is no number counts as missing.
+
+        ``default_effect`` is that of the project, in percent.
+        """
+        effect = _positive(running_time.get("minimum_detectable_effect")) or _positive(default_effect)
+        people = _positive(running_time.get("recommended_sample_size"))
+        days = _positive(running_time.get("recommended_running_time"))
+        return cls(
+            None if people is None else ceil(people),
+            None if days is None else ceil(days),
+            (effect or DEFAULT_MINIMUM_DETECTABLE_EFFECT) / 100,
+        )
+
+    @property
+    def is_written(self) -> bool:
+        return self.people is not None or self.days is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The statistics of one primary metric at one moment: those of the baseline first."""
+
+    groups: Sequence[SufficientStatistics]
+    wants_decrease: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How far an experiment was at one moment."""
+
+    people: int
+    days: float
+    """Since the start."""
+    primary: Sequence[Measured] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an experiment is, and how far it is to go. None: that cannot be said."""
+
+    people: int
+    days: int
+    people_needed: int | None
+    least_days: int | None
+    """How long it is to run at least, however many people come."""
+    is_reached: bool
+    source: PlanSource
+
+    @property
+    def people_remaining(self) -> int | None:
+        return None if self.people_needed is None else max(self.people_needed - self.people, 0)
+
+    @property
+    def days_remaining(self) -> int | None:
+        """Until all is reached, if as many people come in a day as so far."""
+        if self.is_reached:
+            return 0
+        waits = [1]  # days are counted whole
+        if self.least_days is not None:
+            waits.append(self.least_days - self.days)
+        if self.people_needed is not None:
+            rate = self.people / self.days if self.days else None
+            days = remaining_days(self.people_needed, self.people, self.days, rate)
+            if days is None:
+                return None
+            waits.append(days)
+        return None if self.source is PlanSource.UNKNOWN else max(waits)
+
+    @property
+    def days_needed(self) -> int | None:
+        """In all, if as many people come in a day as so far."""
+        remaining = self.days_remaining
+        if self.is_reached:
+            return self.least_days
+        return None if remaining is None else self.days + remaining
+
+
+def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
+    """How far an experiment is at a look."""
+    if plan.is_written:
+        people, days, source = plan.people, plan.days, PlanSource.WRITTEN
+    else:
+        people, days = _people_needed(plan, config, look), MIN_PLANNED_DAYS
+        source = PlanSource.UNKNOWN if people is None else PlanSource.OWN_VARIANCE
+    return Progress(look.people, int(look.days), people, days, is_reached(plan, config, look), source)
+
+
+def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
+    """Whether everything that was planned is there."""
+    if plan.is_written:
+        return (plan.people is None or look.people >= plan.people) and (
+            plan.days is None or look.days >= plan.days
+        )
+    if look.days < MIN_PLANNED_DAYS:
+        return False
+    known = [
+        power
+        for measured in look.primary
+        if (power := _planned(plan, config, measured, lambda pair: pair.power())) is not None
+    ]
+    return bool(known) and min(known) >= DEFAULT_POWER
+
+
+def planned_end(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> int | None:
+    """The number of the first of the looks at which everything is reached; None when it is at none of them.
+
+    A test for a single look decides by what was known at that one and by nothing later. Looks are the ends of days.
+    """
+    return next((number for number, look in enumerate(looks) if is_reached(plan, config, look)), None)
+
+
+def standing(
+    plan: Plan, config: StatisticsConfig, looks: Sequence[Look], *, last_is_over: bool = True
+) -> tuple[int, Progress]:
+    """The number of the look that a verdict is about, and how far the experiment was then. There is at least one look.
+
+    That of the planned end for a method of a single look, and else the last one. Unless ``last_is_over`` the day of the
+    last look goes on, so that a single look is not taken yet.
+    """
+    if not config.is_sequential:
+        end = planned_end(plan, config, looks if last_is_over else looks[:-1])
+        if end is not None:
+            return end, progress_at(plan, config, looks[end])
+    progress = progress_at(plan, config, looks[-1])
+    waits = not config.is_sequential and progress.is_reached
+    return len(looks) - 1, replace(progress, is_reached=False) if waits else progress
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The baseline and the smallest other group, with what is known of all groups together."""
+
+    config: StatisticsConfig
+    pooled: SufficientStatistics
+    difference: float
+    size: int
+    test_share: float
+
+    def power(self) -> float:
+        return power_at(self.config, self.pooled, self.difference, self.size, test_share=self.test_share)
+
+    def growth_needed(self) -> float:
+        """How many times as many are needed."""
+        needed = sample_size_for(self.config, self.pooled, self.difference, test_share=self.test_share)
+        return needed / self.size
+
+
+def _people_needed(plan: Plan, config: StatisticsConfig, look: Look) -> int | None:
+    needed = [
+        growth * look.people
+        for measured in look.primary
+        if (growth := _planned(plan, config, measured, lambda pair: pair.growth_needed())) is not None
+    ]
+    most = max(needed, default=0.0)
+    return ceil(most) if 0 < most <= MAX_COUNT else None
+
+
+def _planned(
+    plan: Plan, config: StatisticsConfig, measured: Measured, what: Callable[[_Pair], float]
+) -> float | None:
+    """A number of the plan of one metric; None while too little is known of it."""
+    baseline, *others = measured.groups
+    smallest = min((group.number_of_samples for group in others), default=0)
+    size = baseline.number_of_samples + smallest
+    if not 0 < smallest < size:
+        return None
+    try:
+        pooled = _pooled(measured.groups)
+        relative = config.test.difference_type is DifferenceType.RELATIVE
+        effect = plan.effect if relative else plan.effect * pooled.mean
+        pair = _Pair(config, pooled, -effect if measured.wants_decrease else effect, size, smallest / size)
+    except (RefusalError, ValueError):
+        return None
+    # A rate of 0.9 cannot grow by 0.3 of itself; it may fall by as much.
+    for each in (pair, replace(pair, difference=-pair.difference)):
+        try:
+            found = what(each)
+        except (RefusalError, ValueError, OverflowError):
+            continue
+        if isfinite(found):
+            return found
+    return None
+
+
+def _pooled(groups: Sequence[SufficientStatistics]) -> SufficientStatistics:
+    """All groups as one; of quantiles, which do not add up, one with the mean of their numbers."""
+    quantiles = [group for group in groups if isinstance(group, QuantileSample)]
+    if not quantiles:
+        whole: SufficientStatistics = reduce(add, groups)
+        return whole
+    with_values = [group for group in quantiles if group.number_of_samples]
+    count = len(with_values)
+    return QuantileSample(
+        round(sum(group.number_of_samples for group in with_values) / count),
+        with_values[0].level,
+        *(
+            sum(getattr(group, name) for group in with_values) / count
+            for name in ("quantile", "quantile_lower", "quantile_upper", "cluster_factor")
+        ),
+    )
+
+
+def _positive(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if isfinite(value) and 0 < value <= MAX_COUNT else None

@@ -1,0 +1,311 @@
+"""What a verdict says in plain words: one sentence, the reasons, and the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hoglab.statistics.config import BayesianConfig
+from hoglab.statistics.multiple_testing import Correction
+from hoglab.statistics.numbers import effect_text, interval_text
+from hoglab.statistics.verdict.model import (
+    Action,
+    Case,
+    Decision,
+    Evidence,
+    MetricDecision,
+    MetricEvidence,
+    NextAction,
+    Reason,
+    State,
+    VariantVerdict,
+)
+from hoglab.statistics.verdict.planned import PlanSource, Progress
+
+_FIXES = {
+    "sample_ratio_mismatch": Action.FIX_ASSIGNMENT,
+    "variant_without_exposures": Action.FIX_ASSIGNMENT,
+    "flag_deleted": Action.FIX_FLAG,
+    "flag_inactive": Action.FIX_FLAG,
+    "flag_reaches_nobody": Action.FIX_FLAG,
+    "no_exposures": Action.FIX_EXPOSURES,
+    "exposures_not_computable": Action.FIX_EXPOSURES,
+    "metric_not_computable": Action.FIX_METRIC,
+    "metric_failed": Action.FIX_METRIC,
+}
+"""What is to be repaired, by the code of a critical finding."""
+_SAYS = {Decision.BETTER: "better", Decision.WORSE: "worse"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One metric's clear word on one variant."""
+
+    case: Case
+    metric: MetricEvidence
+    evidence: Evidence
+    decision: Decision
+
+    @property
+    def effect(self) -> str:
+        return _effect(self.case, self.metric, self.evidence.effect or 0.0)
+
+    @property
+    def numbers(self) -> str:
+        """``“Revenue”: +5.0% (95 % interval +1.0% … +9.0%)``."""
+        assert self.evidence.interval is not None  # noqa: S101 - it decided
+        interval = interval_text(
+            self.evidence.interval, relative=self.case.is_relative, is_share=self.metric.is_share
+        )
+        return f"“{self.metric.name}”: {self.effect} ({self.case.level * 100:g} % interval {interval})"
+
+    @property
+    def reason(self) -> Reason:
+        role = "primary" if self.metric.is_primary else "secondary"
+        said = _SAYS[self.decision]
+        text = f"“{self.evidence.variant}” does {said} on the {role} metric {self.numbers}."
+        return Reason(f"{role}_{said}", text, self.metric.uuid, self.evidence.variant)
+
+
+def headline(
+    case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
+) -> str:
+    """The verdict in one or two sentences."""
+    said = _clear(case, metrics)
+    match state:
+        case State.INVALID:
+            return f"Do not decide. {case.critical[0].message}"
+        case State.RUNNING:
+            return f"Running {_so_far(case.progress)}."
+        case State.BETTER:
+            best = _best(variants, said)
+            found = [each for each in said if each.evidence.variant == best and each.metric.is_primary]
+            return f"“{best}” does better on {_joined([each.numbers for each in found])}."
+        case State.WORSE:
+            worst = _primary(said, Decision.WORSE)
+            if len(variants) == 1:
+                return f"“{variants[0].variant}” does worse on {_joined([each.numbers for each in worst])}."
+            return (
+                "All variants do worse: "
+                + _joined([f"“{each.evidence.variant}” on {each.numbers}" for each in worst])
+                + "."
+            )
+        case State.MIXED:
+            return _mixed_headline(variants, said)
+        case State.INCONCLUSIVE:
+            return _inconclusive_headline(case, said)
+
+
+def action(
+    case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
+) -> NextAction:
+    """What to do next."""
+    said = _clear(case, metrics)
+    baseline = f"“{case.baseline}”"
+    has_primary = any(metric.is_primary for metric in case.metrics)
+    match state:
+        case State.INVALID:
+            first = case.critical[0]
+            return NextAction(_FIXES.get(first.code, Action.FIX), first.advice)
+        case State.BETTER:
+            best = _best(variants, said)
+            return NextAction(Action.SHIP_VARIANT, f"Ship “{best}”.", best)
+        case State.WORSE:
+            return NextAction(Action.KEEP_BASELINE, f"End the experiment and keep {baseline}.", case.baseline)
+        case State.MIXED:
+            return NextAction(
+                Action.WEIGH,
+                "Weigh the gain against the loss; no variant is better on all that was measured.",
+            )
+        case _ if not has_primary:
+            return NextAction(Action.ADD_METRIC, "Add a primary metric: it is what decides.")
+        case State.RUNNING:
+            return NextAction(Action.KEEP_RUNNING, _keep_running(case))
+        case State.INCONCLUSIVE:
+            if case.progress.is_reached:
+                text = f"End it and keep {baseline}, or plan another experiment for a smaller effect."
+            else:
+                text = f"Keep {baseline}, or run it again for as long as planned."
+            return NextAction(Action.STOP, text)
+
+
+def reasons(
+    case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
+) -> Iterator[Reason]:
+    """What the verdict rests on: what was found, how it was read, and what to be careful with."""
+    if state is State.INVALID:
+        for concern in case.critical:
+            yield Reason(concern.code, concern.message)
+        return
+    said = _clear(case, metrics)
+    yield from (each.reason for each in said)
+    yield from _about_missing(case)
+    yield from _about_the_end(case, state)
+    yield _about_the_method(case)
+    yield from _about_several(case, variants)
+
+
+def _about_missing(case: Case) -> Iterator[Reason]:
+    if not any(metric.is_primary for metric in case.metrics):
+        yield Reason("no_primary_metric", "The experiment has no primary metric, so nothing decides it.")
+    for metric in case.metrics:
+        for each in metric.variants:
+            if each.interval is None:
+                why = f": {each.problem}" if each.problem else ""
+                text = f"“{metric.name}” has no statistics for “{each.variant}”{why}."
+                yield Reason("no_statistics", text, metric.uuid, each.variant)
+
+
+def _about_the_end(case: Case, state: State) -> Iterator[Reason]:
+    progress = case.progress
+    if progress.is_reached:
+        yield Reason("planned_end_reached", f"What was planned is reached: it ran {_so_far(progress)}.")
+        if case.as_of is not None:
+            yield Reason(
+                "decided_at_planned_end",
+                f"It is decided by what was known at the end of {case.as_of:%Y-%m-%d}, when that was reached; what "
+                "came later does not count for a method of a single look.",
+            )
+    elif case.has_ended:
+        yield Reason("stopped_early", f"It was stopped before its planned end: it ran {_so_far(progress)}.")
+    elif state is not State.RUNNING:  # else the headline says it
+        yield Reason("planned_end_ahead", f"It has run {_so_far(progress)}.")
+    if progress.source is PlanSource.OWN_VARIANCE and not case.is_sequential:
+        yield Reason(
+            "planned_from_own_variance",
+            "No running time was written down with the experiment: how long it takes is planned from the variance of "
+            "all groups together.",
+        )
+
+
+def _about_the_method(case: Case) -> Reason:
+    if case.is_sequential:
+        return Reason(
+            "reads_at_any_time", "The method is sequential: it may be read, and stopped, at any time."
+        )
+    if case.may_decide:
+        text = "The method is for a single look, at the planned end."
+    else:
+        text = (
+            "The method is for a single look, at the planned end: whoever looks every day and stops at the first "
+            "good one is fooled far more often than it promises."
+        )
+    return Reason("single_look", text)
+
+
+def _about_several(case: Case, variants: Sequence[VariantVerdict]) -> Iterator[Reason]:
+    better = [each.variant for each in variants if each.state is State.BETTER]
+    if len(better) > 1:
+        yield Reason(
+            "several_better",
+            f"{_joined([f'“{each}”' for each in better])} are all better than “{case.baseline}”; they were not "
+            "compared with each other.",
+        )
+    count = sum(len(metric.variants) for metric in case.metrics if metric.is_primary)
+    test = case.config.test
+    if count > 1 and (case.config.correction is Correction.NONE or isinstance(test, BayesianConfig)):
+        each = 1 - test.ci_level if isinstance(test, BayesianConfig) else test.alpha / 2
+        yield Reason(
+            "uncorrected_comparisons",
+            f"{count} comparisons decide, and nothing corrects for their number: without any effect at least one of "
+            f"them is better in up to {min(count * each, 1):.1%} of experiments.",
+        )
+
+
+def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
+    mixed = {each.variant for each in variants if each.state is State.MIXED}
+    lead = _primary([each for each in said if each.evidence.variant in mixed], Decision.BETTER)[0]
+    key = lead.evidence.variant
+    parts = {
+        decision: _joined(
+            [
+                f"“{each.metric.name}” ({each.effect})"
+                for each in said
+                if each.evidence.variant == key
+                and each.decision is decision
+                and (each.metric.is_primary or decision is Decision.WORSE)
+            ]
+        )
+        for decision in (Decision.BETTER, Decision.WORSE)
+    }
+    return f"“{key}” does better on {parts[Decision.BETTER]}, but worse on {parts[Decision.WORSE]}."
+
+
+def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
+    if not case.progress.is_reached:
+        return f"Stopped too early to decide: it ran {_so_far(case.progress)}."
+    possible = []
+    for metric in case.metrics:
+        if not metric.is_primary:
+            continue
+        largest = [each.largest_difference for each in metric.variants if each.largest_difference is not None]
+        if largest:
+            bound = _effect(case, metric, max(largest)).removeprefix("+")
+            possible.append(f"“{metric.name}” beyond ±{bound}")
+    if not possible:
+        return "Nothing can be said: no primary metric has statistics."
+    worse = [f"“{each.evidence.variant}”" for each in _primary(said, Decision.WORSE)]
+    also = f" {_joined(list(dict.fromkeys(worse)))} does worse." if worse else ""
+    return f"No clear winner: no difference on {_joined(possible)} is likely.{also}"
+
+
+def _so_far(progress: Progress) -> str:
+    """``for 6 of 15 days, with 3,210 of 8,000 people``."""
+    days = _counted(progress.days, "day") if progress.days else "less than a day"
+    people = _counted(progress.people, "person", "people")
+    if progress.days and progress.days_needed is not None and progress.days_needed > progress.days:
+        days = f"{progress.days:,} of {_about(progress)}{_counted(progress.days_needed, 'day')}"
+    if progress.people_needed is not None:
+        people = f"{progress.people:,} of {_counted(progress.people_needed, 'person', 'people')}"
+    unknown = progress.source is PlanSource.UNKNOWN and not progress.is_reached
+    more = "; how many it takes cannot be said yet" if unknown else ""
+    return f"for {days}, with {people}{more}"
+
+
+def _about(progress: Progress) -> str:
+    return "" if progress.days_needed == progress.least_days else "about "
+
+
+def _keep_running(case: Case) -> str:
+    days = case.progress.days_remaining
+    wait = f"for about {_counted(days, 'more day')}" if days is not None else "until more people have come"
+    if case.is_sequential:
+        return f"Keep it running {wait}, or until something is clear."
+    return f"Keep it running {wait}, and do not decide by what it shows before."
+
+
+def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
+    """Every clear word, primary metrics first."""
+    found = [
+        _Said(case, metric, evidence, decided.decision)
+        for metric, decisions in zip(case.metrics, metrics, strict=True)
+        for evidence, decided in zip(metric.variants, decisions.variants, strict=True)
+        if decided.decision in _SAYS
+    ]
+    return sorted(found, key=lambda each: not each.metric.is_primary)
+
+
+def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
+    """What primary metrics say, the clearest first."""
+    found = [each for each in said if each.metric.is_primary and each.decision is decision]
+    return sorted(found, key=lambda each: (-each.evidence.strength, each.evidence.variant, each.metric.uuid))
+
+
+def _best(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
+    """The variant with the clearest gain among those that are better."""
+    better = {each.variant for each in variants if each.state is State.BETTER}
+    return next(
+        each.evidence.variant for each in _primary(said, Decision.BETTER) if each.evidence.variant in better
+    )
+
+
+def _effect(case: Case, metric: MetricEvidence, effect: float) -> str:
+    return effect_text(effect, relative=case.is_relative, is_share=metric.is_share)
+
+
+def _counted(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

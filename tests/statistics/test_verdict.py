@@ -1,0 +1,442 @@
+"""The verdict: its rules on random cases, and its words on chosen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hoglab.statistics import (
+    BayesianConfig,
+    Correction,
+    DifferenceType,
+    FrequentistConfig,
+    Proportion,
+    QuantileSample,
+    SampleMean,
+    StatisticsConfig,
+)
+from hoglab.statistics.verdict import (
+    Action,
+    Case,
+    Concern,
+    Decision,
+    Evidence,
+    Look,
+    Measured,
+    MetricEvidence,
+    Plan,
+    PlanSource,
+    Progress,
+    State,
+    Verdict,
+    planned_end,
+    progress_at,
+    standing,
+    verdict,
+)
+
+FIXED = StatisticsConfig(FrequentistConfig())
+SEQUENTIAL = StatisticsConfig(FrequentistConfig(sequential_testing_enabled=True))
+BAYESIAN = StatisticsConfig(BayesianConfig())
+REACHED = Progress(10_000, 15, 10_000, 14, True, PlanSource.WRITTEN)
+AHEAD = Progress(3_210, 6, 8_000, 15, False, PlanSource.WRITTEN)
+MISMATCH = Concern("sample_ratio_mismatch", "The variants have not got their shares.", "Look for redirects.")
+
+UP, DOWN, NEITHER = (0.01, 0.09), (-0.09, -0.01), (-0.03, 0.042)
+
+
+def evidence(variant: str, interval: tuple[float, float] | None) -> Evidence:
+    significant = interval is not None and (interval[0] > 0 or interval[1] < 0)
+    return Evidence(variant, interval, significant, problem=None if interval else "fewer than 50 people")
+
+
+def metric(
+    name: str, *intervals: tuple[float, float] | None, primary: bool = True, decrease: bool = False
+) -> MetricEvidence:
+    keys = ["test", "other", "third"]
+    found = [evidence(key, interval) for key, interval in zip(keys, intervals, strict=False)]
+    return MetricEvidence(name, name, primary, found, wants_decrease=decrease)
+
+
+def judged(*metrics: MetricEvidence, config: StatisticsConfig = SEQUENTIAL, **fields: object) -> Verdict:
+    given: dict[str, object] = {"progress": REACHED, **fields}
+    return verdict(Case(config, "control", metrics, **given))  # type: ignore[arg-type]
+
+
+# -- the rules, on any case ----------------------------------------------------------------------------------------
+
+bounds = st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 4))
+intervals = st.tuples(bounds, bounds).map(lambda pair: (min(pair), max(pair))) | st.none()
+
+
+@st.composite
+def metric_lists(draw: st.DrawFn) -> list[MetricEvidence]:
+    variants = draw(st.sampled_from([1, 2, 3]))
+    return [
+        metric(
+            f"m{number}",
+            *(draw(intervals) for _ in range(variants)),
+            primary=draw(st.booleans()),
+            decrease=draw(st.booleans()),
+        )
+        for number in range(draw(st.integers(0, 4)))
+    ]
+
+
+progresses = st.builds(
+    Progress,
+    st.integers(0, 10_000),
+    st.integers(0, 60),
+    st.integers(1, 20_000) | st.none(),
+    st.integers(1, 60) | st.none(),
+    st.booleans(),
+    st.sampled_from(PlanSource),
+)
+configs = st.sampled_from(
+    [
+        FIXED,
+        SEQUENTIAL,
+        BAYESIAN,
+        StatisticsConfig(FrequentistConfig(difference_type=DifferenceType.ABSOLUTE)),
+    ]
+)
+cases = st.builds(
+    Case,
+    configs,
+    st.just("control"),
+    metric_lists(),
+    progresses,
+    st.lists(st.just(MISMATCH), max_size=1),
+    st.booleans(),
+)
+WINS = {State.BETTER, State.MIXED, State.WORSE}
+CLEAR = {Decision.BETTER, Decision.WORSE}
+
+
+def decisions(found: Verdict) -> list[Decision]:
+    return [each.decision for metric in found.metrics for each in metric.variants]
+
+
+@given(cases)
+def test_nothing_is_decided_while_a_critical_finding_stands(case: Case) -> None:
+    found = verdict(replace(case, critical=[MISMATCH]))
+    assert (found.state, found.withholds) == (State.INVALID, True)
+    assert {each.state for each in found.variants} <= {State.INVALID}
+    assert set(decisions(found)) <= {Decision.WITHHELD}
+    assert found.action.code is Action.FIX_ASSIGNMENT
+    assert found.action.variant is None
+    assert [reason.code for reason in found.reasons] == ["sample_ratio_mismatch"]
+
+
+@given(cases)
+def test_a_method_of_a_single_look_decides_nothing_before_its_planned_end(case: Case) -> None:
+    early = replace(
+        case,
+        config=FIXED if case.is_sequential else case.config,
+        progress=replace(case.progress, is_reached=False),
+        critical=(),
+    )
+    found = verdict(early)
+    assert found.state is (State.INCONCLUSIVE if case.has_ended else State.RUNNING)
+    assert CLEAR.isdisjoint(decisions(found))
+    assert WINS.isdisjoint(each.state for each in found.variants)
+    assert found.action.code not in (Action.SHIP_VARIANT, Action.KEEP_BASELINE, Action.WEIGH)
+
+
+@given(cases)
+def test_goals_are_symmetric(case: Case) -> None:
+    """Turning every effect and every goal around changes no decision."""
+
+    def turned(each: Evidence) -> Evidence:
+        return replace(
+            each, interval=None if each.interval is None else (-each.interval[1], -each.interval[0])
+        )
+
+    other = replace(
+        case,
+        metrics=[
+            replace(
+                each, wants_decrease=not each.wants_decrease, variants=[turned(row) for row in each.variants]
+            )
+            for each in case.metrics
+        ],
+    )
+    mine, theirs = verdict(case), verdict(other)
+    assert (mine.state, mine.variants, mine.action, mine.numbers) == (
+        theirs.state,
+        theirs.variants,
+        theirs.action,
+        theirs.numbers,
+    )
+    assert decisions(mine) == decisions(theirs)
+
+
+@given(cases, st.randoms(use_true_random=False))
+def test_the_order_of_metrics_and_variants_does_not_matter(case: Case, random: object) -> None:
+    def shuffled(some: Sequence[object]) -> list[object]:
+        some = list(some)
+        random.shuffle(some)  # type: ignore[attr-defined]
+        return some
+
+    metrics = [replace(each, variants=shuffled(each.variants)) for each in shuffled(case.metrics)]  # type: ignore[type-var]
+    mine, theirs = verdict(case), verdict(replace(case, metrics=metrics))  # type: ignore[arg-type]
+    assert (mine.state, mine.action, mine.numbers) == (theirs.state, theirs.action, theirs.numbers)
+    assert set(mine.variants) == set(theirs.variants)
+    assert {each.code for each in mine.reasons} == {each.code for each in theirs.reasons}
+
+
+@given(cases)
+def test_a_secondary_metric_never_makes_anything_better(case: Case) -> None:
+    alone = verdict(replace(case, metrics=[each for each in case.metrics if each.is_primary]))
+    found = verdict(case)
+    if found.state is State.BETTER:
+        assert alone.state is State.BETTER
+
+
+@given(cases)
+def test_every_verdict_is_told_in_sentences(case: Case) -> None:
+    found = verdict(case)
+    for text in (found.headline, found.action.text, *(reason.text for reason in found.reasons)):
+        assert text[0].isupper() or text[0].isdigit() or text[0] == "“"
+        assert text.endswith(".")
+        assert "None" not in text
+        assert "  " not in text
+    assert found.reasons
+
+
+# -- the states ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metrics", "state", "action", "variant"),
+    [
+        ([metric("Revenue", UP)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Errors", DOWN, decrease=True)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", DOWN)], State.WORSE, Action.KEEP_BASELINE, "control"),
+        ([metric("Revenue", UP), metric("Errors", UP, decrease=True)], State.MIXED, Action.WEIGH, None),
+        ([metric("Revenue", UP), metric("Load", DOWN, primary=False)], State.MIXED, Action.WEIGH, None),
+        ([metric("Revenue", UP), metric("Load", NEITHER, primary=False)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", NEITHER), metric("Load", UP, primary=False)], State.INCONCLUSIVE, Action.STOP, None),
+        ([metric("Revenue", NEITHER), metric("Load", DOWN, primary=False)], State.INCONCLUSIVE, Action.STOP, None),
+        ([metric("Revenue", NEITHER)], State.INCONCLUSIVE, Action.STOP, None),
+        ([metric("Revenue", None)], State.INCONCLUSIVE, Action.STOP, None),
+        ([metric("Load", UP, primary=False)], State.INCONCLUSIVE, Action.ADD_METRIC, None),
+        ([], State.INCONCLUSIVE, Action.ADD_METRIC, None),
+        # Of several variants the one with the clearest gain is shipped.
+        ([metric("Revenue", UP, (0.05, 0.09))], State.BETTER, Action.SHIP_VARIANT, "other"),
+        ([metric("Revenue", DOWN, UP)], State.BETTER, Action.SHIP_VARIANT, "other"),
+        ([metric("Revenue", DOWN, NEITHER)], State.INCONCLUSIVE, Action.STOP, None),
+        ([metric("Revenue", DOWN, DOWN)], State.WORSE, Action.KEEP_BASELINE, "control"),
+        (
+            [metric("Revenue", (0.05, 0.09), UP), metric("Load", DOWN, UP, primary=False)],
+            State.BETTER,
+            Action.SHIP_VARIANT,
+            "other",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_metrics_make_of_it(
+    metrics: list[MetricEvidence], state: State, action: Action, variant: str | None
+) -> None:
+    for config in (FIXED, SEQUENTIAL, BAYESIAN):
+        found = judged(*metrics, config=config)
+        assert (found.state, found.action.code, found.action.variant) == (state, action, variant)
+
+
+def test_only_a_sequential_method_decides_before_the_planned_end() -> None:
+    early = judged(metric("Revenue", UP), progress=AHEAD)
+    assert (early.state, early.reads_at_any_time) == (State.BETTER, True)
+    assert judged(metric("Revenue", NEITHER), progress=AHEAD).state is State.RUNNING
+    for config in (FIXED, BAYESIAN):
+        found = judged(metric("Revenue", UP), progress=AHEAD, config=config)
+        assert (found.state, found.reads_at_any_time) == (State.RUNNING, False)
+        assert decisions(found) == [Decision.EARLY]
+        assert "single_look" in {reason.code for reason in found.reasons}
+
+
+def test_the_words_of_each_state() -> None:
+    revenue = metric("Revenue", UP)
+    said = {
+        "better": judged(revenue),
+        "worse": judged(metric("Revenue", DOWN)),
+        "mixed": judged(revenue, metric("Load", UP, primary=False, decrease=True)),
+        "inconclusive": judged(metric("Revenue", NEITHER)),
+        "running": judged(revenue, progress=AHEAD, config=FIXED),
+        "stopped": judged(revenue, progress=AHEAD, config=FIXED, has_ended=True),
+        "invalid": judged(revenue, critical=[MISMATCH]),
+    }
+    assert {name: found.headline for name, found in said.items()} == {
+        "better": "“test” does better on “Revenue”: +5.0% (95 % interval +1.0% … +9.0%).",
+        "worse": "“test” does worse on “Revenue”: -5.0% (95 % interval -9.0% … -1.0%).",
+        "mixed": "“test” does better on “Revenue” (+5.0%), but worse on “Load” (+5.0%).",
+        "inconclusive": "No clear winner: no difference on “Revenue” beyond ±4.2% is likely.",
+        "running": "Running for 6 of 15 days, with 3,210 of 8,000 people.",
+        "stopped": "Stopped too early to decide: it ran for 6 of 15 days, with 3,210 of 8,000 people.",
+        "invalid": "Do not decide. The variants have not got their shares.",
+    }
+    assert said["running"].action.text == (
+        "Keep it running for about 9 more days, and do not decide by what it shows before."
+    )
+    assert said["inconclusive"].numbers.largest_difference == pytest.approx(0.042)
+    assert said["invalid"].action.text == "Look for redirects."
+
+
+def test_differences_of_shares_are_told_in_points_and_units_are_not_mixed() -> None:
+    config = StatisticsConfig(FrequentistConfig(difference_type=DifferenceType.ABSOLUTE))
+    rate = replace(metric("Rate", NEITHER), is_share=True)
+    found = judged(rate, metric("Revenue", (-3.0, 7.0)), config=config)
+    assert found.headline == (
+        "No clear winner: no difference on “Rate” beyond ±4.2 pp and “Revenue” beyond ±7 is likely."
+    )
+    assert found.numbers.largest_difference is None
+    assert judged(rate, config=config).numbers.largest_difference == pytest.approx(0.042)
+
+
+def test_a_decision_by_former_numbers_says_so() -> None:
+    found = judged(metric("Revenue", UP), config=FIXED, as_of=date(2026, 3, 14))
+    assert found.as_of == date(2026, 3, 14)
+    (reason,) = (each for each in found.reasons if each.code == "decided_at_planned_end")
+    assert "2026-03-14" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("config", "count", "rate"),
+    [(FIXED, 2, "5.0%"), (BAYESIAN, 2, "10.0%"), (SEQUENTIAL, 3, "7.5%"), (FIXED, 1, None)],
+)
+def test_many_comparisons_without_a_correction_are_warned_of(
+    config: StatisticsConfig, count: int, rate: str | None
+) -> None:
+    metrics = [metric(f"m{number}", NEITHER) for number in range(count)]
+    found = {each.code: each.text for each in judged(*metrics, config=config).reasons}
+    assert (rate is None) == ("uncorrected_comparisons" not in found)
+    if rate is not None:
+        assert f"up to {rate}" in found["uncorrected_comparisons"]
+    corrected = replace(config, correction=Correction.HOLM)
+    codes = {each.code for each in judged(*metrics, config=corrected).reasons}
+    assert ("uncorrected_comparisons" in codes) == (config is BAYESIAN), "Bayesian results are not corrected"
+
+
+# -- the planned end -----------------------------------------------------------------------------------------------
+
+
+def look(day: float, per_group: int, rate: float = 0.1) -> Look:
+    groups = tuple(Proportion(per_group, round(per_group * rate)) for _ in range(2))
+    return Look(2 * per_group, day, [Measured(groups)])
+
+
+def test_a_plan_is_read_from_what_was_written_down() -> None:
+    assert Plan.of({}) == Plan(None, None, 0.3)
+    assert Plan.of({}, 5) == Plan(None, None, 0.05)
+    written = {
+        "minimum_detectable_effect": 20,
+        "recommended_sample_size": 999.5,
+        "recommended_running_time": 14,
+    }
+    assert Plan.of(written, 5) == Plan(1000, 14, 0.2)
+    for bad in (0, -1, True, "7", float("nan"), float("inf"), None, [], 1e300):
+        names = ("recommended_sample_size", "recommended_running_time", "minimum_detectable_effect")
+        assert Plan.of(dict.fromkeys(names, bad)) == Plan()
+
+
+def test_all_that_was_written_down_is_to_be_reached() -> None:
+    plan = Plan(people=1000, days=14)
+    for people, days, reached in ((1000, 14, True), (999, 20, False), (5000, 13.9, False)):
+        assert progress_at(plan, FIXED, Look(people, days)).is_reached is reached
+    found = progress_at(plan, FIXED, Look(500, 10))
+    assert (found.people_remaining, found.days_remaining, found.days_needed) == (500, 10, 20)
+    found = progress_at(plan, FIXED, Look(2000, 10))
+    assert (found.people_remaining, found.days_remaining, found.days_needed) == (0, 4, 14)
+    assert progress_at(plan, FIXED, Look(0, 10)).days_remaining is None
+
+
+@pytest.mark.parametrize("config", [FIXED, BAYESIAN, SEQUENTIAL])
+def test_without_a_written_plan_the_own_variance_says_how_long(config: StatisticsConfig) -> None:
+    plan = Plan(effect=0.2)
+    small = progress_at(plan, config, look(20, 400))
+    assert small.source is PlanSource.OWN_VARIANCE
+    assert small.people_needed is not None
+    assert not small.is_reached
+    enough = progress_at(plan, config, look(20, small.people_needed))
+    assert enough.is_reached
+    barely = small.people_needed // 2
+    assert progress_at(plan, config, look(20, round(barely * 1.03))).is_reached
+    assert not progress_at(plan, config, look(20, round(barely * 0.97))).is_reached
+    assert not progress_at(plan, config, look(6.9, 10 * barely)).is_reached, "a whole week at least"
+
+
+def test_the_plan_does_not_look_at_the_groups_apart() -> None:
+    """Else it would end sooner where they differ by chance, and the test would err more often than it says."""
+    alike, apart = ((Proportion(500, 50), Proportion(500, 50)), (Proportion(500, 35), Proportion(500, 65)))
+    needed = {
+        progress_at(Plan(effect=0.2), FIXED, Look(1000, 9, [Measured(groups)])).people_needed
+        for groups in (alike, apart, apart[::-1])
+    }
+    assert len(needed) == 1
+
+
+def test_the_slowest_primary_metric_decides_how_long() -> None:
+    rare, often = (Measured((Proportion(500, count),) * 2) for count in (10, 250))
+    alone = [progress_at(Plan(), FIXED, Look(1000, 9, [each])).people_needed for each in (rare, often)]
+    both = progress_at(Plan(), FIXED, Look(1000, 9, [rare, often])).people_needed
+    assert both == max(each for each in alone if each is not None) == alone[0]
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        Measured((Proportion(0, 0), Proportion(0, 0))),
+        Measured((Proportion(500, 0), Proportion(500, 0))),
+        Measured((SampleMean(10, 0, 0), SampleMean(10, 0, 0))),
+        Measured((SampleMean(10, 10, 10),)),
+        Measured((QuantileSample(0, 0.9, 0, 0, 0), QuantileSample(0, 0.9, 0, 0, 0))),
+    ],
+)
+def test_too_little_to_plan_with_is_no_plan(measured: Measured) -> None:
+    for config in (FIXED, BAYESIAN, SEQUENTIAL):
+        found = progress_at(Plan(), config, Look(100, 30, [measured]))
+        assert (found.people_needed, found.is_reached, found.source) == (None, False, PlanSource.UNKNOWN)
+        assert found.days_remaining is None
+
+
+def test_a_rate_that_cannot_grow_is_planned_to_fall() -> None:
+    groups = (Proportion(500, 450), Proportion(500, 450))
+    found = [
+        progress_at(Plan(), FIXED, Look(1000, 1, [Measured(groups, wants_decrease=falls)])).people_needed
+        for falls in (False, True)
+    ]
+    assert found[0] == found[1] is not None
+
+
+def test_quantiles_are_planned_by_the_mean_of_the_groups() -> None:
+    groups = (QuantileSample(1000, 0.9, 10, 9, 11), QuantileSample(1000, 0.9, 12, 10.8, 13.2))
+    found = progress_at(Plan(effect=0.1), FIXED, Look(2000, 9, [Measured(groups)]))
+    assert found.people_needed is not None
+    assert found.people_needed > 2000
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=30),
+    st.sampled_from([Plan(people=900), Plan(days=9), Plan(people=900, days=9), Plan(effect=0.3)]),
+)
+def test_a_single_look_stays_the_one_of_the_planned_end(arrivals: list[int], plan: Plan) -> None:
+    """Whatever comes later: so reading every day is reading once."""
+    total, looks = 0, []
+    for day, count in enumerate(arrivals, start=1):
+        total += count
+        looks.append(look(day, total))
+    end = planned_end(plan, FIXED, looks)
+    for day in range(len(looks)):
+        until = looks[: day + 1]
+        assert standing(plan, SEQUENTIAL, until)[0] == day
+        number, progress = standing(plan, FIXED, until)
+        assert number == (day if end is None or day < end else end)
+        assert progress.is_reached == (end is not None and day >= end)
+        # The day of the last look may go on.
+        number, progress = standing(plan, FIXED, until, last_is_over=False)
+        assert number == (day if end is None or day <= end else end)
+        assert progress.is_reached == (end is not None and day > end)
