@@ -91,6 +91,7 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.upkeep import Upkeep
 from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.table_files import TableDirectory
@@ -336,6 +337,7 @@ class Hoglab:
             ingestion,
             ResultsRunner(results),
             ExportService(store, storage.socket_path),
+            Upkeep(store),
         ]
         self.http: HoglabApp = self._opened(
             build_app(
