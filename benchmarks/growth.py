@@ -74,7 +74,7 @@ SELECT i + 1 AS seq, 1 AS project_id, md5('u' || i)::UUID AS uuid, name AS event
     CASE WHEN name = '$feature_flag_called' THEN ['control', 'test'][person % 2 + 1] END AS feature_flag_response,
     s AS session_id, i // 50 + 1 AS log_offset, '' AS elements_chain,
     '{' || visitor || ',"$lib":"web","$lib_version":"1.194.1","$host":"shop.example","distinct_id":"' ||
-    name_of_person || '","$device_id":"' || d || '","$session_id":"' || s || 
+    name_of_person || '","$device_id":"' || d || '","$session_id":"' || s ||
     '","$window_id":"' || w || '","token":"phc_growth","amount":' ||
     chance % 300 || '.5,"$ip":"10.' || person % 250 || '.' || person % 249 || '.1"' ||
     CASE WHEN name = '$feature_flag_called' THEN ',"$feature_flag":"growth","$feature_flag_response":"' ||
@@ -85,11 +85,8 @@ SELECT i + 1 AS seq, 1 AS project_id, md5('u' || i)::UUID AS uuid, name AS event
     regexp_replace(visitor, '"\\$([a-z_]+":)', '"$initial_\\1', 'g') || '}' AS person_properties
 FROM told WHERE $every OR kind < 2
 """
-_NUMBERS = (
-    "WITH RECURSIVE numbers(value) AS (SELECT ? UNION ALL SELECT value + 1 FROM numbers WHERE value < ?) "
-)
-PERSONS = f"""
-{_NUMBERS}
+PERSONS = """
+WITH RECURSIVE numbers(value) AS (SELECT ? UNION ALL SELECT value + 1 FROM numbers WHERE value < ?)
 INSERT INTO person (id, uuid, project_id, properties, is_identified, created_at)
 SELECT value + 1, printf('%08x-0000-4000-8000-%012x', value, value), 1,
     json_object('email', 'user' || value || '@example.com', 'name', 'Person ' || value, '$browser', 'Chrome',
