@@ -93,6 +93,7 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.upkeep import Upkeep
 from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
 from hoglab.storage.invocations.holding import held_runs, release
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
@@ -355,6 +356,7 @@ class Hoglab:
             ingestion,
             ResultsRunner(results, catch_up=catch_up),
             ExportService(store, storage.socket_path, catch_up=catch_up),
+            Upkeep(store),
         ]
         self.http: HoglabApp = self._opened(
             build_app(

@@ -20,7 +20,8 @@ from hoglab.analysis import histories
 from hoglab.analysis.query.kept import SCHEMA, Kept
 from hoglab.analysis.query.resuming import ENTITY, TOUCHED
 from hoglab.analysis.query.scope import Statement
-from hoglab.analysis.state_tables import Refresh, insert, make, naive, temporary_tables, transaction
+from hoglab.analysis.state_tables import Refresh, insert, make, naive, temporary_tables
+from hoglab.storage.event_store.transactions import transaction
 
 TOLERANCE = 1e-9
 """How far sums of increments may be from those made anew, in relation to their size."""

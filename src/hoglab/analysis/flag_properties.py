@@ -15,7 +15,7 @@ TIMEOUT_S = 10.0
 _SEEN = """
 SELECT EXISTS (
     SELECT 1 FROM (
-        SELECT properties FROM events
+        SELECT properties FROM stored_events
         WHERE project_id = $project AND event = $event AND timestamp >= $since
         ORDER BY timestamp DESC LIMIT $sample
     ) AS sampled

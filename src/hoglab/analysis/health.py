@@ -46,7 +46,7 @@ _FROZEN = "frozen"
 _DECISIVE = ("multivariate", "groups", "aggregation_group_type_index", "holdout")
 
 _EVENTS = """
-SELECT event, count(*) FROM events
+SELECT event, count(*) FROM stored_events
 WHERE project_id = $project AND timestamp >= $since AND event IN (SELECT unnest($names))
 GROUP BY event
 """

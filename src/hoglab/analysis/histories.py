@@ -31,7 +31,8 @@ from hoglab.analysis.query.resuming import (
     Resuming,
 )
 from hoglab.analysis.query.scope import Statement
-from hoglab.analysis.state_tables import Refresh, insert, make, temporary_tables, transaction
+from hoglab.analysis.state_tables import Refresh, insert, make, temporary_tables
+from hoglab.storage.event_store.transactions import transaction
 
 
 def rebuild(

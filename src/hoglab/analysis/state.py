@@ -29,7 +29,6 @@ from hoglab.analysis.state_tables import (
     drop_unused_logs,
     grow,
     naive,
-    transaction,
 )
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
@@ -38,6 +37,7 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -197,7 +197,7 @@ class ResultsState:
         [(version, seq, uuid)] = refresh.run(f"SELECT version, seq, uuid FROM {SCHEMA}.about")
         if version != VERSION:
             raise _ReplacedError
-        if seq and refresh.run("SELECT uuid FROM events WHERE seq = $seq", {"seq": seq}) != [(uuid,)]:
+        if seq and refresh.run("SELECT uuid FROM stored_events WHERE seq = $seq", {"seq": seq}) != [(uuid,)]:
             _log.warning("results_state_of_other_events")
             raise _ReplacedError
 

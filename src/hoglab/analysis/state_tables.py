@@ -19,6 +19,7 @@ import structlog
 from hoglab.analysis.query.kept import SCHEMA, VERSION, Kept, Log
 from hoglab.analysis.query.scope import Statement
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
+from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store import Reader
@@ -84,20 +85,6 @@ class Refresh:
 
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         return self.reader.execute(sql, parameters, timeout_s=self.timeout_s)
-
-
-@contextmanager
-def transaction(reader: Reader) -> Iterator[None]:
-    reader.execute("BEGIN TRANSACTION")
-    try:
-        yield
-        reader.execute("COMMIT")
-    except BaseException:
-        try:
-            reader.execute("ROLLBACK")
-        except (QueryError, EventStoreUnavailableError):
-            _log.debug("results_state_not_rolled_back")  # the engine has done so itself
-        raise
 
 
 def naive(moment: datetime) -> datetime:
@@ -173,7 +160,8 @@ def _add(
         )
         # An event that is in the logs, by which other events are told from these.
         refresh.run(
-            f"UPDATE {SCHEMA}.about SET seq = $seq, uuid = (SELECT uuid FROM events WHERE events.seq = $seq)",
+            f"UPDATE {SCHEMA}.about SET seq = $seq, "
+            "uuid = (SELECT uuid FROM stored_events WHERE stored_events.seq = $seq)",
             {"seq": watermark},
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -17,28 +18,36 @@ from hoglab.http.fields import WireModel, parse_uuid
 from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import Page
 from hoglab.http.routing import ResourceRouter
-from hoglab.people.reading import PersonView, display_name, persons_for
+from hoglab.people.reading import (
+    PersonView,
+    display_name,
+    distinct_ids_of,
+    person_by_uuid,
+    persons_for,
+)
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryError,
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.event_store.newest import Wanted, newest_events
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from hoglab.http.call import Call
     from hoglab.http.routing import UuidId
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventStore, Reader
 
 MAX_EVENTS = 1_000
 """Most events of one page."""
 TIMEOUT_S = 15.0
 RETRY_S = 5
 
-_COLUMNS = "uuid, event, distinct_id, timestamp, captured_at, properties, elements_chain"
+_COLUMNS = ("uuid", "event", "distinct_id", "timestamp", "captured_at", "whole_properties", "elements_chain")
 
 
 _NOTES: Notes = {
@@ -135,17 +144,20 @@ def events_router(store: EventStore, database: Database) -> ResourceRouter:
     )
     def list_events(call: Call) -> dict[str, Any]:
         page = call.page(maximum=MAX_EVENTS)
-        where, parameters = _filters(call)
-        # One more than asked for tells whether there is a next page, without counting all.
-        sql = f"{where} ORDER BY timestamp DESC, seq DESC LIMIT $limit OFFSET $offset"
-        rows = _read(store, sql, {**parameters, "limit": page.limit + 1, "offset": page.offset})
+        wanted = _wanted(call, database)
+        with _reading(store) as reader:
+            # One more than asked for tells whether there is a next page, without counting all.
+            rows = newest_events(
+                reader, wanted, _COLUMNS, limit=page.limit + 1, offset=page.offset, timeout_s=TIMEOUT_S
+            )
         events = _shown(call, database, rows[: page.limit])
         return {**_links(call, page, has_more=len(rows) > page.limit), "results": events}
 
     @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,), reads_events=True)
     def read_event(call: Call, event_id: UuidId) -> dict[str, Any]:
-        sql = "WHERE project_id = $project_id AND uuid = $uuid::UUID LIMIT 1"
-        rows = _read(store, sql, {"project_id": call.project.id, "uuid": event_id})
+        wanted = Wanted(call.project.id, "uuid = $uuid::UUID", {"uuid": event_id})
+        with _reading(store) as reader:
+            rows = newest_events(reader, wanted, _COLUMNS, limit=1, timeout_s=TIMEOUT_S)
         if not rows:
             raise errors.not_found()
         return _shown(call, database, rows)[0]
@@ -153,29 +165,41 @@ def events_router(store: EventStore, database: Database) -> ResourceRouter:
     return router
 
 
-def _filters(call: Call) -> tuple[str, dict[str, Any]]:
-    clauses = ["project_id = $project_id"]
-    parameters: dict[str, Any] = {"project_id": call.project.id}
+def _wanted(call: Call, database: Database) -> Wanted:
+    """The events that a request asks for. Raises 400."""
+    clauses: list[str] = []
+    parameters: dict[str, Any] = {}
+    distinct_ids = None
     for name in ("event", "distinct_id"):
         value = call.query(name)
         if value:
             clauses.append(f"{name} = ${name}")
             parameters[name] = value
-    for name, comparison in (("after", ">"), ("before", "<")):
-        value = call.query(name)
-        if value:
-            clauses.append(f"timestamp {comparison} ${name}")
-            parameters[name] = _moment(value, name)
+    if "distinct_id" in parameters:
+        distinct_ids = [parameters["distinct_id"]]
+    bounds = {name: _moment(value, name) for name in ("after", "before") if (value := call.query(name))}
     person_id = call.query("person_id")
     if person_id:
         clauses.append(_OF_PERSON)
-        parameters["person_id"] = _uuid(person_id, "person_id")
+        parameters |= {"person_id": _uuid(person_id, "person_id"), "project_id": call.project.id}
+        distinct_ids = distinct_ids or _distinct_ids(database, call.project.id, parameters["person_id"])
     properties = call.query("properties")
     if properties:
         condition, values = _condition(call, properties)
         clauses.append(condition)
         parameters |= values
-    return "WHERE " + " AND ".join(clauses), parameters
+    return Wanted(
+        call.project.id, " AND ".join(clauses) or "TRUE", parameters, distinct_ids=distinct_ids, **bounds
+    )
+
+
+def _distinct_ids(database: Database, project_id: int, person_id: str) -> list[str] | None:
+    """Those that somebody's events have; None where nobody knows, for the person was deleted."""
+    with database.read() as connection:
+        person = person_by_uuid(connection, project_id, person_id)
+        if person is None:
+            return None
+        return distinct_ids_of(connection, [person.row_id], each=None)[person.row_id]
 
 
 # Like the view of resolved events, but so that only rows of the person are looked at.
@@ -215,14 +239,11 @@ def _moment(text: str, name: str) -> datetime:
         raise errors.validation_error("Enter a valid date and time.", name) from None
 
 
-def _read(store: EventStore, sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+@contextmanager
+def _reading(store: EventStore) -> Iterator[Reader]:
     try:
         with store.reader() as reader:
-            return reader.execute(
-                f"SELECT {_COLUMNS} FROM events {sql}",  # noqa: S608 - made of our own words alone
-                parameters,
-                timeout_s=TIMEOUT_S,
-            )
+            yield reader
     except (QueryTimeoutError, QueryMemoryError) as error:
         raise errors.validation_error(f"The events could not be read: {error}. Ask for fewer.") from error
     except (EventStoreUnavailableError, QueryError) as error:

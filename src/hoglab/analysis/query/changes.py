@@ -125,7 +125,7 @@ def _define_moved(scope: Scope, after: int) -> None:
     scope.define(
         MERGED,
         "SELECT events.* REPLACE (concerned.became AS person_id), concerned.former AS former "
-        "FROM events INNER JOIN concerned ON concerned.stored = events.person_id",
+        "FROM stored_events AS events INNER JOIN concerned ON concerned.stored = events.person_id",
     )
 
 

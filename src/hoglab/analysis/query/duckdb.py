@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hoglab.filters.sql import Parameters
+from hoglab.storage.event_store.mirrored import LEFT_OUT
 from hoglab.storage.table_files import READERS, ColumnType, FileTable
 
 NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -52,10 +53,10 @@ class DuckDb:
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
         if column == "properties" and key in PROMOTED:
             return PROMOTED[key]
-        return f"json_extract_string({column}, {parameters.bind(pointer(key))})"
+        return f"json_extract_string({_text_with(column, key)}, {parameters.bind(pointer(key))})"
 
     def json_number(self, column: str, key: str, parameters: Parameters) -> str:
-        place = f"{column}, {parameters.bind(pointer(key))}"
+        place = f"{_text_with(column, key)}, {parameters.bind(pointer(key))}"
         return (
             f"CASE WHEN json_type({place}) IN ('UBIGINT', 'BIGINT', 'HUGEINT', 'DOUBLE') "
             f"THEN TRY_CAST(json_extract_string({place}) AS DOUBLE) END"
@@ -169,6 +170,11 @@ class DuckDb:
 
     def month_later(self, micros: str, months: int) -> str:
         return f"epoch_us(make_timestamp({micros}) + INTERVAL {int(months)} MONTH)"
+
+
+def _text_with(column: str, key: str) -> str:
+    """The column whose text has a property: that of sealed events lacks what the rest tells."""
+    return "whole_properties" if column == "properties" and key in LEFT_OUT else column
 
 
 def _literal(text: str) -> str:

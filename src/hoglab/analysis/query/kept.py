@@ -90,7 +90,7 @@ class Log:
     def _selected(self) -> str:
         taken = "".join(f", {text} AS {name}" for name, text in self.taken.items())
         return (
-            f"SELECT seq, {', '.join(self.columns)}{taken} FROM events "
+            f"SELECT seq, {', '.join(self.columns)}{taken} FROM stored_events "
             f"WHERE project_id = {self.project_id} AND {self.condition}"
         )
 

@@ -27,6 +27,7 @@ from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
 from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
+from hoglab.storage.event_store.sealing import SealingLimits, is_sparse, seal, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -76,17 +77,17 @@ _BROKEN_JSON = (
 )
 _RESENT = (
     "SELECT place FROM suspects SEMI JOIN "
-    "(SELECT project_id, uuid FROM events WHERE seq BETWEEN $1 AND $2) USING (project_id, uuid)"
+    "(SELECT project_id, uuid FROM stored_events WHERE seq BETWEEN $1 AND $2) USING (project_id, uuid)"
 )
 _STORED_FOR = (
-    "SELECT place FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM events "
+    "SELECT place FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM stored_events "
     "WHERE log_offset BETWEEN $1 AND $2) USING (project_id, uuid, log_offset)"
 )
 # As numbers, for an object for each uuid would make a start after the keys were lost take many times as long.
 _KEYS = (
     "SELECT project_id, ('0x' || left(digits, 16))::UBIGINT AS high, ('0x' || right(digits, 16))::UBIGINT AS low "
-    "FROM (SELECT seq, project_id, replace(uuid::VARCHAR, '-', '') AS digits FROM events "
-    "WHERE seq BETWEEN $1 AND $2) ORDER BY seq"
+    "FROM (SELECT seq, project_id, replace(uuid::VARCHAR, '-', '') AS digits FROM stored_events "
+    "WHERE seq BETWEEN $1 AND $2)"
 )
 
 _log = structlog.get_logger(__name__)
@@ -196,6 +197,10 @@ class DuckDbEventStore:
         self._min_free_disk_bytes = min_free_disk_bytes
         self._deadlines = Deadlines()
         self._writing = threading.Lock()
+        self._sealing = threading.Lock()
+        self._sealer: DuckDbReader | None = None
+        self.uses = 0
+        """How often somebody has begun to read."""
         self._closed = False
         self._known = KnownKeys(path.with_name(f"{path.name}.keys"))
         self._file = self._open()
@@ -209,12 +214,13 @@ class DuckDbEventStore:
             self._file.close()
             raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
-    def _keys_between(self, first: int, last: int) -> Iterator[Keys]:
+    def _keys_between(self, first: int, last: int) -> Iterator[tuple[int, Keys]]:
         """The keys of stored events, read from them."""
         with self._file.cursor() as cursor:
             for start in range(first, last + 1, KEY_ROWS):
-                found = cursor.execute(_KEYS, [start, min(start + KEY_ROWS - 1, last)]).fetchnumpy()
-                yield keys_of_halves(found["project_id"], found["high"], found["low"])
+                end = min(start + KEY_ROWS - 1, last)
+                found = cursor.execute(_KEYS, [start, end]).fetchnumpy()
+                yield end, keys_of_halves(found["project_id"], found["high"], found["low"])
 
     def _open(self) -> DuckDbFile:
         return DuckDbFile(
@@ -436,9 +442,42 @@ class DuckDbEventStore:
         if self._file.broken:  # by a query before, perhaps: no writer may come along for long
             with self._writing:
                 self._make_usable()
+        self.uses += 1
+        with self._cursor() as reader:
+            yield reader
+
+    @contextmanager
+    def _cursor(self) -> Iterator[DuckDbReader]:
         file = self._file
         with file.cursor() as cursor:
             yield DuckDbReader(file, cursor, self._deadlines, self._query_timeout_s)
+
+    # -- sealing ------------------------------------------------------------------------------------
+
+    def seal(self, limits: SealingLimits | None = None, *, is_idle: bool) -> int:
+        """Seal or merge once (see `hoglab.storage.event_store.sealing`); how many rows were written, 0 when nothing was
+        to be done. Beside the writer and readers, by one thread at a time.
+
+        Raises `EventStoreUnavailableError` and the errors of `Reader`; then nothing has changed.
+        """
+        with self._sealing, self._cursor() as reader:
+            self.check_room()
+            self._sealer = reader
+            try:
+                rows = seal(reader, limits or SealingLimits(), is_idle=is_idle)
+                if is_idle and not rows and is_sparse(reader):
+                    with self._writing:
+                        tidy(reader)
+                    self.checkpoint()
+                return rows
+            finally:
+                self._sealer = None
+
+    def interrupt_sealing(self) -> None:
+        """End what `seal` does now, in another thread: it raises `QueryCancelledError`."""
+        sealer = self._sealer
+        if sealer is not None:
+            sealer.interrupt()
 
     # -- results state ------------------------------------------------------------------------------
 

@@ -208,6 +208,13 @@ def stamp(path: Path, installation_id: str, generation: int, starts: int) -> Non
         file.close()
 
 
+def upgrade(path: Path) -> None:
+    """Bring the tables of a file that nobody has open up to date. Raises `EventStoreUnavailableError`."""
+    file = DuckDbFile(path, {}, max_spill_bytes=0)
+    file.load()
+    file.close()
+
+
 def first_line(error: BaseException) -> str:
     """The engine's message without excerpts and advice."""
     return str(error).strip().partition("\n")[0]

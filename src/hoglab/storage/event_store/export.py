@@ -10,19 +10,22 @@ import duckdb
 import msgspec
 
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.duckdb_file import first_line
+from hoglab.storage.event_store.duckdb_file import first_line, upgrade
+from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from hoglab.storage.event_store import Reader
 
 MEMORY = "512MB"
+PART_ROWS = 100_000
+"""Events that are not sealed are sorted so many at a time."""
 _COLUMNS = {
     "uuid": ("events.uuid", "UUID"),
     "event": ("event", "VARCHAR"),
-    "properties": ("properties", "VARCHAR"),
+    "properties": ("whole_properties", "VARCHAR"),
     "elements_chain": ("elements_chain", "VARCHAR"),
     "distinct_id": ("distinct_id", "VARCHAR"),
     "team_id": ("project_id", "INTEGER"),
@@ -57,11 +60,30 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
         wanted = {condition: value for condition, value in conditions.items() if value is not None}
         return " AND ".join(wanted), {key.rpartition("$")[2]: value for key, value in wanted.items()}
 
-    def query(self, more: str = "true") -> str:
-        """SQL of the events that also meet another condition."""
+    def query(self, part: SeqRange | None = None) -> str:
+        """SQL of the events in the order of their ingestion, of all or of a part."""
         columns = ", ".join(f"{source} AS {name}" for name, (source, _) in _COLUMNS.items())
         where, _ = self.condition()
-        return f"SELECT {columns} FROM resolved_events AS events WHERE {where} AND {more}"  # noqa: S608 - our own words
+        within = "true" if part is None else f"seq BETWEEN {part[0]} AND {part[1]}"
+        return f"SELECT {columns} FROM resolved_events AS events WHERE {where} AND {within} ORDER BY seq"  # noqa: S608 - our own words
+
+
+SeqRange = tuple[int, int]
+"""First and last ``seq`` of some events."""
+
+_SEGMENTS = "SELECT first_seq, last_seq FROM sealed_segment ORDER BY first_seq"
+_RECENT = "SELECT min(seq), max(seq) FROM events"
+
+
+def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> list[SeqRange]:
+    """Ranges of events that can be sorted one after the other, in order."""
+    found = [*segments]
+    for first, last in recent:
+        if first is not None:
+            found += [
+                (start, min(start + PART_ROWS - 1, last)) for start in range(first, last + 1, PART_ROWS)
+            ]
+    return found
 
 
 @contextmanager
@@ -71,12 +93,20 @@ def selected_lines(reader: Reader, selection: EventSelection) -> Iterator[tuple[
     Raises the errors of `Reader`, also while the lines are read.
     """
     where, parameters = selection.condition()
-    [(last,)] = reader.execute("SELECT coalesce(max(seq), 0) FROM events")
-    parameters["last"] = last
-    [(count,)] = reader.execute(f"SELECT count(*) FROM events WHERE {where} AND seq <= $last", parameters)  # noqa: S608
-    query = selection.query("seq <= $last")
-    with closing(reader.stream(f"SELECT to_json(row) FROM ({query}) AS row", parameters)) as parts:  # noqa: S608
-        yield count, ([text for (text,) in part] for part in parts)
+    with transaction(reader):
+        parts = _parts(reader.execute(_SEGMENTS), reader.execute(_RECENT))
+        [(count,)] = reader.execute(f"SELECT count(*) FROM stored_events WHERE {where}", parameters)  # noqa: S608
+        with closing(_lines(reader, selection, parts)) as lines:
+            yield count, lines
+
+
+def _lines(reader: Reader, selection: EventSelection, parts: list[SeqRange]) -> Generator[list[str]]:
+    _, parameters = selection.condition()
+    for part in parts:
+        query = f"SELECT to_json(row) FROM ({selection.query(part)}) AS row"  # noqa: S608
+        with closing(reader.stream(query, parameters)) as rows:
+            for some in rows:
+                yield [text for (text,) in some]
 
 
 @contextmanager
@@ -96,10 +126,32 @@ def copy_events(store: Path, target: Path, selection: EventSelection, *, file_fo
     """
     _, parameters = selection.condition()
     try:
+        upgrade(store)
         with file_engine(str(store)) as connection:
-            return copy_query(connection, selection.query(), parameters, target, file_format)
+            segments = connection.execute(_SEGMENTS).fetchall()
+            if not segments:
+                return copy_query(connection, selection.query(), parameters, target, file_format)
+            with _scratch(connection, target) as sorted_events:
+                for part in _parts(segments, connection.execute(_RECENT).fetchall()):
+                    connection.execute(f"INSERT INTO {sorted_events} {selection.query(part)}", parameters)
+                return copy_query(connection, f"FROM {sorted_events}", None, target, file_format)
     except duckdb.Error as error:
         raise EventStoreUnavailableError(first_line(error)) from error
+
+
+@contextmanager
+def _scratch(connection: duckdb.DuckDBPyConnection, target: Path) -> Iterator[str]:
+    """A table for events in a file beside the target, gone after the block: sorting all takes too much memory."""
+    path = target.with_name(f"{target.name}.sorting")
+    columns = ", ".join(f"{name} {kind}" for name, kind in EVENT_TYPES.items())
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS scratch (RECOVERY_MODE 'no_wal_writes')")
+    try:
+        connection.execute(f"CREATE TABLE scratch.events ({columns})")
+        yield "scratch.events"
+    finally:
+        connection.execute("DETACH scratch")
+        path.unlink(missing_ok=True)
 
 
 def copy_query(

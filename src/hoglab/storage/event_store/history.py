@@ -13,6 +13,10 @@ from hoglab.storage.event_store.rows import GROUP_TYPES
 if TYPE_CHECKING:
     from hoglab.storage.event_store import Reader
 
+_FIRST_SEQS = 1_000
+_MORE_SEQS = 16
+"""Behind how many events the newest are looked for first, and in how many times as many then."""
+
 _GROUPS = [f"group_{index}" for index in range(GROUP_TYPES)]
 _COLUMNS = [
     "seq", "uuid", "event", "distinct_id", "timestamp", "captured_at", "properties", "person_id",
@@ -20,17 +24,20 @@ _COLUMNS = [
     "feature_flag_response", "session_id", *_GROUPS,
 ]  # fmt: skip
 _WHERE = "project_id = $project_id AND timestamp >= $since AND timestamp < $until"
-_EXTENT = f"SELECT min(seq), max(seq), count(*) FROM events WHERE {_WHERE}"  # noqa: S608 - our own words
+_EXTENT = f"SELECT min(seq), max(seq), count(*) FROM stored_events WHERE {_WHERE}"  # noqa: S608 - our own words
+_SELECTED = ", ".join("whole_properties AS properties" if name == "properties" else name for name in _COLUMNS)
 _WINDOW = (
-    f"SELECT {', '.join(_COLUMNS)} FROM resolved_events WHERE {_WHERE} "  # noqa: S608 - our own words
+    f"SELECT {_SELECTED} FROM resolved_events WHERE {_WHERE} "  # noqa: S608 - our own words
     "AND seq > $after AND seq <= $last "
     "ORDER BY seq"
 )
 
 
+_LAST = "SELECT next_seq - 1 FROM store_state"
 _NEWEST = (
-    f"SELECT {', '.join(_COLUMNS)} FROM resolved_events WHERE project_id = $project_id "  # noqa: S608 - our own words
-    "AND ($before IS NULL OR seq < $before) AND ($names IS NULL OR event IN (SELECT unnest($names))) "
+    f"SELECT {_SELECTED} FROM resolved_events WHERE project_id = $project_id "  # noqa: S608 - our own words
+    "AND seq > $after AND ($before IS NULL OR seq < $before) "
+    "AND ($names IS NULL OR event IN (SELECT unnest($names))) "
     "ORDER BY seq DESC LIMIT $count"
 )
 
@@ -50,7 +57,15 @@ def newest(
     """
     wanted = None if names is None else sorted(names)
     parameters = {"project_id": project_id, "count": count, "names": wanted, "before": before}
-    found = reader.execute(_NEWEST, parameters, timeout_s=timeout_s)
+    [(last,)] = reader.execute(_LAST, timeout_s=timeout_s)
+    if before is not None:
+        last = before
+    behind, found = _FIRST_SEQS, list[tuple[Any, ...]]()
+    while True:
+        found = reader.execute(_NEWEST, parameters | {"after": last - behind}, timeout_s=timeout_s)
+        if len(found) >= count or behind >= last:
+            break
+        behind *= _MORE_SEQS
     return [(row[0], _row(project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in found]
 
 

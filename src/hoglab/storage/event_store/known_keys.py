@@ -37,7 +37,7 @@ MIN_FILE_KEYS = 1 << 16
 """Fewer keys stay in memory; after a crash they are read from the events."""
 
 _GROWTH = 3
-_NAME = re.compile(r"(\d{1,19})-(\d{1,19})\.keys")
+_NAME = re.compile(r"(\d{1,19})-(\d{1,19})(?:-(\d{1,19}))?\.keys")
 _FACTORS = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 _SHIFT = np.uint64(29)
 
@@ -66,7 +66,9 @@ def keys_of_halves(project_ids: npt.NDArray[Any], high: Keys, low: Keys) -> Keys
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The sorted keys of the events from ``first`` to ``last``; in a file, or in memory alone."""
+    """The sorted keys of the events from ``first`` to ``last``; in a file, or in memory alone.
+
+    They may be fewer than the range is long: some events were deleted before their keys were read."""
 
     first: int
     last: int
@@ -92,8 +94,9 @@ class KnownKeys:
         self._min_file_keys = min_file_keys
         self._runs: list[Run] = []
 
-    def load(self, next_seq: int, read: Callable[[int, int], Iterator[Keys]]) -> None:
-        """Open the files that belong to events below ``next_seq``, and ``read`` (first, last) what they lack."""
+    def load(self, next_seq: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]) -> None:
+        """Open the files that belong to events below ``next_seq``, and ``read`` (first, last) what they lack: keys of
+        a part of the range, and up to where it goes."""
         self._folder.mkdir(exist_ok=True)
         self._runs = []
         at = 1
@@ -111,17 +114,18 @@ class KnownKeys:
         for path in self._folder.iterdir():
             match = _NAME.fullmatch(path.name)
             first, last = (int(match[1]), int(match[2])) if match else (1, 0)
-            if first <= last < next_seq and path.stat().st_size == (last - first + 1) * 8:
+            count = int(match[3]) if match and match[3] else last - first + 1
+            if first <= last < next_seq and path.stat().st_size == count * 8:
                 found.append((first, last, path))
             else:  # half-written, or of events that are gone
                 path.unlink(missing_ok=True)
         return sorted(found, key=lambda each: (each[0], -each[1]))
 
-    def _fill(self, first: int, last: int, read: Callable[[int, int], Iterator[Keys]]) -> None:
+    def _fill(self, first: int, last: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]) -> None:
         if first <= last:
-            for keys in read(first, last):
-                self.add(keys, first)
-                first += len(keys)
+            for end, keys in read(first, last):
+                self.add(keys, first, end)
+                first = end + 1
 
     def find(self, keys: Keys) -> list[Suspects]:
         """Which of these keys are known, by the range of events that they may be."""
@@ -138,11 +142,12 @@ class KnownKeys:
                 found.append(Suspects(run.first, run.last, hits.tolist()))
         return found
 
-    def add(self, keys: Keys, first: int) -> None:
-        """Remember the keys of events that are stored for good, from ``first`` on."""
+    def add(self, keys: Keys, first: int, last: int | None = None) -> None:
+        """Remember the keys of events that are stored for good, from ``first`` to ``last``; None: there is one of each
+        in between."""
         if not len(keys):
             return
-        run = Run(first, first + len(keys) - 1, np.sort(keys))
+        run = Run(first, first + len(keys) - 1 if last is None else last, np.sort(keys))
         replaced: list[Run] = []
         while self._runs and self._worth_merging(self._runs[-1], run):
             before = self._runs.pop()
@@ -162,7 +167,8 @@ class KnownKeys:
 
     def _written(self, run: Run) -> Run:
         """The run in a file; as it is when the disk takes no more, for the events are stored in any case."""
-        path = self._folder / f"{run.first}-{run.last}.keys"
+        some = "" if len(run.keys) == run.last - run.first + 1 else f"-{len(run.keys)}"
+        path = self._folder / f"{run.first}-{run.last}{some}.keys"
         draft = path.with_suffix(".draft")
         try:
             with draft.open("wb") as file:

@@ -1,0 +1,189 @@
+"""Sealing: events that are not new any more are sorted and compressed, to take little room and be found quickly.
+
+New events are appended to the table ``events`` in the order in which they come. Later they are moved to
+``sealed_events``, a segment at a time: the events of a range of ``seq``, sorted by project, name and person. So the
+engine passes over whatever has another name without reading it, and text of one kind lies side by side, which makes it
+small. Each row has a ``place``, ascending in the order of the table; ``sealed_distinct_id`` tells the places of a
+distinct id by a digest.
+
+A segment is written in the transaction that deletes its events from where they were. Small ones, which come about
+when little is sent, are merged later on.
+"""
+
+# ruff: noqa: S608 - names of our own, and numbers
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import md5
+from typing import TYPE_CHECKING, Any
+
+from hoglab.storage.event_store.mirrored import shortened
+from hoglab.storage.event_store.rows import COLUMNS, EVENTS_TABLE
+from hoglab.storage.event_store.transactions import transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hoglab.storage.event_store import Reader
+
+TIMEOUT_S = 600.0
+"""How long one statement may take."""
+
+SPARSE_ROWS = 50_000
+"""So many rows that are no more are worth writing the others anew."""
+
+ORDER = "project_id, event, person_id, timestamp, seq"
+
+_COLUMNS = ", ".join(COLUMNS)
+_KEPT = (
+    "SELECT coalesce(sum(rows), 0) FROM (SELECT max(start + count) AS rows FROM pragma_storage_info('events') "
+    "GROUP BY row_group_id)"
+)
+_SEGMENTS = "SELECT first_place, last_place, first_seq, last_seq FROM sealed_segment ORDER BY first_seq"
+
+
+@dataclass(frozen=True, slots=True)
+class SealingLimits:
+    """When how many events are sealed at once."""
+
+    segment_rows: int = 2 * 122_880
+    """Events of a segment at most. What is sorted at once has to fit into the engine's memory or its spill file."""
+    busy_rows: int = 61_440
+    """So many events are sealed while others come in."""
+    idle_rows: int = 20_480
+    """So many are worth sealing while none come in."""
+    recent_rows: int = 20_480
+    """So many of the newest events are never sealed: those are read most, and cost little to read as they are."""
+    growth: int = 3
+    """A segment is merged with others that are together more than one part in so many of its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows of ``sealed_events``: first and last place, first and last ``seq``."""
+
+    first_place: int
+    last_place: int
+    first_seq: int
+    last_seq: int
+
+    @property
+    def rows(self) -> int:
+        return self.last_place - self.first_place + 1
+
+
+def digest(project: str, distinct_id: str) -> str:
+    """SQL of the number that ``sealed_distinct_id`` knows a distinct id of a project by."""
+    return f"(md5_number_lower({project} || ' ' || {distinct_id}) >> 32)::UINTEGER"
+
+
+def digest_of(project_id: int, distinct_id: str) -> int:
+    """The number that SQL of `digest` gives."""
+    text = f"{project_id} {distinct_id}".encode(errors="replace")
+    return int.from_bytes(md5(text, usedforsecurity=False).digest()[12:], "little")
+
+
+def segments(reader: Reader) -> list[Segment]:
+    """All segments, oldest first."""
+    return [Segment(*row) for row in _run(reader, _SEGMENTS)]
+
+
+def seal(reader: Reader, limits: SealingLimits, *, is_idle: bool) -> int:
+    """Seal or merge once, in a transaction of ``reader``; how many rows were written, 0 when nothing is to be done.
+
+    Raises the engine's errors; then nothing has changed.
+    """
+    [(first, last)] = _run(reader, "SELECT min(seq), max(seq) FROM events")
+    ready = 0 if first is None else last - first + 1 - limits.recent_rows
+    if ready >= (limits.idle_rows if is_idle else limits.busy_rows):
+        return rewrite(reader, [], through=first + min(ready, limits.segment_rows) - 1)
+    if group := _mergeable(segments(reader), limits, is_idle=is_idle):
+        return rewrite(reader, group)
+    return 0
+
+
+def _mergeable(known: Sequence[Segment], limits: SealingLimits, *, is_idle: bool) -> Sequence[Segment]:
+    """Neighbours that become one segment that is worth writing them anew; nothing when there are none."""
+    for start in range(len(known)):
+        end, rows = start, 0
+        while end < len(known) and rows + known[end].rows <= limits.segment_rows:
+            rows += known[end].rows
+            end += 1
+        group = known[start:end]
+        largest = max((each.rows for each in group), default=0)
+        is_full = rows > limits.segment_rows - limits.busy_rows
+        if len(group) > 1 and largest <= limits.growth * (rows - largest) and (is_idle or is_full):
+            return group
+    return ()
+
+
+def is_sparse(reader: Reader) -> bool:
+    """Whether ``events`` holds many more rows in the file than there are: the engine keeps all rows of a group of which
+    one is left."""
+    [(rows,)] = _run(reader, "SELECT count(*) FROM events")
+    [(kept,)] = _run(reader, _KEPT)
+    return bool(kept - rows > SPARSE_ROWS)
+
+
+def tidy(reader: Reader) -> None:
+    """Make room of what is left of sealed events in ``events``. Nobody may be appending."""
+    with transaction(reader):
+        for statement in (
+            "ALTER TABLE events RENAME TO left_over",
+            EVENTS_TABLE,
+            "INSERT INTO events FROM left_over ORDER BY seq",
+            "DROP TABLE left_over",
+        ):
+            _run(reader, statement)
+
+
+def rewrite(reader: Reader, group: Sequence[Segment], *, through: int | None = None) -> int:
+    """Make one segment of what some hold, and of the events up to ``through`` that are not sealed; how many rows."""
+    sources = [f"SELECT {_COLUMNS}, copied_at FROM sealed_events WHERE {_within(each)}" for each in group]
+    narrow = [f"SELECT {ORDER}, distinct_id FROM sealed_events WHERE {_within(each)}" for each in group]
+    if through is not None:
+        recent = shortened(f"(SELECT {_COLUMNS} FROM events WHERE seq <= {through})")
+        sources.append(f"SELECT {_COLUMNS}, copied_at FROM ({recent})")
+        narrow.append(f"SELECT {ORDER}, distinct_id FROM events WHERE seq <= {through}")
+    with transaction(reader):
+        [(base,)] = _run(reader, "SELECT coalesce(max(last_place), 0) + 1 FROM sealed_segment")
+        place = f"{base - 1} + row_number() OVER"
+        [(rows,)] = _run(
+            reader,
+            f"INSERT INTO sealed_events SELECT {place} () AS place, * "
+            f"FROM ({' UNION ALL '.join(sources)} ORDER BY {ORDER})",
+        )
+        _run(
+            reader,
+            f"INSERT INTO sealed_distinct_id SELECT {digest('project_id', 'distinct_id')} AS digest, "
+            f"{place} (ORDER BY {ORDER}) FROM ({' UNION ALL '.join(narrow)}) ORDER BY digest, 2",
+        )
+        for each in group:
+            for table in ("sealed_events", "sealed_distinct_id"):
+                _run(reader, f"DELETE FROM {table} WHERE {_within(each)}")
+            _run(reader, f"DELETE FROM sealed_segment WHERE first_place = {each.first_place}")
+        first_seq, last_seq = _extent(reader, group, through)
+        if through is not None:
+            _run(reader, f"DELETE FROM events WHERE seq <= {through}")
+        if rows:
+            extent = f"{base}, {base + rows - 1}, {first_seq}, {last_seq}"
+            _run(reader, f"INSERT INTO sealed_segment VALUES ({extent})")
+    return int(rows)
+
+
+def _extent(reader: Reader, group: Sequence[Segment], through: int | None) -> tuple[int, int]:
+    """The range of ``seq`` of what is put together."""
+    bounds = [(each.first_seq, each.last_seq) for each in group]
+    if through is not None:
+        [(first,)] = _run(reader, "SELECT min(seq) FROM events")
+        bounds.append((first, through))
+    return min(first for first, _ in bounds), max(last for _, last in bounds)
+
+
+def _within(segment: Segment) -> str:
+    return f"place BETWEEN {segment.first_place} AND {segment.last_place}"
+
+
+def _run(reader: Reader, sql: str) -> list[tuple[Any, ...]]:
+    return reader.execute(sql, timeout_s=TIMEOUT_S)
