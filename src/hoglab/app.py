@@ -151,6 +151,7 @@ class Hoglab:
     ) -> None:
         self._settings = settings
         self._resources = resources
+        self._started: list[Any] = []
         self.storage = storage = self._open_storage(directory, accept_loss=accept_loss, deliver=deliver)
         self.witness = Witness(storage.database, storage.queue_database)
         accounts = AccountService(storage.database)
@@ -424,12 +425,13 @@ class Hoglab:
         """Start the background services."""
         for service in self._background:
             service.start()
+            self._started.append(service)
         calm_garbage_collector()
 
     def stop(self) -> None:
         """Let the background services finish what they are doing, then close everything."""
         deadline = time.monotonic() + STOP_BUDGET_S
-        for service in reversed(self._background):
+        for service in reversed(self._started):
             service.stop(max(0.1, deadline - time.monotonic()))
         self._resources.close()
         gc.unfreeze()  # or the interpreter's end finds objects that nothing collects

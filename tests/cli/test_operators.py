@@ -532,3 +532,18 @@ def test_the_data_itself_is_no_table(tmp_path: Path) -> None:
         environment = {"HOGLAB_DATA": str(tmp_path / "data"), "HOGLAB_WAREHOUSE": str(place)}
         done = hoglab("warehouse", "list", **environment)
         assert_one_clear_line(done, "HOGLAB_WAREHOUSE", "must not hold the data directory")
+
+
+def test_too_small_an_address_space_is_told_in_one_line(tmp_path: Path) -> None:
+    command = [
+        "sh",
+        "-c",
+        'ulimit -v 1048576; exec "$@"',
+        "sh",
+        *HOGLAB,
+        "serve",
+        "--data",
+        str(tmp_path / "data"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert_one_clear_line(done, "1024 MiB (ulimit -v)", "2048 MiB")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 pytestmark = pytest.mark.faults
@@ -118,3 +119,14 @@ def test_a_disk_that_fills_up_refuses_requests_and_recovers(tmp_path: Path) -> N
     assert words[0] == "accepted"
     assert int(words[1]) > 10
     assert int(words[3]) == 20
+
+
+def test_a_disk_without_room_is_full_whatever_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SqliteEventLog(tmp_path / "queue.db", min_free_disk_bytes=0)
+    try:
+        log.check()
+        monkeypatch.setattr(SqliteEventLog, "_free_disk_bytes", lambda _: 500_000)
+        with pytest.raises(EventLogFullError, match="nearly full"):
+            log.check()
+    finally:
+        log.close()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from hoglab.settings import Settings
 
 _log = structlog.get_logger("hoglab")
+
+LEAST_ADDRESS_BYTES = 2 * 1024**3
+"""What a process may be limited to at least (``ulimit -v``): engines and threads reserve far more than they use."""
 
 FIRST_START = """\
 hoglab made a new project. This key is shown only once; keep it:
@@ -106,6 +110,7 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
     from hoglab.http.server import ListenError, claim, stop_on_signals
     from hoglab.http.server import serve as serve_http
 
+    _check_address_space()
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:
@@ -114,8 +119,8 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
             hoglab = _open(
                 settings.model_copy(update={"port": address.port}), accept_loss=accept_loss, deliver=deliver
             )
+            _start(hoglab)
             try:
-                _start(hoglab)
                 await serve_http(
                     hoglab.http,
                     address,
@@ -158,10 +163,21 @@ def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> Hoglab:
         raise OperatorError(str(error)) from error
 
 
+def _check_address_space() -> None:
+    """Refuse a start that would end in the middle, with whatever engine first gets no memory."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_BYTES:
+        raise OperatorError(
+            f"the address space of this process is limited to {limit // 2**20} MiB (ulimit -v), not enough for "
+            f"the server: give it {LEAST_ADDRESS_BYTES // 2**20} MiB or no limit"
+        )
+
+
 def _start(hoglab: Hoglab) -> None:
     try:
         hoglab.start()
     except (MemoryError, RuntimeError) as error:  # of threads: there is no memory for one more
+        hoglab.stop()
         raise OperatorError(
             f"the server cannot start: {error}; give it more memory (2 GiB of addresses)"
         ) from error
