@@ -18,6 +18,7 @@ from hoglab.hog.rt.context import (
     CHUNK,
     DESTINATION_LIMITS,
     EXPRESSION_LIMITS,
+    FIRST_CHUNK,
     MASKING_LIMITS,
     UNMETERED,
     Context,
@@ -103,8 +104,25 @@ def test_time_limit_in_loops() -> None:
     with pytest.raises(HogLimit) as failure:
         draw(ctx)
     assert failure.value.kind == "time"
-    assert str(failure.value) == f"Execution timed out after 0.55 seconds. Performed {4 * CHUNK} ops."
+    assert str(failure.value) == f"Execution timed out after 0.55 seconds. Performed {ctx.steps} ops."
+    assert 12_345 < ctx.steps < 12_345 + CHUNK
     assert ctx.tripped is failure.value
+
+
+@pytest.mark.parametrize("tick_s", [0.0001, 0.001, 0.01])
+def test_the_clock_is_looked_at_by_time(tick_s: float) -> None:
+    """However long ticks take for which nothing is charged, the limit is seen soon after it was reached."""
+    timer = Timer()
+    began = timer.seconds
+    ctx = Context(Limits(time_s=1.0), timer=timer)
+
+    def tick_on() -> None:
+        for _ in ctx.ticks:
+            timer.seconds += tick_s
+
+    with pytest.raises(HogLimit, match="timed out"):
+        tick_on()
+    assert timer.seconds - began <= 1.0 + max(0.01, FIRST_CHUNK * tick_s)
 
 
 def test_time_limit_for_charged_work() -> None:
@@ -231,7 +249,7 @@ def test_ticks_can_stand_for_memory() -> None:
     ctx.budget.tick_bytes = 64
     with pytest.raises(HogLimit, match="Memory limit"):
         draw(ctx)
-    assert ctx.steps <= 4 * CHUNK
+    assert ctx.steps <= 5 * CHUNK
 
 
 # The active context

@@ -31,6 +31,9 @@ CHUNK: Final = 4_000
 """Most units between two looks at the clock: ticks, and work that is charged for. A unit is meant to stand for at most
 a microsecond."""
 
+FIRST_CHUNK: Final = 100
+"""Ticks before the first look; as long as they are quick, twice as many before each further one."""
+
 LOOK_S: Final = 0.004
 """How long the ticks between two looks at the clock should take; when they take longer, the next look comes earlier."""
 
@@ -137,7 +140,7 @@ class Budget:
         self.strict = False
         self._recent = 0
         self._drawn = 0
-        self._size = CHUNK
+        self._size = FIRST_CHUNK
         self._chunk: Iterator[None] = repeat(None, 0)
         self._steps = self._ticks = 0
         self._debt = 0
