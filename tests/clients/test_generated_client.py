@@ -96,7 +96,7 @@ def test_an_experiment_from_draft_to_conclusion(client: Client) -> None:
             name="Button",
             feature_flag_key="button",
             description="Does green sell more?",
-            metrics=[models.ExperimentCreateMetricsType0Item.from_dict(purchases)],
+            metrics=[models.MeanMetric.from_dict(purchases)],
         ),
     )
     assert (draft.name, draft.status, draft.feature_flag.active) == ("Button", "draft", False)
@@ -141,6 +141,24 @@ def test_an_experiment_from_draft_to_conclusion(client: Client) -> None:
     status = models.ExperimentsListExperimentsStatus.STOPPED
     page = client.call("experiments.experiments_list_experiments", number, status=status)
     assert [(each.id, each.conclusion) for each in page.results] == [(draft.id, "won")]
+
+
+def test_the_fields_of_metrics_and_results_have_names(client: Client) -> None:
+    models = client.models
+    source = {"kind": "EventsNode", "event": "loaded", "math": "avg", "math_property": "seconds"}
+    slow = models.QuantileMetric.from_dict(
+        {"kind": "ExperimentMetric", "metric_type": "quantile", "source": source, "quantile_level": 0.9}
+    )
+    project = client.call(
+        "organizations.organizations_create_project", "@current", body=models.ProjectIn(name="Typed")
+    )
+    body = models.ExperimentCreate(name="Typed", feature_flag_key="typed", metrics=[slow])
+    made = client.call("experiments.experiments_create_experiment", str(project.id), body=body)
+    assert isinstance(made.metrics[0], models.QuantileMetric)
+    assert (made.metrics[0].quantile_level, made.metrics[0].source.event) == (0.9, "loaded")
+    row = models.VariantOut.from_dict({"key": "test", "method": "frequentist", "number_of_samples": 2, "sum": 1,
+                                       "sum_squares": 1, "p_value": 0.3, "quantile_level": 0.9})  # fmt: skip
+    assert (row.p_value, row.quantile_level) == (0.3, 0.9)
 
 
 def test_a_refusal_is_the_error_of_the_document(client: Client) -> None:
