@@ -35,6 +35,7 @@ from hoglab.delivery.backfills import Backfills
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.dead_event_routes import dead_event_router
 from hoglab.delivery.fetch import FetchLimits
+from hoglab.delivery.run_routes import run_router
 from hoglab.delivery.sample_routes import sample_router
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.test_cases import TestCases
@@ -373,6 +374,7 @@ class Hoglab:
                     dead_event_router(delivery),
                     backfill_router(backfills, database),
                     sample_router(delivery, function_service, database, store, catch_up),
+                    run_router(delivery, database),
                     delivery_routes.router(delivery, function_service, database, streams),
                     events_router(store, database),
                     warnings_router(database),

@@ -34,6 +34,7 @@ class Place:
     project: int
     token: str
     sent: list[str] = field(default_factory=list)
+    columns: int = 80
 
     @property
     def command(self) -> list[str]:
@@ -45,7 +46,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "HOGLAB_API_KEY": self.server.api_key, "COLUMNS": "80"}
+        return {**os.environ, "HOGLAB_API_KEY": self.server.api_key, "COLUMNS": str(self.columns)}
 
     def run(self, *arguments: str, status: int = 0) -> str:
         done = subprocess.run(
@@ -122,6 +123,45 @@ def test_functions_are_listed(place: Place) -> None:
     assert "Quiet" in shown
     assert function["id"] in shown
     assert [one["name"] for one in json.loads(place.run("list", "--json"))] == ["Quiet"]
+
+
+def test_who_fails_is_not_called_healthy(place: Place) -> None:
+    """The list says how often, with what and when; the runs say when the next attempt is."""
+    failing = place.create("http://10.0.0.1/", name="Failing")
+    away = place.create("http://no-such-host.invalid/", name="Away")
+    fine = place.create("", name="Fine", hog="print('fine')")
+    place.capture(2)
+    listing: dict[str, Any] = {}
+
+    def is_told() -> bool:
+        listing.update((one["id"], one["health"]) for one in json.loads(place.run("list", "--json")))
+        told = [listing[each["id"]] for each in (failing, away, fine)]
+        return (
+            all(told) and told[0]["failed"] == 2 and bool(told[1]["last_error"]) and told[2]["succeeded"] == 2
+        )
+
+    wait_for(is_told)
+    assert "10.0.0.1 is not a public address" in listing[failing["id"]]["last_error"]["message"]
+    assert "HOGLAB_FETCH_ALLOW_CIDRS" in listing[failing["id"]]["last_error"]["message"]
+    assert listing[away["id"]]["unfinished"] == 2
+    assert listing[fine["id"]] == {**listing[fine["id"]], "failed": 0, "unfinished": 0, "last_error": None}
+    place.columns = 250
+    shown = place.run("list").splitlines()
+    lines = {name: next(line for line in shown if name in line) for name in ("Failing", "Away", "Fine")}
+    assert "failing" in lines["Failing"]
+    assert "retrying" in lines["Away"] or "destination away" in lines["Away"]
+    assert "healthy" in lines["Fine"]
+    runs = place.call("GET", f"/hog_functions/{away['id']}/runs/", status="running")["results"]
+    assert {run["status"] for run in runs} == {"running"}
+    assert any(run["next_attempt_at"] for run in runs)
+    assert "there is no address for no-such-host.invalid" in runs[0]["error"]
+    [*failed] = place.call("GET", f"/hog_functions/{failing['id']}/runs/")["results"]
+    assert [(run["status"], run["next_attempt_at"]) for run in failed] == [("failed", None)] * 2
+    answer = httpx.get(
+        f"{place.server.url}/api/projects/{place.project}/hog_functions/{away['id']}/runs/?status=sleeping",
+        headers={"Authorization": f"Bearer {place.server.api_key}"},
+    )
+    assert (answer.status_code, answer.json()["attr"]) == (400, "status")
 
 
 def test_history_can_be_run_and_is_run_once(place: Place) -> None:

@@ -85,6 +85,30 @@ class LogsQuery(TailQuery):
     before: Annotated[datetime, Moment()] | None = None
 
 
+MAX_RUNS = 500
+RUN_STATUSES = ("running", "succeeded", "failed", "cancelled")
+
+RUN_NOTES: Notes = {
+    "id": "The id of the function, or of the run.",
+    "succeeded": Note("Runs that ended well.", 12),
+    "failed": Note("Runs that did not, and events that could not become one.", 0),
+    "unfinished": Note("Runs that wait or are at work.", 1),
+    "destination_away": "Whether its runs are held back because all attempts fail.",
+    "last_error": "The last error in its log; null when it is long ago.",
+    "status": Note(
+        "`running` (or waiting), `succeeded`, `failed` or `cancelled`; in a query several.", "running"
+    ),
+    "limit": Note("How many at most.", 50),
+    "event_uuid": "The event that it is for.",
+    "distinct_id": "Whose event that is.",
+    "queued_at": "When it was queued first.",
+    "finished_at": "When it was over; null while it is not.",
+    "next_attempt_at": "When it is gone on with; null when it is over or at work.",
+    "error_kind": Note("What kind of error it is; empty for none.", "http_5xx"),
+    "error": "What it failed with, or what its last attempt did.",
+}
+
+
 class LogLineOut(WireModel):
     """One line of the log."""
 
@@ -104,6 +128,64 @@ class LogPage(WireModel):
     next: str | None
     previous: str | None
     results: list[LogLineOut]
+
+
+class LastErrorOut(WireModel):
+    """An error of a function's log."""
+
+    notes = NOTES
+
+    message: str
+    timestamp: datetime
+
+
+class FunctionHealthOut(WireModel):
+    """How a function fared in the last 24 hours."""
+
+    notes = RUN_NOTES
+
+    id: str
+    succeeded: int
+    failed: int
+    unfinished: int
+    destination_away: bool
+    last_error: LastErrorOut | None
+
+
+class RunsQuery(WireModel):
+    """Which runs are wanted."""
+
+    notes = RUN_NOTES
+
+    status: str | None = None
+    limit: Annotated[int, Int(1, MAX_RUNS)] = 50
+
+
+class RunOut(WireModel):
+    """One run of a function."""
+
+    notes = RUN_NOTES
+
+    id: str
+    status: str
+    event_uuid: str | None
+    distinct_id: str | None
+    queued_at: datetime | None
+    finished_at: datetime | None
+    next_attempt_at: datetime | None
+    error_kind: str
+    error: str | None
+
+
+class RunPage(WireModel):
+    """Runs, newest first."""
+
+    notes = RUN_NOTES
+
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[RunOut]
 
 
 class MetricsQuery(WireModel):

@@ -31,6 +31,7 @@ POLL_S = 0.3
 FAILED = 1
 """Exit status of a backfill that failed or was cancelled."""
 
+HEALTHY = 1
 STATES = {
     0: "-",
     1: "healthy",
@@ -40,6 +41,15 @@ STATES = {
     12: "stopped by hand",
 }
 
+NOTHING: dict[str, Any] = {
+    "succeeded": 0,
+    "failed": 0,
+    "unfinished": 0,
+    "destination_away": False,
+    "last_error": None,
+}
+"""Of a function that did nothing lately."""
+
 functions_app = typer.Typer(help="Event functions of a running server.", no_args_is_help=True)
 functions_app.add_typer(dead_letters_app, name="dead-letters")
 
@@ -48,20 +58,42 @@ functions_app.add_typer(dead_letters_app, name="dead-letters")
 def list_functions(
     as_json: JsonOption = False, host: HostOption = None, key: KeyOption = None, project: ProjectOption = 1
 ) -> None:
-    """List the functions of a project and how they fare."""
+    """List the functions of a project and how they fared in the last 24 hours."""
     from rich.console import Console
 
     from hoglab.reports.tables import light_table, whole
 
-    found = list(api(host, key, project).pages("/hog_functions/"))
+    client = api(host, key, project)
+    found = list(client.pages("/hog_functions/"))
+    health = {one["id"]: one for one in client.get("/hog_functions/health/")}
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps([{**one, "health": health.get(one["id"])} for one in found]))
         return
-    table = light_table(None, whole("Id"), "Name", whole("Type"), "Enabled", "State")
+    table = light_table(None, whole("Id"), "Name", "Type", "State", "Ok", "Failed", "Last error")
     for one in found:
-        state = STATES.get(one["status"]["state"], str(one["status"]["state"]))
-        table.add_row(one["id"], one["name"], one["type"], "yes" if one["enabled"] else "no", state)
+        lately = health.get(one["id"], NOTHING)
+        numbers = str(lately["succeeded"]), str(lately["failed"])
+        table.add_row(one["id"], one["name"], one["type"], _state(one, lately), *numbers, _last_error(lately))
     Console().print(table)
+
+
+def _state(function: dict[str, Any], lately: dict[str, Any]) -> str:
+    """How it fares, in a word or two: who is not slow may fail all the same."""
+    state = function["status"]["state"]
+    if not function["enabled"]:
+        return "off"
+    if state != HEALTHY:
+        return STATES.get(state, str(state))
+    if lately["destination_away"]:
+        return "destination away"
+    if lately["failed"]:
+        return "fails at times" if lately["succeeded"] else "failing"
+    return "retrying" if lately["last_error"] and lately["unfinished"] else STATES[HEALTHY]
+
+
+def _last_error(lately: dict[str, Any]) -> str:
+    error = lately["last_error"]
+    return "" if error is None else f"{error['timestamp'][:16].replace('T', ' ')} {error['message']}"
 
 
 @functions_app.command()
