@@ -25,7 +25,6 @@ from typing import Any
 import httpx
 
 from benchmarks.results_served import serving
-from hoglab.storage.database import Database
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -72,7 +71,7 @@ SELECT i + 1 AS seq, 1 AS project_id, md5('u' || i)::UUID AS uuid, name AS event
     TIMESTAMP '2026-02-01' + to_seconds(person::BIGINT) AS person_created_at, 'full' AS person_mode,
     CASE WHEN name = '$feature_flag_called' THEN 'growth' END AS feature_flag,
     CASE WHEN name = '$feature_flag_called' THEN ['control', 'test'][person % 2 + 1] END AS feature_flag_response,
-    s AS session_id, i // 50 + 1 AS log_offset, '' AS elements_chain,
+    s AS session_id, 0 AS log_offset, '' AS elements_chain,
     '{' || visitor || ',"$lib":"web","$lib_version":"1.194.1","$host":"shop.example","distinct_id":"' ||
     name_of_person || '","$device_id":"' || d || '","$session_id":"' || s ||
     '","$window_id":"' || w || '","token":"phc_growth","amount":' ||
@@ -121,6 +120,14 @@ METRICS: dict[str, dict[str, Any]] = {
 }
 
 
+def installed(directory: Path) -> Path:
+    """A new data directory, as a first start leaves it."""
+    directory.mkdir()
+    with serving(directory):
+        pass
+    return directory
+
+
 def fill(directory: Path, first: int, last: int, total: int, *, every: bool = True) -> None:
     """Events ``[first, last)`` of so many; ``every``: not those of the experiment alone."""
     store = DuckDbEventStore(directory / "events.duckdb")
@@ -131,8 +138,7 @@ def fill(directory: Path, first: int, last: int, total: int, *, every: bool = Tr
                 "span_us": int(SPAN.total_seconds() * 1e6),
             }  # fmt: skip
             reader.execute(EVENTS, values, timeout_s=3_600)
-            state = {"next": values["last"] + 1, "position": values["last"] // 50 + 1}
-            reader.execute("UPDATE store_state SET next_seq = $next, position = $position", state)
+            reader.execute("UPDATE store_state SET next_seq = $next", {"next": values["last"] + 1})
             seal(store, is_idle=False)
     seal(store, is_idle=True)
     store.close()
@@ -145,7 +151,6 @@ def seal(store: DuckDbEventStore, *, is_idle: bool) -> None:
 
 
 def fill_persons(directory: Path, first: int, last: int) -> None:
-    Database.open(directory / "hoglab.db").dispose()
     with sqlite3.connect(directory / "hoglab.db") as connection:
         born = int((START - timedelta(days=30)).timestamp() * 1e6)
         connection.execute(PERSONS, (first, last - 1, born))
@@ -291,8 +296,7 @@ def main() -> int:
     sizes = (5_000, 40_000) if options.smoke else tuple(options.events)
     with tempfile.TemporaryDirectory() as folder:
         columns = {f"{size:,}": grown(Path(folder), sizes, place) for place, size in enumerate(sizes)}
-        alone = Path(folder) / "alone"
-        alone.mkdir()
+        alone = installed(Path(folder) / "alone")
         fill(alone, 0, sizes[-1], sizes[-1], every=False)
         fill_persons(alone, 0, sizes[-1] // EVENTS_PER_PERSON)
         reference = measure(alone, sizes[-1] // EVENTS_PER_PERSON)
@@ -302,8 +306,8 @@ def main() -> int:
 
 def grown(folder: Path, sizes: tuple[int, ...], place: int) -> Measured:
     """Fill the directory up to a size, and measure."""
-    directory, size, before = folder / "all", sizes[place], sizes[place - 1] if place else 0
-    directory.mkdir(exist_ok=True)
+    size, before = sizes[place], sizes[place - 1] if place else 0
+    directory = folder / "all" if place else installed(folder / "all")
     started = time.perf_counter()
     fill(directory, before, size, sizes[-1])
     fill_persons(directory, before // EVENTS_PER_PERSON, size // EVENTS_PER_PERSON)
