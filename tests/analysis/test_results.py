@@ -12,6 +12,7 @@ from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
 from hoglab.analysis.health import ExperimentHealth
+from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.judging import plan_of
@@ -84,7 +85,7 @@ def test_everything_is_in_one_answer(lab: Lab) -> None:
         found["metrics"], [*experiment["metrics"], *experiment["metrics_secondary"]], strict=False
     ):
         query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": metric}
-        answer = lab.query(query)
+        answer = without_step_sessions(lab.query(query))
         assert {name: answer[name] for name in each["result"]} == each["result"]
         series = lab.ok(
             "GET",
@@ -460,7 +461,7 @@ def test_an_experiment_alone_is_enough_of_a_query(lab: Lab) -> None:
     for named in ({"metric_uuid": second["uuid"]}, {"metric": {"uuid": second["uuid"]}}):
         answer = lab.query({**asked, **named})
         assert answer["baseline"]["step_counts"] is not None, "the funnel"
-        assert answer["warnings"] == []
+        assert not answer.get("warnings")
     ordered = {"primary_metrics_ordered_uuids": [second["uuid"], first["uuid"]]}
     lab.ok("PATCH", f"/experiments/{experiment['id']}/", ordered)
     assert lab.query(asked)["baseline"]["step_counts"] is not None, "the first in the order"

@@ -22,9 +22,11 @@ from tests.conftest import free_port
 from hoglab.analysis.query.kept import Kept
 from hoglab.analysis.state import MIN_EVENTS, ResultsState
 from hoglab.analysis.state_tables import Work
+from hoglab.app import Hoglab
 from hoglab.cli import main
 from hoglab.cli.accounts import opened_accounts
 from hoglab.demo.server import ChildServer
+from hoglab.settings import Settings
 from hoglab.statistics import (
     FrequentistConfig,
     Proportion,
@@ -57,6 +59,7 @@ def hoglab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["hoglab", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr("os._exit", sys.exit)  # a command that fails ends its process at once
         capsys.readouterr()
         status = 0
         try:
@@ -109,11 +112,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def copy_for_a_server(data: Path, copy: Path) -> None:
+    """Copy a directory that a `Lab` made, with the files beside that a server keeps."""
+    shutil.copytree(data, copy)
+    hoglab = Hoglab.open(Settings(data=copy), accept_loss=True)
+    hoglab.start()
+    hoglab.stop()
+
+
 @pytest.fixture(scope="module")
 def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildServer]:
     """A server on a copy of the directory."""
     copy = tmp_path_factory.mktemp("served") / "data"
-    shutil.copytree(data, copy)
+    copy_for_a_server(data, copy)
     environment = {"HOGLAB_ACCESS_LOG": "false"}
     found = ChildServer(data=copy, host="127.0.0.1", port=free_port(), environment=environment)
     found.start()
@@ -257,7 +268,7 @@ def test_a_server_is_asked_with_its_address_and_a_key_alone(
 
 def test_what_the_project_does_by_default_is_said(done: Done, data: Path, tmp_path: Path) -> None:
     copy = tmp_path / "data"
-    shutil.copytree(data, copy)
+    copy_for_a_server(data, copy)
     with opened_accounts(copy) as accounts:
         accounts.update_experiment_defaults(1, {"default_sequential_testing_enabled": True})
     alone = done("experiment", "results", 1, "--data", copy)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.analysis import store
 from hoglab.analysis.health import status_of
 from hoglab.analysis.plan import Plan, Shown, is_computed
+from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.queries import Prepared, Queries
 from hoglab.analysis.results.judging import corrected, judged, verdict_object
 from hoglab.analysis.results.naming import value_label
@@ -133,7 +134,7 @@ class ExperimentResults:
             metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
         }
         results = {uuid: point.result for uuid, point in newest.items() if point is not None and point.result}
-        shown = corrected(found, results)
+        shown = {uuid: without_step_sessions(each) for uuid, each in corrected(found, results).items()}
         entries = []
         for each in found.shown:
             entry = _metric_object(each)
