@@ -546,7 +546,7 @@ def test_why_a_mapping_starts_nothing(api: Api) -> None:
 
 @rule("X2.1")
 def test_explaining_what_cannot_be_explained(api: Api) -> None:
-    filters = {"properties": [{"key": "id", "type": "cohort", "value": 9}]}
+    filters = {"properties": [{"key": "nope(1)", "type": "hogql"}]}
     answer = explained(
         api, {"configuration": {**DESTINATION, "filters": filters}, "globals": {"event": EVENT}}
     )

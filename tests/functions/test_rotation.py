@@ -63,6 +63,8 @@ def test_payloads_of_flags() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
+    with DataDirectory.open(data) as directory:
+        Database.open(directory.metadata_path).dispose()
     run = CliRunner().invoke(app, ["secrets", "rotate", "--data", data])
     assert (run.exit_code, run.stdout) == (0, "encrypted anew: 0\n")
     keys = (tmp_path / "data" / KEY_FILE).read_text().split()

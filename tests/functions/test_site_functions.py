@@ -112,7 +112,7 @@ def test_what_is_refused(api: Api, body: dict[str, Any], attr: str, detail: str)
 
 
 def test_filters_that_no_browser_can_evaluate(api: Api) -> None:
-    filters = {"properties": [{"key": "id", "type": "cohort", "value": 99}]}
+    filters = {"properties": [{"key": "nope(1)", "type": "hogql"}]}
     error = api.refused(type="site_app", hog=SOURCE, enabled=True, filters=filters)
     assert error["attr"] == "filters__non_field_errors"
     made = site_app(api, enabled=False, filters=filters)

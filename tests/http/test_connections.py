@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import socket
 import subprocess
 import sys
@@ -208,3 +209,19 @@ def test_sixty_clients_with_sixty_four_files(tmp_path: Path) -> None:
             client.sendall(HEALTH)
         for client in clients:
             assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_looking_at_connections_leaves_the_locks_of_other_files(tmp_path: Path) -> None:
+    """Closing any copy of a file gives up the locks of the process on it: those by which databases know each other."""
+    held = tmp_path / "held"
+    locked = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with held.open("w") as file, socket.create_server(("127.0.0.1", 0)) as listener:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        with Connections.on(listener.getsockname()[1]) as connections:
+            connections.bound_buffers()
+            connections.cut_excess()
+            connections.are_crowded()
+        other = subprocess.run([sys.executable, "-c", locked, held], capture_output=True, text=True)
+        assert "BlockingIOError" in other.stderr
+        assert listener.fileno() > 0
+        assert listener.getsockname()

@@ -20,7 +20,10 @@ import httpx
 import pytest
 from tests.conftest import StartServer, free_port
 
+from hoglab.accounts.bootstrap import bootstrap
+from hoglab.accounts.service import AccountService
 from hoglab.demo.server import ChildServer
+from hoglab.storage.database import Database
 from hoglab.storage.directory import DataDirectory
 
 pytestmark = pytest.mark.slow
@@ -117,7 +120,10 @@ def write_lines(path: Path, given: list[dict[str, Any]]) -> Path:
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with its first project and nothing in it."""
     folder = tmp_path_factory.mktemp("empty")
-    assert hoglab("projects", "list", "--data", folder / "data", folder=folder).returncode == 0
+    with DataDirectory.open(folder / "data") as directory:
+        database = Database.open(directory.metadata_path)
+        bootstrap(database, AccountService(database))
+        database.dispose()
     return folder / "data"
 
 
@@ -362,8 +368,8 @@ def test_a_directory_that_is_held_by_something_else_is_not_exported(empty: Path,
         (("export", "events", "--to", "x.xlsx", "--data", "{data}"), ".parquet"),
         (("export", "events", "--to", "missing/x.csv", "--data", "{data}"), "not a directory"),
         (("export", "events", "--to", "x.csv", "--after", "soon", "--data", "{data}"), "--after"),
-        (("export", "persons", "--to", "x.csv", "--data", "nowhere"), "no data directory"),
-        (("import", "events", "a.jsonl", "--data", "nowhere"), "no data directory"),
+        (("export", "persons", "--to", "x.csv", "--data", "nowhere"), "no hoglab data"),
+        (("import", "events", "a.jsonl", "--data", "nowhere"), "no hoglab data"),
         (("import", "events", "a.jsonl", "--data", "{data}", "--project", "9"), "no project 9"),
         (("import", "events", "missing.jsonl", "--token", "phc_x"), "No such file"),
         (("import", "events", "a.jsonl", "--token", "phc_x", "--host", "ftp://x"), "not the address"),

@@ -100,12 +100,10 @@ class Connections:
         for address, theirs in by_address.items():
             excess = len(theirs) - int(self.most * ADDRESS_SHARE)
             for _, number, peer in sorted(theirs, reverse=True)[: max(0, excess)]:
-                again = _socket(number)
-                if again is not None:
-                    with again, suppress(OSError):
-                        if again.getpeername() == peer:
-                            again.shutdown(socket.SHUT_RDWR)  # its owner finds it ended, and closes it
-                            cut[address] = cut.get(address, 0) + 1
+                with _socket(number) as again, suppress(OSError):
+                    if again is not None and again.getpeername() == peer:
+                        again.shutdown(socket.SHUT_RDWR)  # its owner finds it ended, and closes it
+                        cut[address] = cut.get(address, 0) + 1
         return cut
 
     def _is_ours(self, each: socket.socket) -> bool:
@@ -120,25 +118,29 @@ def _open_files() -> list[int]:
         return []
 
 
-def _socket(number: int) -> socket.socket | None:
-    """The socket with a number, under another that nobody else closes; None for other files."""
+@contextmanager
+def _socket(number: int) -> Iterator[socket.socket | None]:
+    """The socket with a number, None for other files.
+
+    It is neither copied nor closed: when any copy of a file is closed, the process loses its locks on that file, and
+    other processes would take a database for one that nobody has open.
+    """
     try:
-        copy = os.dup(number)
+        each = socket.socket(fileno=number)
     except OSError:
-        return None
+        yield None
+        return
     try:
-        return socket.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        return None
+        yield each
+    finally:
+        each.detach()
 
 
 def _sockets() -> Iterator[tuple[int, socket.socket]]:
     """Every open socket with its number, while it is looked at."""
     for number in _open_files():
-        each = _socket(number)
-        if each is not None:
-            with each:
+        with _socket(number) as each:
+            if each is not None:
                 yield number, each
 
 

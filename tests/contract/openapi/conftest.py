@@ -122,6 +122,7 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "template_id": [template["id"] for template in templates[:3]],
         "key_id": [key["id"]],
         "person_id": ["00000000-0000-4000-8000-000000000001"],
+        "record_id": [1, 2],  # nothing is in quarantine here: tests of ingestion put records there
         "query_id": [asked["query_status"]["id"], "nothing"],
         "event_id": ["00000000-0000-4000-8000-000000000001"],
     }
