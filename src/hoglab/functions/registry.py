@@ -177,10 +177,12 @@ class FunctionRegistry:
     def _changed_since(
         self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
     ) -> frozenset[str] | None:
-        """The ids of the functions that changed, when nothing else did; None when anything may have."""
+        """The ids of the functions that changed, when nothing else did, with those that could not be loaded; None when
+        anything may have changed."""
         if before is None or before.versions[1:] != versions[1:]:
             return None
-        return self._database.changes.items_between(TOPICS[0], project_id, before.versions[0], versions[0])
+        changed = self._database.changes.items_between(TOPICS[0], project_id, before.versions[0], versions[0])
+        return None if changed is None or before.functions is None else changed | before.functions.unusable
 
     def _entry(self, row: Row, context: FilterContext, known: _Entry | None) -> _Entry:
         """A function that is as it was last time is not compiled again."""
