@@ -34,7 +34,7 @@ from hoglab.http.routing import ResourceRouter
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
-    from hoglab.accounts.service import AccountService
+    from hoglab.accounts.service import RETENTION_SETTING, AccountService
     from hoglab.http.call import Call
     from hoglab.http.routing import TextId, UuidId
     from hoglab.storage.database import Database
@@ -70,6 +70,7 @@ def project_object(project: Project, principal: Principal) -> dict[str, Any]:
         "test_account_filters": project.test_account_filters,
         "person_display_name_properties": project.person_display_name_properties,
         "anonymize_ips": project.anonymize_ips,
+        "event_retention_days": project.settings.get(RETENTION_SETTING),
         "created_at": project.created_at,
         "updated_at": project.updated_at,
         "user_access_level": "manager" if admin else "editor",

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from hoglab.storage.database.durability import Rebuildable
 
 
+SPARE_PAGES = 2_048
+"""Free pages that a file may have: they are used again."""
+GIVEN_BACK_PAGES = 4_096
+"""Pages that are given back at once: a writer has to wait so long."""
+
+
 class Transaction:
     """An open write transaction: everything done through it is committed together, or not at all."""
 
@@ -139,6 +145,23 @@ class Database:
         """
         with self.read() as connection:
             return self.changes.refresh(connection)
+
+    def purge(self, *, rewrite: bool = False) -> None:
+        """Have the bytes of what was deleted leave the files. ``rewrite``: also where the file is not overwritten with
+        each deletion. Raises `DatabaseBusyError`: to be called again."""
+        with explained(self._connections.name):
+            self._connections.purge(rewrite=rewrite)
+
+    def give_back(self) -> None:
+        """Give space that became free back to the disk, a part at a time; all of the file is written anew once when it
+        cannot do that and is mostly free."""
+        with explained(self._connections.name):
+            free, pages = self._connections.free_pages()
+            if free < SPARE_PAGES:
+                return
+            self._connections.give_back(min(free - SPARE_PAGES // 2, GIVEN_BACK_PAGES))
+            if self._connections.free_pages()[0] >= free and free > pages // 2:
+                self._connections.purge(rewrite=True)
 
     def dispose(self) -> None:
         """Close every connection. A database is not used afterwards."""
