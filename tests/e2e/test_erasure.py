@@ -16,7 +16,10 @@ TOKEN = "phc_" + "e" * 43
 MARK = "zq7Xerasemek93"
 MAX_WAIT_S = 60.0
 
-PRINTS = "print('seen', event.properties.secret, person.properties.email)\nlet again := fetch('http://127.0.0.1:9/', {})"
+PRINTS = """
+print('seen', event.properties.secret, person.properties.email)
+let again := fetch('http://127.0.0.1:9/', {})
+"""
 
 
 @pytest.fixture
@@ -110,7 +113,8 @@ def test_several_persons_are_deleted_with_or_without_their_events(client: httpx.
     send(client, [visit(f"user-{number}", number) for number in range(6)])
     wait_for(lambda: len(listed(client)) == 6)
     persons = {
-        each["distinct_ids"][0]: each["id"] for each in client.get("/api/projects/1/persons/").json()["results"]
+        each["distinct_ids"][0]: each["id"]
+        for each in client.get("/api/projects/1/persons/").json()["results"]
     }
     path = "/api/projects/1/persons/bulk_delete/"
 
@@ -138,3 +142,15 @@ def test_several_persons_are_deleted_with_or_without_their_events(client: httpx.
     assert {each["distinct_ids"][0] for each in client.get("/api/projects/1/persons/").json()["results"]} == {
         "user-3", "user-4", "user-5",
     }  # fmt: skip
+
+
+def test_a_project_says_how_long_it_keeps_events(client: httpx.Client) -> None:
+    path = "/api/projects/1/"
+    assert client.get(path).json()["event_retention_days"] is None
+    changed = client.patch(path, json={"event_retention_days": 30})
+    assert (changed.status_code, changed.json()["event_retention_days"]) == (200, 30)
+    for wrong in (0, -1, 40_000, "soon", 1.5):
+        refused = client.patch(path, json={"event_retention_days": wrong})
+        assert (refused.status_code, refused.json()["attr"]) == (400, "event_retention_days")
+    assert client.patch(path, json={"name": "Other"}).json()["event_retention_days"] == 30
+    assert client.patch(path, json={"event_retention_days": None}).json()["event_retention_days"] is None

@@ -26,6 +26,7 @@ from hoglab.accounts.schemas import (
     ProjectOut,
     ProjectSecretOut,
 )
+from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http import access, errors
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
 from hoglab.http.pagination import Paged, envelope
@@ -34,7 +35,7 @@ from hoglab.http.routing import ResourceRouter
 from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
-    from hoglab.accounts.service import RETENTION_SETTING, AccountService
+    from hoglab.accounts.service import AccountService
     from hoglab.http.call import Call
     from hoglab.http.routing import TextId, UuidId
     from hoglab.storage.database import Database

@@ -107,6 +107,7 @@ class PersonErasing:
         self._ingested = ingested
         self._forget_results = forget_results
         self._now = now
+        self._is_purged = True
 
     def delete(
         self, project_id: int, persons: Iterable[PersonView], *, delete_events: bool, user_id: int | None
@@ -143,6 +144,7 @@ class PersonErasing:
     def carry_out(self) -> int:
         """Erase everywhere who is to be erased by now; how many. Raises the errors of the engines; then some of it may
         be done, and the next call does the rest."""
+        self._purge()
         due = self._due(self._ingested())
         if not due:
             return 0
@@ -154,13 +156,19 @@ class PersonErasing:
         if erased:
             self._forget_results()
         self._forget_runs(due)
-        self._log.trim(self._ingested())
         self._events.scrub()
+        self._log.trim(self._ingested())  # of no use to mend the event store any more, which is on disk
         self._finish(due)
-        self._queue_database.purge(rewrite=True)
-        self._database.purge()
+        self._is_purged = False
+        self._purge()
         _log.info("persons_erased", persons=len(due), events=erased)
         return len(due)
+
+    def _purge(self) -> None:
+        if not self._is_purged:
+            self._queue_database.purge(rewrite=True)
+            self._database.purge()
+            self._is_purged = True
 
     def _due(self, ingested: int) -> list[Erasure]:
         """Those for whom everything is ingested that had come in when they were deleted."""
