@@ -451,6 +451,7 @@ def _chores(
     )
     return [
         Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
+        Chore("person search", TIDY_EVERY_S, erasing.fill_search, failures),
         Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
         Chore("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
         Chore("space", TIDY_EVERY_S, database.give_back, failures),

@@ -20,6 +20,7 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.http.dates import utc_now
 from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
+from hoglab.storage.database import Rebuildable, person_search
 from hoglab.storage.database.tables import (
     dead_event,
     ingestion_warning,
@@ -141,6 +142,13 @@ class PersonErasing:
 
     # --- in the background
 
+    def fill_search(self) -> None:
+        """Put persons into the index for searches who were there before it was made."""
+        more = True
+        while more:
+            with self._database.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
+                more = person_search.fill(tx.connection)
+
     def carry_out(self) -> int:
         """Erase everywhere who is to be erased by now; how many. Raises the errors of the engines; then some of it may
         be done, and the next call does the rest."""
@@ -229,6 +237,8 @@ class PersonErasing:
         with self._database.write() as tx:
             for each in erasures:
                 _forget_notes(tx.connection, each)
+            person_search.reset(tx.connection)
+        self.fill_search()
 
     def _finish(self, erasures: Sequence[Erasure]) -> None:
         table = person_erasure

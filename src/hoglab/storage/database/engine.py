@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.database import tables
+from hoglab.storage.database import person_search, tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
 from hoglab.storage.database.errors import UnsupportedDatabaseError, explained
 from hoglab.storage.database.migrations import migrate
@@ -82,6 +82,8 @@ class Database:
         try:
             with explained(connections.name):
                 migrate(connections, metadata)
+                with connections.write() as connection:
+                    person_search.make(connection)
                 return cls(connections, metadata)
         except BaseException:
             connections.dispose()
