@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from hoglab.accounts import activity
 from hoglab.accounts import routes as account_routes
 from hoglab.accounts.bootstrap import FirstStart, first_start
 from hoglab.accounts.service import AccountService
@@ -24,8 +25,8 @@ from hoglab.analysis.flag_properties import flag_property_seen
 from hoglab.analysis.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
+from hoglab.analysis.state import BusyError, ResultsState
 from hoglab.analysis.state import Limits as StateLimits
-from hoglab.analysis.state import ResultsState
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
@@ -80,12 +81,14 @@ from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.quarantine_routes import quarantine_router
+from hoglab.ingestion.retention import EventRetention
 from hoglab.ingestion.routes import events_router
 from hoglab.ingestion.warnings import warnings_router
 from hoglab.people import PersonService
 from hoglab.people import routes as people_routes
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
+from hoglab.people.erasing import PersonErasing
 from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.database import Database, DatabaseError, tables
 from hoglab.storage.database.integrity import IntegrityWatch
@@ -94,7 +97,7 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
-from hoglab.storage.event_store.upkeep import Upkeep
+from hoglab.storage.event_store.upkeep import Chore, Upkeep
 from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
 from hoglab.storage.invocations.holding import held_runs, release
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
@@ -111,6 +114,10 @@ if TYPE_CHECKING:
 
 REFRESH_CHANGES_S = 0.5
 """How late a change by another process (``hoglab keys revoke``, say) may be noticed."""
+ERASE_EVERY_S = 5.0
+"""How soon after a request somebody's data begin to be erased, where nothing is to be ingested before."""
+TIDY_EVERY_S = 3_600.0
+"""How often what is too old, or too much, is looked for."""
 STOP_BUDGET_S = 6.0
 """How long the background services may take together to finish what they are doing."""
 HTTP_GRACE_S = 2.5
@@ -298,6 +305,15 @@ class Hoglab:
             ),
             flag_calls=FlagCalls(database),
         )
+        erasing = PersonErasing(
+            database,
+            storage.queue_database,
+            people.known,
+            storage.log,
+            store,
+            ingested=lambda: ingestion.position,
+            forget_results=lambda: kept_for_results.forget(),
+        )
         flags = FlagService(database, experiments=linked_experiments, cipher=storage.secrets)
         evaluator = self._opened(
             FlagEvaluator(
@@ -320,6 +336,11 @@ class Hoglab:
             metric_problem=metric_problem,
             exposure_problem=exposure_problem,
         )
+        kept_for_results = ResultsState(
+            store,
+            timeout_s=settings.query_timeout_s,
+            limits=StateLimits(bytes=settings.results_state_max_bytes),
+        )
         results = ResultsService(
             database,
             store,
@@ -328,11 +349,7 @@ class Hoglab:
             query_timeout_s=settings.query_timeout_s,
             refresh_s=settings.results_refresh_s,
             tables=storage.tables,
-            state=ResultsState(
-                store,
-                timeout_s=settings.query_timeout_s,
-                limits=StateLimits(bytes=settings.results_state_max_bytes),
-            ),
+            state=kept_for_results,
         )
         function_service = FunctionService(
             database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
@@ -358,7 +375,7 @@ class Hoglab:
             ingestion,
             ResultsRunner(results, catch_up=catch_up),
             ExportService(store, storage.socket_path, catch_up=catch_up),
-            Upkeep(store),
+            Upkeep(store, chores=_chores(settings, storage, accounts, erasing, kept_for_results)),
         ]
         self.http: HoglabApp = self._opened(
             build_app(
@@ -379,7 +396,7 @@ class Hoglab:
                     events_router(store, database),
                     warnings_router(database),
                     quarantine_router(quarantine),
-                    people_routes.persons_router(database),
+                    people_routes.persons_router(database, erasing),
                     people_routes.groups_router(database),
                     cohorts_router(database, cohort_service, calculator.progress),
                 ],
@@ -437,6 +454,31 @@ class Hoglab:
             service.stop(max(0.1, deadline - time.monotonic()))
         self._resources.close()
         gc.unfreeze()  # or the interpreter's end finds objects that nothing collects
+
+
+def _chores(
+    settings: Settings,
+    storage: Storage,
+    accounts: AccountService,
+    erasing: PersonErasing,
+    kept: ResultsState,
+) -> list[Chore]:
+    """What is done by and by, so that nothing grows for ever and nobody stays who is to be forgotten."""
+    database, failures = storage.database, (DatabaseError, BusyError)
+    retention = EventRetention(
+        database,
+        storage.store,
+        accounts.projects,
+        most_days=settings.event_retention_days,
+        forget_results=kept.forget,
+    )
+    return [
+        Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
+        Chore("person search", TIDY_EVERY_S, erasing.fill_search, failures),
+        Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
+        Chore("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
+        Chore("space", TIDY_EVERY_S, database.give_back, failures),
+    ]
 
 
 def _experiment_routers(

@@ -197,6 +197,12 @@ class Settings(BaseSettings):
         ge=MIB,
         description="Events that could not be processed and wait for somebody to look; ingestion stands still beyond.",
     )
+    event_retention_days: int | None = Field(
+        None,
+        ge=1,
+        le=36_500,
+        description="How many days events are kept, at most (a project may keep them for fewer); default: for ever.",
+    )
     min_free_disk_bytes: int = Field(
         200 * MIB,
         ge=0,

@@ -26,6 +26,7 @@ PROJECT_KEYS = {
     "test_account_filters",
     "person_display_name_properties",
     "anonymize_ips",
+    "event_retention_days",
     "created_at",
     "updated_at",
     "user_access_level",

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from uuid_utils import uuid7
 
 from hoglab.accounts import store
 from hoglab.accounts.internal_events import emit
 from hoglab.http.dates import utc_now
 from hoglab.http.wire import user_object
+from hoglab.storage.database import Rebuildable
 from hoglab.storage.database.tables import activity_log, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from hoglab.storage.database import Transaction
+    from hoglab.storage.database import Database, Transaction
 
+
+MAX_ENTRIES = 1_000_000
+"""Entries of all projects that are kept, the newest."""
+MAX_AGE = timedelta(days=3 * 365)
+"""How long an entry is kept."""
+FORGOTTEN_AT_ONCE = 1_000
 
 ACTIVITY = "$activity_log_entry_created"
 """The internal event of every entry."""
@@ -66,6 +73,25 @@ def record(
     tx.connection.execute(insert(activity_log).values(**row))
     author = store.users(tx.connection, [user_id]).get(user_id or 0)
     emit(tx, project_id, ACTIVITY, _entry(row, user_object(author)), user_id=user_id, now=moment)
+
+
+def forget_old(
+    database: Database, *, now: datetime | None = None, most: int = MAX_ENTRIES, age: timedelta = MAX_AGE
+) -> int:
+    """Delete entries that are too old or too many, a part at a time; how many."""
+    forgotten = 0
+    newest_first = (activity_log.c.created_at.desc(), activity_log.c.id.desc())
+    while True:
+        with database.write(rebuildable=Rebuildable.EXPIRED) as tx:
+            kept = select(activity_log.c.created_at).order_by(*newest_first).offset(most).limit(1)
+            since = max(
+                (now or utc_now()) - age, tx.connection.scalar(kept) or datetime.min.replace(tzinfo=UTC)
+            )
+            old = select(activity_log.c.id).where(activity_log.c.created_at <= since).limit(FORGOTTEN_AT_ONCE)
+            count = tx.connection.execute(delete(activity_log).where(activity_log.c.id.in_(old))).rowcount
+        forgotten += count
+        if count < FORGOTTEN_AT_ONCE:
+            return forgotten
 
 
 def rewrite(

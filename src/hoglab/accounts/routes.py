@@ -26,6 +26,7 @@ from hoglab.accounts.schemas import (
     ProjectOut,
     ProjectSecretOut,
 )
+from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http import access, errors
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
 from hoglab.http.pagination import Paged, envelope
@@ -70,6 +71,7 @@ def project_object(project: Project, principal: Principal) -> dict[str, Any]:
         "test_account_filters": project.test_account_filters,
         "person_display_name_properties": project.person_display_name_properties,
         "anonymize_ips": project.anonymize_ips,
+        "event_retention_days": project.settings.get(RETENTION_SETTING),
         "created_at": project.created_at,
         "updated_at": project.updated_at,
         "user_access_level": "manager" if admin else "editor",

@@ -16,6 +16,8 @@ NOTES: Notes = {
     "secret_api_token": Note("The secret key, for local evaluation on servers.", "phs_…"),
     "test_account_filters": Note("Whom `filterTestAccounts` leaves out.", []),
     "person_display_name_properties": "Properties whose first value names a person; null for the usual ones.",
+    "event_retention_days": "How many days events are kept, where the server does not keep them for fewer; null: as "
+    "long as the server does.",
     "anonymize_ips": "Whether the addresses of clients are forgotten.",
     "label": Note("What people call the key.", "ci"),
     "scopes": Note("What it may do: `experiment:read`, `experiment:write`, …, or `*`.", ["experiment:read"]),
@@ -65,6 +67,7 @@ class ProjectChanges(WireModel):
     )
     person_display_name_properties: Annotated[list[str], JsonList(Text(max_length=400))] | None = None
     anonymize_ips: Annotated[bool, Bool()] = False
+    event_retention_days: Annotated[int, Int(min=1, max=36_500)] | None = None
 
 
 class KeyIn(WireModel):
@@ -117,6 +120,7 @@ class ProjectOut(WireModel):
     test_account_filters: list[dict[str, Any]]
     person_display_name_properties: list[str] | None
     anonymize_ips: bool
+    event_retention_days: int | None
     created_at: datetime
     updated_at: datetime
     user_access_level: str

@@ -57,6 +57,10 @@ class NewKey:
     value: str
 
 
+RETENTION_SETTING = "event_retention_days"
+"""The project setting that says how many days events are kept."""
+
+
 class AccountService:
     """Knows every key, user and project; implements `hoglab.http.identity.Authenticator`.
 
@@ -226,6 +230,10 @@ class AccountService:
         if "timezone" in changes:
             changes["timezone"] = _timezone(changes["timezone"])
         with self._database.write() as tx:
+            if RETENTION_SETTING in changes:
+                before = store.project_by_id(tx.connection, project_id)
+                known = {} if before is None else before.settings
+                changes["settings"] = {**known, RETENTION_SETTING: changes.pop(RETENTION_SETTING)}
             project = store.update_project(tx.connection, project_id, {**changes, "updated_at": self.now()})
             if project is None:
                 raise LookupError(f"no project {project_id}")

@@ -41,6 +41,7 @@ from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from hoglab.storage.event_store import Reader
 
@@ -200,6 +201,22 @@ class ResultsState:
         if seq and refresh.run("SELECT uuid FROM stored_events WHERE seq = $seq", {"seq": seq}) != [(uuid,)]:
             _log.warning("results_state_of_other_events")
             raise _ReplacedError
+
+    def forget(self, before: datetime | None = None) -> None:
+        """Begin anew without what is kept of events, of all or where some are from before a moment.
+
+        Raises `BusyError` and the errors of `Reader`.
+        """
+        if not self._store.has_state:
+            return
+        with self.in_use():
+            if before is not None:
+                with self._reading() as refresh:
+                    self._begin(refresh)
+                    [(since,)] = refresh.run(f"SELECT min(since) FROM {SCHEMA}.log")
+                if since is None or since >= naive(before):
+                    return
+            self._reset()
 
     # -- contributions ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from hoglab.storage.database import person_search
 from hoglab.storage.database.tables import group, group_type, person, person_distinct_id
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ DEFAULT_DISPLAY_NAMES = ("email", "name", "username")
 """Properties that name a person when the project does not say which (spec: hog-runtime 1.1)."""
 SHOWN_DISTINCT_IDS = 100
 """Distinct ids that a list shows of one person; a person read alone has all."""
+
+MAX_COUNTED = 10_000
+"""Up to how many persons of a list are counted."""
+MAX_FOUND = 2_000
+"""Persons who may be meant by a search, of whom each is looked at; of more, enough are soon found without the index."""
 
 EXPORT_PAGE = 1_000
 """Persons that `every_person` reads at once."""
@@ -145,41 +151,46 @@ def list_persons(
     """Persons, youngest first, and how many there are on all pages.
 
     ``email`` is the whole of that property and ``search`` a part of the email, the name or a distinct id, both
-    whatever the case; ``among`` selects the row ids to choose from.
+    whatever the case; ``among`` selects the row ids to choose from. How many there are is said exactly up to
+    `MAX_COUNTED`, and no less than a further page needs.
     """
-    matching = sa.select(*_COLUMNS).where(person.c.project_id == project_id)
+    matching: sa.Select[Any] = sa.select(*_COLUMNS).where(person.c.project_id == project_id)
     if among is not None:
         matching = matching.where(person.c.id.in_(among))
     ids = person_distinct_id
     if distinct_id is not None:
-        matching = matching.where(
-            person.c.id.in_(
-                sa.select(ids.c.person_id).where(
-                    ids.c.project_id == project_id, ids.c.distinct_id == distinct_id
-                )
-            )
+        one = sa.select(ids.c.person_id).where(
+            ids.c.project_id == project_id, ids.c.distinct_id == distinct_id
         )
+        matching = matching.where(person.c.id == one.scalar_subquery())
     properties = sa.type_coerce(person.c.properties, sa.JSON)
     if email:
+        matching = _maybe(connection, matching, email)
         matching = matching.where(sa.func.lower(properties["email"].as_string()) == email.lower())
     if search:
+        matching = _maybe(connection, matching, search)
+        named = sa.select(ids.c.person_id).where(
+            ids.c.person_id == person.c.id, ids.c.distinct_id.icontains(search, autoescape=True)
+        )
         matching = matching.where(
             sa.or_(
                 properties["email"].as_string().icontains(search, autoescape=True),
                 properties["name"].as_string().icontains(search, autoescape=True),
-                person.c.id.in_(
-                    sa.select(ids.c.person_id).where(
-                        ids.c.project_id == project_id,
-                        ids.c.distinct_id.icontains(search, autoescape=True),
-                    )
-                ),
+                named.exists(),
             )
         )
-    count = connection.execute(sa.select(sa.func.count()).select_from(matching.subquery())).scalar_one()
+    counted = matching.with_only_columns(sa.literal(1)).limit(max(MAX_COUNTED, offset + limit + 1))
+    count = connection.execute(sa.select(sa.func.count()).select_from(counted.subquery())).scalar_one()
     rows = connection.execute(
         matching.order_by(person.c.created_at.desc(), person.c.id.desc()).limit(limit).offset(offset)
     )
     return [_view(row) for row in rows], count
+
+
+def _maybe(connection: Connection, matching: sa.Select[Any], text: str) -> sa.Select[Any]:
+    """Only those persons who may have a text in what the index knows, where it knows few enough."""
+    found = person_search.find(connection, text, MAX_FOUND)
+    return matching if found is None else matching.where(person.c.id.in_(found))
 
 
 def distinct_ids_of(

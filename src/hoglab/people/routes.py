@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hoglab.http.dates import format_moment
 from hoglab.http.errors import not_found, validation_error
-from hoglab.http.fields import WireModel
+from hoglab.http.fields import Bool, JsonList, Text, Uuid, WireModel
 from hoglab.http.notes import Note, Notes
 from hoglab.http.pagination import envelope
 from hoglab.http.routing import ResourceRouter
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
     from hoglab.http.call import Call
     from hoglab.http.routing import UuidId
+    from hoglab.people.erasing import PersonErasing
     from hoglab.storage.database import Database
 
+
+_TRUE = ("true", "True", "1")
 
 _NOTES: Notes = {
     "type": Note("Always `person`.", "person"),
@@ -131,8 +135,54 @@ class GroupTypeOut(WireModel):
     created_at: str
 
 
-def persons_router(database: Database) -> ResourceRouter:
-    """``/persons``: list and read."""
+MAX_DELETED = 1_000
+"""Persons of one request to delete several."""
+
+
+class DeletionQuery(WireModel):
+    """How a person is deleted."""
+
+    notes = {"delete_events": "Whether the person's events are deleted, too."}  # noqa: RUF012
+
+    delete_events: bool | None = None
+
+
+class BulkDeletion(WireModel):
+    """Whom to delete: persons by id, or by any of their distinct ids."""
+
+    notes = {  # noqa: RUF012
+        "ids": "Ids of persons.",
+        "distinct_ids": "Distinct ids of persons.",
+        "delete_events": "Whether their events are deleted, too.",
+    }
+
+    ids: Annotated[list[str], JsonList(of=Uuid(), max_length=MAX_DELETED)] = field(default_factory=list)
+    distinct_ids: Annotated[list[str], JsonList(of=Text(trim=False), max_length=MAX_DELETED)] = field(
+        default_factory=list
+    )
+    delete_events: Annotated[bool, Bool()] = False
+
+
+class BulkDeletionOut(WireModel):
+    """What became of a request to delete several persons."""
+
+    notes = {  # noqa: RUF012
+        "persons_found": "Persons who were there.",
+        "persons_deleted": "Persons who are deleted.",
+        "events_queued_for_deletion": "Whether their events are being deleted.",
+        "recordings_queued_for_deletion": "Always false: there are no recordings.",
+        "deletion_errors": Note("Always empty: all are deleted or none.", []),
+    }
+
+    persons_found: int
+    persons_deleted: int
+    events_queued_for_deletion: bool
+    recordings_queued_for_deletion: bool
+    deletion_errors: list[Any]
+
+
+def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter:
+    """``/persons``: list, read and delete."""
     router = ResourceRouter("/persons", tag="persons", scopes=("person:read", "person:write"))
 
     @router.get("/", query=PersonQuery, response=PersonList, summary="List persons, youngest first")
@@ -159,6 +209,42 @@ def persons_router(database: Database) -> ResourceRouter:
                 raise not_found()
             ids = reading.distinct_ids_of(connection, [person.row_id], each=None)
         return person_object(call, person, ids[person.row_id])
+
+    @router.delete("/{person_id}", query=DeletionQuery, response=None, status=202, summary="Delete a person")
+    def delete_person(call: Call, person_id: UuidId) -> None:
+        """The person is gone at once. Files, and events where ``delete_events`` is true, follow in the background."""
+        with database.read() as connection:
+            person = reading.person_by_uuid(connection, call.project.id, person_id)
+        if person is None:
+            raise not_found()
+        wanted = call.query("delete_events") in _TRUE
+        erasing.delete(call.project.id, [person], delete_events=wanted, user_id=call.principal.user.id)
+
+    @router.post(
+        "/bulk_delete", body=BulkDeletion, response=BulkDeletionOut, status=202, summary="Delete persons"
+    )
+    def bulk_delete(call: Call) -> dict[str, Any]:
+        """Persons are gone at once. Files, and events where ``delete_events`` is true, follow in the background."""
+        body = call.validate(BulkDeletion)
+        if not body.ids and not body.distinct_ids:
+            raise validation_error("You need to specify either distinct_ids or ids", None, "required")
+        with database.read() as connection:
+            by_id = [reading.person_by_uuid(connection, call.project.id, each) for each in body.ids]
+            named = reading.persons_for(connection, call.project.id, body.distinct_ids).values()
+        found = {each.row_id: each for each in (*by_id, *named) if each is not None}
+        deleted = erasing.delete(
+            call.project.id,
+            found.values(),
+            delete_events=body.delete_events,
+            user_id=call.principal.user.id,
+        )
+        return {
+            "persons_found": len(found),
+            "persons_deleted": deleted,
+            "events_queued_for_deletion": body.delete_events and bool(found),
+            "recordings_queued_for_deletion": False,
+            "deletion_errors": [],
+        }
 
     return router
 

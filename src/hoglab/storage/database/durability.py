@@ -42,6 +42,7 @@ class Rebuildable(enum.Enum):
     UNANSWERED_REQUESTS = (
         "reserved idempotency keys: the change that a request makes takes its key to disk with it"
     )
+    PERSON_SEARCH = "the index for searching persons: what is missing is put in again"
     EXPIRED = "rows deleted for their age: they are deleted again"
     LOG_POSITIONS = "how far the event log was consumed and deleted: consumers recognise what they have done"
     DELIVERY_PROGRESS = "claims, outcomes and logs of runs, and dispatching: a run is delivered at least once"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.database import tables
+from hoglab.storage.database import person_search, tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
 from hoglab.storage.database.errors import UnsupportedDatabaseError, explained
 from hoglab.storage.database.migrations import migrate
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Executable, MetaData
 
     from hoglab.storage.database.durability import Rebuildable
+
+
+SPARE_PAGES = 2_048
+"""Free pages that a file may have: they are used again."""
+GIVEN_BACK_PAGES = 4_096
+"""Pages that are given back at once: a writer has to wait so long."""
 
 
 class Transaction:
@@ -85,6 +91,8 @@ class Database:
         try:
             with explained(connections.name):
                 migrate(connections, metadata)
+                with connections.write() as connection:
+                    person_search.make(connection)
                 return cls(connections, metadata)
         except BaseException:
             connections.dispose()
@@ -158,6 +166,23 @@ class Database:
         """
         with self.read() as connection:
             return self.changes.refresh(connection)
+
+    def purge(self, *, rewrite: bool = False) -> None:
+        """Have the bytes of what was deleted leave the files. ``rewrite``: also where the file is not overwritten with
+        each deletion. Raises `DatabaseBusyError`: to be called again."""
+        with explained(self._connections.name):
+            self._connections.purge(rewrite=rewrite)
+
+    def give_back(self) -> None:
+        """Give space that became free back to the disk, a part at a time; all of the file is written anew once when it
+        cannot do that and is mostly free."""
+        with explained(self._connections.name):
+            free, pages = self._connections.free_pages()
+            if free < SPARE_PAGES:
+                return
+            self._connections.give_back(min(free - SPARE_PAGES // 2, GIVEN_BACK_PAGES))
+            if self._connections.free_pages()[0] >= free and free > pages // 2:
+                self._connections.purge(rewrite=True)
 
     def dispose(self) -> None:
         """Close every connection. A database is not used afterwards."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, MetaData, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from hoglab.storage.database.durability import Rebuildable, commit_sync
-from hoglab.storage.database.errors import DatabaseUnreadableError, explain
+from hoglab.storage.database.errors import DatabaseBusyError, DatabaseUnreadableError, explain
 from hoglab.storage.database.locks import write_lock
 
 if TYPE_CHECKING:
@@ -144,6 +144,31 @@ class SqliteConnections:
                 raw.execute("PRAGMA foreign_keys=ON")
                 self.sync.committed(number)
         self.sync.wait(number)
+
+    def purge(self, *, rewrite: bool) -> None:
+        """Have deleted bytes leave the files: those in free space, where it is rewritten, and the write-ahead log.
+
+        Raises `DatabaseBusyError` when somebody reads what was there before.
+        """
+        with self._lock.turn(), self._writer.connect() as connection:
+            raw = connection.connection
+            if rewrite:
+                raw.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                raw.execute("VACUUM")
+            busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise DatabaseBusyError(f"{self.name} is being read: what was deleted is still in its log")
+
+    def give_back(self, pages: int) -> None:
+        """Give so many free pages at the end of the file back to the disk."""
+        with self._lock.turn(), self._writer.connect() as connection:
+            connection.connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+
+    def free_pages(self) -> tuple[int, int]:
+        """How many pages of the file are free, and how many there are."""
+        with self._readers.connect() as connection:
+            free = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
+            return free, connection.exec_driver_sql("PRAGMA page_count").scalar_one()
 
     def dispose(self) -> None:
         self._readers.dispose()

@@ -24,6 +24,7 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.deadlines import Deadlines
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
+from hoglab.storage.event_store.erasing import erase, overwrite_free_blocks
 from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
@@ -32,8 +33,10 @@ from hoglab.storage.event_store.sealing import SealingLimits, is_sparse, seal, t
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
+    from uuid import UUID
 
     from hoglab.storage.event_store import EventBatch, EventRow
+    from hoglab.storage.event_store.erasing import Doomed
     from hoglab.storage.event_store.known_keys import Keys
     from hoglab.storage.table_files import TableDirectory
 
@@ -90,6 +93,16 @@ _KEYS = (
     "WHERE seq BETWEEN $1 AND $2)"
 )
 
+_FORGET_OVERRIDES = (
+    "DELETE FROM person_override WHERE project_id = $project_id AND "
+    "(old_person_id IN (SELECT unnest($people::VARCHAR[])::UUID) "
+    "OR person_id IN (SELECT unnest($people::VARCHAR[])::UUID))"
+)
+_SINCE = (
+    "SELECT DISTINCT distinct_id FROM stored_events WHERE project_id = $project_id AND log_offset > $log_offset "
+    "AND distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))"
+)
+
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
@@ -127,6 +140,7 @@ class DuckDbReader:
         """See `Reader.stream`."""
         left = True
         try:
+            self._file.streams.add(self)
             self._cursor.execute(sql, _given(parameters))
             while found := self._cursor.fetchmany(rows):
                 yield found
@@ -135,6 +149,7 @@ class DuckDbReader:
             left = False
             raise self._explained(error) from error
         finally:
+            self._file.streams.discard(self)
             if left:  # the next statement of a cursor ends the one before, whose snapshot would stay
                 with contextlib.suppress(duckdb.Error):
                     self._cursor.execute("SELECT 1").fetchall()
@@ -472,6 +487,52 @@ class DuckDbEventStore:
                 return rows
             finally:
                 self._sealer = None
+
+    def erase(self, doomed: Doomed) -> int:
+        """Delete events; how many. Their bytes are gone after `scrub`.
+
+        Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.
+        """
+        with self._sealing, self._cursor() as reader:
+            self.check_room()
+            return erase(reader, doomed)
+
+    def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None:
+        """Delete what is known of the merges of persons whose events are gone."""
+        people = [str(each) for each in person_ids]
+        with self._writing:
+            self._make_usable()
+            try:
+                self._file.connection.execute(_FORGET_OVERRIDES, {"project_id": project_id, "people": people})
+            except duckdb.Error as error:
+                raise self._file.explain(error) from error
+
+    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+        """Those of some distinct ids of which events came in later log records."""
+        values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
+        with self._cursor() as reader:
+            return {found for (found,) in reader.execute(_SINCE, values)}
+
+    def scrub(self) -> None:
+        """Make the bytes of what was deleted leave the file; streams that may still read it end.
+
+        Raises `EventStoreUnavailableError` when somebody reads what was deleted: to be called again.
+        """
+        with self._sealing, self._writing, self._cursor() as reader:
+            self._make_usable()
+            self._file.interrupt_streams()
+            try:
+                tidy(reader)
+                for step in (
+                    lambda: overwrite_free_blocks(reader),
+                    lambda: reader.execute("DROP TABLE overwritten"),
+                ):
+                    self._file.connection.execute("CHECKPOINT")
+                    step()
+                self._file.connection.execute("CHECKPOINT")
+            except duckdb.Error as error:
+                self._file.explain(error)
+                raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
     def interrupt_sealing(self) -> None:
         """End what `seal` does now, in another thread: it raises `QueryCancelledError`."""

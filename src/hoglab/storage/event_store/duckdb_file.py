@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 
@@ -32,6 +32,12 @@ _BLOCKS = (
     "SELECT block_size, used_blocks FROM pragma_database_size() WHERE database_name = current_database()"
 )
 _TABLES = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+
+
+class Interruptible(Protocol):
+    """Something whose statement can be ended from another thread."""
+
+    def interrupt(self) -> None: ...
 
 
 class DuckDbFile:
@@ -70,6 +76,8 @@ class DuckDbFile:
         self._closed = False
         self._idle: list[Any] = []
         self._active: set[Any] = set()
+        self.streams: set[Interruptible] = set()
+        """Readers that may see an old state of the file for long."""
         self._changed = threading.Condition()
 
     def load(self) -> tuple[int, int]:
@@ -150,6 +158,11 @@ class DuckDbFile:
             else:
                 self._idle.append(cursor)
             self._changed.notify_all()
+
+    def interrupt_streams(self) -> None:
+        """End what is being streamed."""
+        for stream in tuple(self.streams):
+            stream.interrupt()
 
     def roll_back(self) -> None:
         """End a transaction that failed, if the engine has not done so itself."""

@@ -62,6 +62,9 @@ def _table(name: str, columns: Mapping[str, str]) -> str:
     return f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(f'{column} {kind}' for column, kind in columns.items())});"
 
 
+FILLER = 0
+"""The place of rows of ``sealed_events`` that are no events (see `hoglab.storage.event_store.erasing`)."""
+
 EVENTS_TABLE = _table("events", _COLUMNS)
 
 # Text that is compressed like this takes a seventh of its room, and all of 2,048 rows are read to read one of them.
@@ -77,7 +80,8 @@ _VIEWS = f"""
 CREATE OR REPLACE VIEW stored_events AS
     SELECT {", ".join(COLUMNS)}, properties AS whole_properties, -1::BIGINT AS place FROM events
     UNION ALL
-    SELECT {", ".join(COLUMNS)}, {whole("properties", "copied_at")} AS whole_properties, place FROM sealed_events;
+    SELECT {", ".join(COLUMNS)}, {whole("properties", "copied_at")} AS whole_properties, place FROM sealed_events
+    WHERE place <> {FILLER};
 CREATE OR REPLACE VIEW resolved_events AS
     SELECT events.* REPLACE (coalesce(person_override.person_id, events.person_id) AS person_id)
     FROM stored_events AS events LEFT JOIN person_override

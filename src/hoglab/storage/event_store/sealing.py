@@ -23,7 +23,7 @@ from hoglab.storage.event_store.rows import COLUMNS, EVENTS_TABLE
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hoglab.storage.event_store import Reader
 
@@ -138,38 +138,59 @@ def tidy(reader: Reader) -> None:
             _run(reader, statement)
 
 
-def rewrite(reader: Reader, group: Sequence[Segment], *, through: int | None = None) -> int:
-    """Make one segment of what some hold, and of the events up to ``through`` that are not sealed; how many rows."""
-    sources = [f"SELECT {_COLUMNS}, copied_at FROM sealed_events WHERE {_within(each)}" for each in group]
-    narrow = [f"SELECT {ORDER}, distinct_id FROM sealed_events WHERE {_within(each)}" for each in group]
+def rewrite(
+    reader: Reader,
+    group: Sequence[Segment],
+    *,
+    through: int | None = None,
+    without: str = "FALSE",
+    parameters: Mapping[str, Any] | None = None,
+) -> int:
+    """Make one segment of what some hold, and of the events up to ``through`` that are not sealed; how many rows.
+
+    ``without``: events that meet this condition, which has ``parameters``, are left out.
+    """
+    origins = [(f"sealed_events WHERE {within(each)} AND NOT {without}", "copied_at") for each in group]
     if through is not None:
-        recent = shortened(f"(SELECT {_COLUMNS} FROM events WHERE seq <= {through})")
-        sources.append(f"SELECT {_COLUMNS}, copied_at FROM ({recent})")
-        narrow.append(f"SELECT {ORDER}, distinct_id FROM events WHERE seq <= {through}")
+        origins.append((f"events WHERE seq <= {through} AND NOT {without}", ""))
+    wide = [
+        f"SELECT {_COLUMNS}, copied_at FROM {origin}"
+        if is_sealed
+        else f"SELECT {_COLUMNS}, copied_at FROM ({shortened(f'(SELECT {_COLUMNS} FROM {origin})')})"
+        for origin, is_sealed in origins
+    ]
+    narrow = [f"SELECT {ORDER}, distinct_id FROM {origin}" for origin, _ in origins]
     with transaction(reader):
         [(base,)] = _run(reader, "SELECT coalesce(max(last_place), 0) + 1 FROM sealed_segment")
         place = f"{base - 1} + row_number() OVER"
         [(rows,)] = _run(
             reader,
             f"INSERT INTO sealed_events SELECT {place} () AS place, * "
-            f"FROM ({' UNION ALL '.join(sources)} ORDER BY {ORDER})",
+            f"FROM ({' UNION ALL '.join(wide)} ORDER BY {ORDER})",
+            parameters,
         )
         _run(
             reader,
             f"INSERT INTO sealed_distinct_id SELECT {digest('project_id', 'distinct_id')} AS digest, "
             f"{place} (ORDER BY {ORDER}) FROM ({' UNION ALL '.join(narrow)}) ORDER BY digest, 2",
+            parameters,
         )
-        for each in group:
-            for table in ("sealed_events", "sealed_distinct_id"):
-                _run(reader, f"DELETE FROM {table} WHERE {_within(each)}")
-            _run(reader, f"DELETE FROM sealed_segment WHERE first_place = {each.first_place}")
         first_seq, last_seq = _extent(reader, group, through)
+        for each in group:
+            drop(reader, each)
         if through is not None:
             _run(reader, f"DELETE FROM events WHERE seq <= {through}")
         if rows:
             extent = f"{base}, {base + rows - 1}, {first_seq}, {last_seq}"
             _run(reader, f"INSERT INTO sealed_segment VALUES ({extent})")
     return int(rows)
+
+
+def drop(reader: Reader, segment: Segment) -> None:
+    """Delete a segment, in the transaction of the reader."""
+    for table in ("sealed_events", "sealed_distinct_id"):
+        _run(reader, f"DELETE FROM {table} WHERE {within(segment)}")
+    _run(reader, f"DELETE FROM sealed_segment WHERE first_place = {segment.first_place}")
 
 
 def _extent(reader: Reader, group: Sequence[Segment], through: int | None) -> tuple[int, int]:
@@ -181,9 +202,10 @@ def _extent(reader: Reader, group: Sequence[Segment], through: int | None) -> tu
     return min(first for first, _ in bounds), max(last for _, last in bounds)
 
 
-def _within(segment: Segment) -> str:
+def within(segment: Segment) -> str:
+    """SQL: whether a row is of the segment."""
     return f"place BETWEEN {segment.first_place} AND {segment.last_place}"
 
 
-def _run(reader: Reader, sql: str) -> list[tuple[Any, ...]]:
-    return reader.execute(sql, timeout_s=TIMEOUT_S)
+def _run(reader: Reader, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    return reader.execute(sql, parameters or None, timeout_s=TIMEOUT_S)

@@ -1,9 +1,14 @@
-"""The thread that seals events: what must be done while others come in, and the rest while nobody uses the store."""
+"""The thread that looks after stored events.
+
+It seals them: what must be done while others come in, and the rest while nobody uses the store. Other chores of a
+server that are done by and by run on it, too.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,6 +22,8 @@ from hoglab.storage.event_store import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from hoglab.storage.event_store.duckdb import DuckDbEventStore
     from hoglab.storage.event_store.sealing import SealingLimits
 
@@ -29,18 +36,42 @@ PATIENT_LOOKS = 150
 FAILED_S = 60.0
 """How long is waited after a failure."""
 
-FAILURES = (
+FAILURES: tuple[type[Exception], ...] = (
     EventStoreUnavailableError, QueryCancelledError, QueryError, QueryMemoryError, QueryTimeoutError,
 )  # fmt: skip
 
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class Chore:
+    """Other work of the thread: every so many seconds, and again as soon as it says that there was something to do."""
+
+    name: str
+    every_s: float
+    work: Callable[[], object]
+    failures: tuple[type[Exception], ...] = ()
+    due: float = 0.0
+
+    def run(self) -> None:
+        """Do it when its time has come; a failure of an engine is logged, and tried again later."""
+        if time.monotonic() < self.due:
+            return
+        self.due = time.monotonic() + self.every_s
+        try:
+            self.work()
+        except FAILURES + self.failures as error:
+            _log.warning("chore_failed", chore=self.name, reason=str(error))
+
+
 class Upkeep:
     """A background service: `start` once, `stop` once."""
 
-    def __init__(self, store: DuckDbEventStore, *, limits: SealingLimits | None = None) -> None:
+    def __init__(
+        self, store: DuckDbEventStore, *, chores: Sequence[Chore] = (), limits: SealingLimits | None = None
+    ) -> None:
         self._store = store
+        self._chores = chores
         self._limits = limits
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="event-store-upkeep", daemon=True)
@@ -74,6 +105,9 @@ class Upkeep:
                     wait_s = FAILED_S
                 wait_s = max(wait_s, time.monotonic() - started)  # at most half of the time
                 restless = 0 if is_idle else restless
+            for chore in self._chores:
+                if not self._stopping.is_set():
+                    chore.run()
             seen = now
 
     def _seal(self, *, is_idle: bool) -> bool:

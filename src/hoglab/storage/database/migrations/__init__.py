@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from alembic.config import Config
 
-HEADS = {"main": "0038", "queue": "0016"}
+HEADS = {"main": "0039", "queue": "0016"}
 """The newest revision of each schema."""
 
 VERSION_TABLE = "alembic_version"

@@ -38,6 +38,7 @@ from hoglab.storage.database.tables.people import (
     group_type,
     person,
     person_distinct_id,
+    person_erasure,
 )
 from hoglab.storage.database.tables.queue import (
     app_metric,
@@ -92,6 +93,7 @@ __all__ = [
     "organization",
     "person",
     "person_distinct_id",
+    "person_erasure",
     "person_override",
     "personal_api_key",
     "project",

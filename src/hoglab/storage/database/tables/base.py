@@ -24,6 +24,7 @@ metadata = MetaData(
     naming_convention=_NAMING,
     info={
         "migrations": "main",
+        "sqlite_file": {"auto_vacuum": "INCREMENTAL"},
         # What is deleted here may have become a secret; overwriting it costs nothing that can be measured.
         "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES, "secure_delete": "ON"},
     },

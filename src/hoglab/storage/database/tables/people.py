@@ -96,3 +96,19 @@ cohort_person = Table(
     Column("cohort_id", Integer, ForeignKey("cohort.id", ondelete="CASCADE"), primary_key=True),
     Column("person_id", Integer, ForeignKey("person.id", ondelete="CASCADE"), primary_key=True, index=True),
 )
+
+# Somebody who was deleted, until that is done in every file; afterwards a note without any of their distinct ids.
+person_erasure = Table(
+    "person_erasure",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project_id", Integer, ForeignKey("project.id"), nullable=False),
+    Column("person_id", String(36), nullable=False),
+    Column("former_ids", Json, nullable=False),  # of persons who were merged into this one
+    Column("distinct_ids", Json, nullable=False),
+    Column("delete_events", Boolean, nullable=False),
+    Column("log_offset", BigInteger, nullable=False),  # what came in later is of somebody new
+    Column("requested_at", UtcTime, nullable=False),
+    Column("finished_at", UtcTime),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,91 @@
+"""Events that are older than their project keeps them are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from hoglab.accounts import activity
+from hoglab.accounts.service import RETENTION_SETTING
+from hoglab.http.dates import format_moment, utc_now
+from hoglab.storage.event_store.erasing import Doomed
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Database
+
+_log = structlog.get_logger(__name__)
+
+
+class KeptProject(Protocol):
+    """What retention needs of a project."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+
+class Events(Protocol):
+    """What retention needs of the event store: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+
+    def erase(self, doomed: Doomed) -> int: ...
+
+    def checkpoint(self) -> None: ...
+
+
+class EventRetention:
+    """Called by one background thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        events: Events,
+        projects: Callable[[], Iterable[KeptProject]],
+        *,
+        most_days: int | None,
+        forget_results: Callable[[datetime], None],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``most_days`` holds for all projects, which may keep events for fewer; None: they are kept for ever.
+        ``forget_results`` drops what results keep of events from before a moment."""
+        self._database = database
+        self._events = events
+        self._projects = projects
+        self._most_days = most_days
+        self._forget_results = forget_results
+        self._now = now
+
+    def expire(self) -> int:
+        """Delete what is past its time, by whole days (UTC); how many events. Raises the errors of the engines."""
+        today = self._now().replace(hour=0, minute=0, second=0, microsecond=0)
+        expired = 0
+        for project in self._projects():
+            days = kept_days(project.settings.get(RETENTION_SETTING), self._most_days)
+            if days is None:
+                continue
+            before = today - timedelta(days=days)
+            count = self._events.erase(Doomed.before(project.id, before))
+            if not count:
+                continue
+            expired += count
+            self._forget_results(before)
+            self._record(project.id, before, count)
+        if expired:
+            self._events.checkpoint()
+        return expired
+
+    def _record(self, project_id: int, before: datetime, count: int) -> None:
+        detail = {"name": f"{count} events from before {format_moment(before)}", "type": "retention"}
+        with self._database.write() as tx:
+            activity.record(tx, project_id, None, "deleted", "Event", project_id, detail)
+        _log.info("events_expired", project=project_id, events=count)
+
+
+def kept_days(own: int | None, most: int | None) -> int | None:
+    """For how many days events are kept; None: for ever."""
+    given = [days for days in (own, most) if days]
+    return min(given) if given else None

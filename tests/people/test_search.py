@@ -1,0 +1,151 @@
+"""Searching persons: what the index tells is what looking at everybody would."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from hoglab.people import reading
+from hoglab.people.reading import list_persons
+from hoglab.storage.database import Database, person_search
+from hoglab.storage.database.tables import person, person_distinct_id
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SEARCHES = [
+    "ada", "ADA@example", "user-1", "Zoë", "zoË", "a", "ab", "", "%", "_x_", "100%", '"quoted"', "nobody at all",
+    "example.com", "o'neil", "日本語", "-7", "@", "a\x00b", "AND", "*", "\\",
+]  # fmt: skip
+
+
+def add(database: Database, count: int, *, seed: int = 0, project_id: int = 1) -> None:
+    chance = random.Random(seed)
+    words = ["ada", "Zoë", "O'Neil", "100%", "a_x_b", '"quoted"', "日本語の名前", "BOB", "back\\slash"]
+    with database.write() as tx:
+        for number in range(count):
+            properties: dict[str, Any] = {"plan": "ada"}
+            if chance.random() < 0.7:
+                properties["email"] = f"{chance.choice(words)}{number}@example.com"
+            if chance.random() < 0.5:
+                properties["name"] = chance.choice([*words, None, 7, ["ada"]])
+            values = {
+                "uuid": str(uuid4()),
+                "project_id": project_id,
+                "properties": properties,
+                "created_at": START + timedelta(seconds=chance.randrange(1_000)),
+            }
+            row = tx.connection.execute(
+                sa.insert(person).values(**values).returning(person.c.id)
+            ).scalar_one()
+            for place in range(chance.choice([1, 1, 2])):
+                name = f"user-{number}-{chance.choice(words)}-{place}"
+                tx.connection.execute(
+                    sa.insert(person_distinct_id).values(
+                        project_id=project_id, distinct_id=name, person_id=row
+                    )
+                )
+
+
+def found(database: Database, **asked: Any) -> tuple[list[int], int]:
+    with database.read() as connection:
+        views, count = list_persons(connection, asked.pop("project_id", 1), limit=1_000, offset=0, **asked)
+    return [view.row_id for view in views], count
+
+
+def same_as_looking_at_everybody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    for project_id in (1, 2):
+        for asked in [
+            *({"search": text} for text in SEARCHES),
+            {"email": "ADA3@example.com"},
+            {"email": "ada"},
+            {"distinct_id": "user-1-ada-0"},
+            {"distinct_id": "user-1-ada-0", "search": "ada"},
+        ]:
+            by_index = found(database, project_id=project_id, **asked)
+            with monkeypatch.context() as without:
+                without.setattr("hoglab.storage.database.person_search.find", lambda *_: None)
+                assert by_index == found(database, project_id=project_id, **asked), asked
+    with database.read() as connection:
+        assert person_search.find(connection, "example.com", 10_000), "the index was not asked"
+
+
+def test_any_text(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(database, 120)
+    add(database, 60, seed=1, project_id=2)
+    assert len(found(database, search="ada")[0]) > 20
+    same_as_looking_at_everybody(database, monkeypatch)
+
+
+def test_persons_who_change_merge_and_go(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(database, 60)
+    ids, links = person.c.id, person_distinct_id.c
+    with database.write() as tx:
+        change = sa.update(person)
+        tx.connection.execute(change.where(ids == 3).values(properties={"email": "renamed-ada@example.com"}))
+        tx.connection.execute(change.where(ids == 4).values(properties={}))
+        tx.connection.execute(sa.update(person_distinct_id).where(links.person_id == 5).values(person_id=6))
+        tx.connection.execute(sa.delete(person).where(ids.in_([5, 7])))
+    assert 3 in found(database, search="renamed-ADA")[0]
+    same_as_looking_at_everybody(database, monkeypatch)
+
+
+def test_persons_who_were_there_before_the_index(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, 120)
+    with database.write() as tx:
+        person_search.reset(tx.connection)
+    add(database, 10, seed=3, project_id=2)
+    with database.read() as connection:
+        assert person_search.find(connection, "example.com", 10_000) is None
+    assert len(found(database, search="ada")[0]) > 20  # without it
+    monkeypatch.setattr(person_search, "FILL_AT_ONCE", 50)
+    steps = 1
+    with database.write() as tx:
+        while person_search.fill(tx.connection):
+            steps += 1
+    assert steps == 3
+    same_as_looking_at_everybody(database, monkeypatch)
+    Database.open(tmp_path / "hoglab.db").dispose()  # makes no second one
+
+
+def test_a_text_that_very_many_have_needs_no_index(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, 120)
+    monkeypatch.setattr(reading, "MAX_FOUND", 10)
+    with database.read() as connection:
+        assert person_search.find(connection, "example.com", 10) is None
+    same_as_looking_at_everybody(database, monkeypatch)
+
+
+def test_how_many_there_are_is_said_up_to_a_limit(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, 60)
+    monkeypatch.setattr(reading, "MAX_COUNTED", 20)
+    with database.read() as connection:
+        for limit, offset, expected in ((5, 0, 20), (5, 30, 36), (5, 55, 60), (100, 0, 60), (5, 100, 60)):
+            views, count = list_persons(connection, 1, limit=limit, offset=offset)
+            assert (len(views), count) == (max(0, min(limit, 60 - offset)), expected)
+
+
+def test_an_erased_person_leaves_nothing_in_the_index(database: Database) -> None:
+    add(database, 20)
+    with database.write() as tx:
+        tx.connection.execute(
+            sa.update(person).where(person.c.id == 3).values(properties={"email": "unique-xyzzy@example.com"})
+        )
+    with database.read() as connection:
+        assert person_search.find(connection, "xyzzy", 10) == [3]
+    with database.write() as tx:
+        tx.connection.execute(sa.delete(person).where(person.c.id == 3))
+        person_search.reset(tx.connection)
+        assert not person_search.fill(tx.connection)
+    with database.read() as connection:
+        assert person_search.find(connection, "xyzzy", 10) == []
