@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -90,6 +89,7 @@ from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.people.erasing import PersonErasing
 from hoglab.storage.catching_up import CatchUp
+from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.database import Database, DatabaseError, tables
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
@@ -112,8 +112,6 @@ if TYPE_CHECKING:
     from hoglab.http.routing import ResourceRouter
     from hoglab.settings import Settings
 
-REFRESH_CHANGES_S = 0.5
-"""How late a change by another process (``hoglab keys revoke``, say) may be noticed."""
 ERASE_EVERY_S = 5.0
 """How soon after a request somebody's data begin to be erased, where nothing is to be ingested before."""
 TIDY_EVERY_S = 3_600.0
@@ -363,7 +361,7 @@ class Hoglab:
         calculator = CohortCalculator(database, behaviour=performers(database, store), catch_up=catch_up)
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self._background: list[Any] = [
-            _ChangeWatch(database, self.witness),
+            ChangeWatch(database, self.witness),
             integrity,
             accounts.usage,
             *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
@@ -575,28 +573,3 @@ def calm_garbage_collector() -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
-
-
-class _ChangeWatch:
-    """Notices what other processes change in the metadata database: the commands of ``hoglab``."""
-
-    def __init__(self, database: Database, witness: Witness) -> None:
-        self._database = database
-        self._witness = witness
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="change-watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        self._stopping.set()
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(REFRESH_CHANGES_S):
-            try:
-                self._database.refresh_changes()
-                self._witness.note()
-            except DatabaseError as error:
-                _log.warning("changes_not_read", error=str(error))
