@@ -12,7 +12,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 
-from hoglab.delivery.breaker import FAILURES, LONGEST_S, CircuitBreakers
+from hoglab.delivery.breaker import FAILURES, LEAST_WAIT_S, LONGEST_S, CircuitBreakers
 from hoglab.delivery.fetch import FetchFailure, FetchResponse
 from hoglab.delivery.retries import LASTING, POSTHOG, RetryPolicy, parse_policy
 from hoglab.delivery.retries import LONGEST_S as LONGEST_PATIENCE_S
@@ -154,6 +154,20 @@ def opened(clock: Clock, patience_s: float = 86_400.0) -> CircuitBreakers:
         assert breakers.allowed("f", 5) == 5, number
         breakers.note("f", "h:80", patience_s, failed=True)
     return breakers
+
+
+def test_a_probe_that_finds_no_run_is_not_looked_for_without_a_pause() -> None:
+    """All runs may wait for an earlier one of their order key: then nothing begins, however often it is asked."""
+    clock = Clock()
+    breakers = CircuitBreakers(clock, lambda: 1.0)
+    for _ in range(FAILURES):
+        breakers.note("f", "a:443", 3600.0, failed=True)
+    clock.now += LONGEST_S
+    for _ in range(3):
+        assert breakers.allowed("f", 5) == 1
+        assert breakers.wait_s() == LEAST_WAIT_S
+    assert breakers.allowed("f", 1) == 1
+    assert breakers.wait_s() is None
 
 
 def test_a_breaker_lets_probes_through_that_become_rare() -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 FAILURES = 10
 """Failed attempts in a row that open it."""
 FIRST_S, LONGEST_S = 1.0, 60.0
+LEAST_WAIT_S = 0.05
+"""How soon a due probe is looked for again that found no run: all may wait for an earlier one of their order key."""
 MAX_KNOWN = 100_000
 """Functions whose destinations are remembered; beyond that all are forgotten."""
 SEVERAL = ""
@@ -85,8 +87,10 @@ class CircuitBreakers:
             now = self._clock()
             if one is None or one.next_probe is None or not one.is_open(now):
                 return wanted
-            self._held_back.add(function_id)
-            return min(wanted, 1 if now >= one.next_probe else 0)
+            granted = min(wanted, 1 if now >= one.next_probe else 0)
+            if granted < wanted:
+                self._held_back.add(function_id)
+            return granted
 
     def began(self, function_id: str) -> None:
         """Note that runs were begun: if it is open, that was the probe."""
@@ -106,7 +110,7 @@ class CircuitBreakers:
                 for each in held
                 if (one := self._failing.get(each)) is not None and one.next_probe is not None
             ]
-        return max(0.0, min(probes) - now) if probes else None
+        return max(LEAST_WAIT_S, min(probes) - now) if probes else None
 
     def is_open(self, function_id: str) -> bool:
         """Whether its runs are held back."""
