@@ -7,6 +7,9 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+HANG_S = 60
+"""How long requests to ``/hang`` wait for an answer that never comes."""
+
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = 256  # more than a worker opens at once: what does not fit waits for a time limit
@@ -24,13 +27,16 @@ class Destination:
     def __init__(self) -> None:
         self.bodies: dict[str, list[str | None]] = {}
         lock = threading.Lock()
-        bodies = self.bodies
+        bodies, never = self.bodies, threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path == "/hang":
+                    never.wait(HANG_S)
+                    return
                 with lock:
                     bodies.setdefault(body["uuid"], []).append(self.headers.get("Idempotency-Key"))
                 self.send_response(200)

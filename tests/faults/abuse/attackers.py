@@ -1,0 +1,280 @@
+"""Programs that abuse a server, one process each: a stranger, a key of another project, and a function of it.
+
+    python -m tests.faults.abuse.attackers KIND URL SECONDS [KEY TOKEN PROJECT TARGET]
+
+Each goes on for so many seconds, whatever it is answered, and prints how often which status came back as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import cycle
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+MIB = 1024 * 1024
+Attack = Callable[["Attacker"], Awaitable[None]]
+
+
+class Attacker:
+    """What the attacks share: where they go, how long, and what they were answered."""
+
+    def __init__(self, url: str, seconds: float, key: str, token: str, project: str, target: str) -> None:
+        self.url, self.key, self.token, self.project, self.target = url, key, token, project, target
+        self.end = time.monotonic() + seconds
+        self.answers: Counter[str] = Counter()
+        place = urlsplit(url)
+        assert place.hostname == "127.0.0.1", "only this machine may be attacked"
+        self.host, self.port = place.hostname, place.port or 80
+        self.client = httpx.AsyncClient(base_url=url, timeout=30, limits=httpx.Limits(max_connections=32))
+
+    @property
+    def goes_on(self) -> bool:
+        return time.monotonic() < self.end
+
+    def api(self, path: str) -> str:
+        return f"/api/projects/{self.project}/{path}"
+
+    async def send(self, method: str, path: str, **options: Any) -> httpx.Response | None:
+        try:
+            response = await self.client.request(method, path, **options)
+        except httpx.HTTPError as error:
+            self.answers[type(error).__name__] += 1
+            await asyncio.sleep(0.02)
+            return None
+        self.answers[str(response.status_code)] += 1
+        return response
+
+    async def authorized(self, method: str, path: str, **options: Any) -> httpx.Response | None:
+        return await self.send(method, path, headers={"Authorization": f"Bearer {self.key}"}, **options)
+
+    async def raw(self, data: bytes, *, hold_s: float) -> None:
+        """Send bytes over a connection of its own and keep it open without sending more."""
+        try:
+            reader, writer = await asyncio.open_connection(self.host, self.port)
+            writer.write(data)
+            await writer.drain()
+            with_limit = min(hold_s, max(0.1, self.end - time.monotonic()))
+            answer = await asyncio.wait_for(reader.read(64), with_limit)
+            self.answers[answer[9:12].decode("latin-1") or "closed"] += 1
+            writer.close()
+        except TimeoutError:
+            self.answers["held"] += 1
+            writer.close()
+        except OSError as error:
+            self.answers[type(error).__name__] += 1
+
+
+def head(path: str, length: int, *headers: str) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: x",
+        f"Content-Length: {length}",
+        "Content-Type: application/json",
+    ]
+    return "\r\n".join([*lines, *headers, "", ""]).encode()
+
+
+# -- a stranger: no key, no token --------------------------------------------------------------------------------------
+
+
+async def large_bodies(self: Attacker) -> None:
+    body = b"[" + b"0," * (9 * MIB) + b"0]"
+    while self.goes_on:
+        await self.send(
+            "POST", self.api("experiments/"), content=body, headers={"Content-Type": "application/json"}
+        )
+
+
+async def unfinished_bodies(self: Attacker) -> None:
+    part = b"{" + b" " * MIB
+    while self.goes_on:
+        for path in ("/batch/", "/flags/", self.api("query/")):
+            await asyncio.gather(*(self.raw(head(path, 18 * MIB) + part * 8, hold_s=5) for _ in range(6)))
+
+
+async def slow_headers(self: Attacker) -> None:
+    while self.goes_on:
+        await asyncio.gather(*(self.raw(b"GET / HTTP/1.1\r\nX-A: ", hold_s=5) for _ in range(40)))
+
+
+async def bombs(self: Attacker) -> None:
+    bomb = gzip.compress(b"[" + b"{}," * (30 * MIB) + b"{}]", 9)
+    for path in cycle(("/batch/", "/e/", "/i/v1/analytics/events/", "/flags/", "/capture/")):
+        if not self.goes_on:
+            return
+        await self.send("POST", path, content=bomb, headers={"Content-Encoding": "gzip"})
+
+
+async def made_up_tokens(self: Attacker) -> None:
+    while self.goes_on:
+        token = f"phc_{random.getrandbits(200):x}"
+        await self.send("POST", "/flags/?v=2", json={"token": token, "distinct_id": token})
+        key = f"phx_{random.getrandbits(200):x}"
+        await self.send("GET", self.api("experiments/"), headers={"Authorization": f"Bearer {key}"})
+
+
+# -- a key of another project ------------------------------------------------------------------------------------------
+
+
+def nested(form: str, depth: int) -> str:
+    """The form put into itself; where it has two places, into the first, or the text would double each time."""
+    text = "toFloat(properties.a)"
+    for _ in range(depth):
+        text = form.replace("@", text, 1).replace("@", "1")
+    return text
+
+
+FORMS = (
+    "least(@, 1)",
+    "greatest(2, @)",
+    "if(@ > 1, 1, 2)",
+    "if(1 > 2, @, @)",
+    "1 / (1 + @)",
+    "ifNull(@, 0)",
+    "abs(@) - 1",
+    "not(@ = 1) = (1 = 1)",
+    "coalesce(@, least(1, 2))",
+)
+
+
+def expressions() -> Iterator[str]:
+    for depth in cycle((5, 13, 20, 30, 60, 150)):
+        for form in FORMS:
+            yield nested(form, depth)
+
+
+def metric(expression: str) -> dict[str, Any]:
+    source = {"kind": "EventsNode", "event": "e", "math": "hogql", "math_hogql": expression}
+    return {"kind": "ExperimentMetric", "metric_type": "mean", "source": source}
+
+
+async def hostile_metrics(self: Attacker) -> None:
+    made = await self.authorized(
+        "POST",
+        self.api("experiments/"),
+        json={"name": "x", "feature_flag_key": f"x-{random.getrandbits(40)}", "start_date": "2026-01-01"},
+    )
+    assert made is not None
+    assert made.status_code == httpx.codes.CREATED, made.text
+    experiment = made.json()["id"]
+    for expression in expressions():
+        if not self.goes_on:
+            return
+        query = {"kind": "ExperimentQuery", "experiment_id": experiment, "metric": metric(expression)}
+        await self.authorized("POST", self.api("query/"), json={"query": query, "refresh": "force_blocking"})
+        await self.authorized(
+            "PATCH", self.api(f"experiments/{experiment}/"), json={"metrics": [metric(expression)] * 5}
+        )
+
+
+async def large_bodies_with_a_key(self: Attacker) -> None:
+    bodies = (
+        b'{"query": [' + b"{}," * (6 * MIB) + b"{}]}",
+        b'{"name": "' + b"x" * (18 * MIB) + b'"}',
+        b"[" * 1_000_000,
+    )
+    for body in cycle(bodies):
+        if not self.goes_on:
+            return
+        await self.authorized("POST", self.api("experiments/"), content=body)
+
+
+async def many_parts(self: Attacker) -> None:
+    part = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n'
+    body = part * 200_000 + b"--b--\r\n"
+    while self.goes_on:
+        await self.send(
+            "POST",
+            self.api("experiments/"),
+            content=body,
+            headers={
+                "Authorization": f"Bearer {self.key}",
+                "Content-Type": "multipart/form-data; boundary=b",
+            },
+        )
+
+
+# -- functions of another project --------------------------------------------------------------------------------------
+
+PROGRAMS = (
+    {"hog": "while (true) { let a := 1 }"},
+    {"hog": "fetch('@', {'body': {'uuid': event.uuid}})"},
+    {"hog": "let a := 'x' while (true) { a := concat(a, a) }"},
+    {
+        "hog": "print(1)",
+        "filters": {
+            "properties": [
+                {
+                    "type": "hogql",
+                    "key": "arrayExists(a -> trim(concat(properties.t, toString(a))) = 'x', range(99999))",
+                }
+            ]
+        },
+    },
+    {
+        "hog": "print(1)",
+        "inputs_schema": [{"key": "a", "type": "string"}],
+        "inputs": {
+            "a": {"value": "{arrayMap(a -> trim(properties.t), range(99999))}".replace("prop", "event.prop")}
+        },
+    },
+    {
+        "hog": "print(1)",
+        "inputs_schema": [{"key": "a", "type": "string"}],
+        "inputs": {
+            "a": {
+                "value": "{% for i in (1..99999999) %}{{ event.properties.t | upcase | reverse }}{% endfor %}",
+                "templating": "liquid",
+            }
+        },
+    },
+    {"hog": "return event", "type": "transformation"},
+    {"hog": "while (true) { let a := 1 }", "type": "transformation"},
+)
+
+
+async def hostile_functions(self: Attacker) -> None:
+    for number, program in enumerate(PROGRAMS):
+        body = json.loads(json.dumps(program).replace("@", self.target))
+        await self.authorized(
+            "POST",
+            self.api("hog_functions/"),
+            json={"type": "destination", "name": f"f{number}", "enabled": True, **body},
+        )
+    text = " " * 200_000
+    while self.goes_on:
+        events = [
+            {"event": "e", "distinct_id": f"d{n}", "properties": {"t": text, "a": n}} for n in range(20)
+        ]
+        await self.send("POST", "/batch/", json={"api_key": self.token, "batch": events})
+        await asyncio.sleep(0.2)
+
+
+KINDS: dict[str, tuple[Attack, ...]] = {
+    "stranger": (large_bodies, large_bodies, unfinished_bodies, slow_headers, bombs, made_up_tokens),
+    "key": (hostile_metrics, hostile_metrics, large_bodies_with_a_key, many_parts),
+    "function": (hostile_functions,),
+}
+
+
+async def main(kind: str, url: str, seconds: str, *rest: str) -> None:
+    attacker = Attacker(url, float(seconds), *rest)
+    await asyncio.gather(*(attack(attacker) for attack in KINDS[kind]))
+    await attacker.client.aclose()
+    print(json.dumps(attacker.answers))
+
+
+if __name__ == "__main__":
+    os.nice(19)  # who attacks from elsewhere takes nothing of this machine's time
+    asyncio.run(main(*sys.argv[1:]))
