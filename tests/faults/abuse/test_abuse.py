@@ -1,6 +1,6 @@
 """A stranger, a hostile key and hostile functions at work, and a project beside them that notices nothing.
 
-``HOGLAB_TEST_ABUSE_S``: for how many seconds (default 10; ``make soak`` takes minutes).
+``HOGLAB_TEST_ABUSE_S``: for how many seconds. Without it these tests are not collected: `make soak` runs them.
 """
 
 from __future__ import annotations
