@@ -25,6 +25,7 @@ from typing import Any
 import httpx
 
 from benchmarks.results_served import serving
+from hoglab.storage.database import Database, person_search
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -156,6 +157,11 @@ def fill_persons(directory: Path, first: int, last: int) -> None:
         connection.execute(PERSONS, (first, last - 1, born))
         connection.execute(DISTINCT_IDS, (first, last - 1))
     connection.close()
+    database, more = Database.open(directory / "hoglab.db"), True
+    while more:  # as a server does by and by
+        with database.write() as tx:
+            more = person_search.fill(tx.connection)
+    database.dispose()
 
 
 # --- one size
