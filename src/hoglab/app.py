@@ -114,6 +114,8 @@ if TYPE_CHECKING:
 
 ERASE_EVERY_S = 5.0
 """How soon after a request somebody's data begin to be erased, where nothing is to be ingested before."""
+FILL_EVERY_S = 10.0
+"""How often persons who are new are put into the index for searches."""
 TIDY_EVERY_S = 3_600.0
 """How often what is too old, or too much, is looked for."""
 STOP_BUDGET_S = 6.0
@@ -472,7 +474,7 @@ def _chores(
     )
     return [
         Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
-        Chore("person search", TIDY_EVERY_S, erasing.fill_search, failures),
+        Chore("person search", FILL_EVERY_S, erasing.fill_search, failures),
         Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
         Chore("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
         Chore("space", TIDY_EVERY_S, database.give_back, failures),

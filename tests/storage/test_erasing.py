@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -89,6 +90,27 @@ class TestErasing:
         assert store.erase(doomed) == 0
         seal_all(store)
         assert everything(store) == others
+
+    def test_blocks_that_become_free_are_overwritten(self, store: DuckDbEventStore, tmp_path: Path) -> None:
+        chance, offset = random.Random(1), 1
+        letters = [chr(number) for number in range(0x4E00, 0x9FA5)]  # which no code makes shorter
+        rows = [
+            event_row(
+                offset,
+                person_id=SOMEBODY,
+                properties=f'{{"a":"{"".join(chance.choices(letters, k=700))}","b":"{MARK}"}}'.encode(),
+            )
+            for _ in range(2_000)
+        ]
+        store.append(EventBatch(rows), log_offset=offset)
+        fill(store, 100)
+        ask(store, "FORCE CHECKPOINT")
+        store.erase(Doomed.of_person(1, [SOMEBODY], [], offset))
+        ask(store, "FORCE CHECKPOINT")
+        assert holds_mark(tmp_path)
+        store.scrub()
+        assert not holds_mark(tmp_path)
+        assert len(everything(store)) == 100
 
     def test_by_person_or_distinct_id_of_the_project_and_up_to_a_record(
         self, store: DuckDbEventStore

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import duckdb
@@ -19,6 +20,7 @@ from tests.storage.event_rows import NOW, event_row
 
 from hoglab.people.properties import _MIRRORED, mirror_initial_properties
 from hoglab.storage.event_store import EventBatch, EventRow
+from hoglab.storage.event_store import newest as newest_module
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.export import EventSelection, copy_events, selected_lines
 from hoglab.storage.event_store.history import TimeRange, newest
@@ -280,6 +282,20 @@ class TestNewest:
         seal_all(store)
         wanted = Wanted(1, "distinct_id = 'user-3'", distinct_ids=["user-3"])
         assert self.found(store, wanted, 10) == self.expected(store, wanted, 10, 0)
+
+    def test_events_that_are_sealed_meanwhile_are_found(
+        self, store: DuckDbEventStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fill(store, 400)
+        expected = self.expected(store, Wanted(1), 300, 0)
+        rows = newest_module._rows
+
+        def sealed_before(*args: Any) -> Any:
+            assert seal_all(store)
+            return rows(*args)
+
+        monkeypatch.setattr(newest_module, "_rows", sealed_before)
+        assert self.found(store, Wanted(1), 300) == expected
 
     def test_history_reads_sealed_events(self, store: DuckDbEventStore) -> None:
         rows = fill(store, 400)

@@ -143,8 +143,9 @@ class PersonErasing:
     # --- in the background
 
     def fill_search(self) -> None:
-        """Put persons into the index for searches who were there before it was made."""
-        more = True
+        """Put persons into the index for searches who are not in it yet."""
+        with self._database.read(settled=False) as connection:
+            more = not person_search.is_full(connection)
         while more:
             with self._database.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
                 more = person_search.fill(tx.connection)

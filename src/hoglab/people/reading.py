@@ -190,7 +190,10 @@ def list_persons(
 def _maybe(connection: Connection, matching: sa.Select[Any], text: str) -> sa.Select[Any]:
     """Only those persons who may have a text in what the index knows, where it knows few enough."""
     found = person_search.find(connection, text, MAX_FOUND)
-    return matching if found is None else matching.where(person.c.id.in_(found))
+    if found is None:
+        return matching
+    row_ids, done = found
+    return matching.where(sa.or_(person.c.id.in_(row_ids), person.c.id > done))
 
 
 def distinct_ids_of(

@@ -1,8 +1,8 @@
 """An index of the parts of emails, names and distinct ids of persons, three letters each, beside the tables.
 
-It belongs to the file, not to the schema: it is made when a file is opened that lacks it, and triggers keep it up to
-date. It tells who may be meant, never surely who is: what somebody was called once stays in it until it is
-begun anew. Persons who were there before it was made are put in by and by (`fill`); until then it tells nothing.
+It belongs to the file, not to the schema: it is made when a file is opened that lacks it. New persons are put in by and
+by (`fill`), in the order of their ids, for that takes less than one by one; triggers add what changes of those who are
+in it. It tells who may be meant, never surely who is: what somebody was called once stays in it until it is begun anew.
 """
 
 # ruff: noqa: S608 - our own words
@@ -25,25 +25,29 @@ _TEXT = (
 _OLD, _NEW = _TEXT.format(row="old"), _TEXT.format(row="new")
 
 _ADD = "INSERT INTO person_search (rowid, text) VALUES"
+_IS_IN = "new.{column} <= (SELECT done FROM person_search_progress)"
 _MADE = f"""
 CREATE VIRTUAL TABLE person_search
     USING fts5(text, content='', columnsize=0, detail='none', tokenize='trigram');
--- Persons with ids up to `until` are to be put in, and those up to `done` have been.
-CREATE TABLE person_search_progress (done INTEGER NOT NULL, until INTEGER NOT NULL);
-INSERT INTO person_search_progress SELECT 0, coalesce(max(id), 0) FROM person;
-CREATE TRIGGER person_search_insert AFTER INSERT ON person
-    BEGIN {_ADD} (new.id, {_NEW}); END;
-CREATE TRIGGER person_search_update AFTER UPDATE OF properties ON person WHEN {_OLD} <> {_NEW}
+-- Persons with ids up to `done` are in it.
+CREATE TABLE person_search_progress (done INTEGER NOT NULL);
+INSERT INTO person_search_progress VALUES (0);
+CREATE TRIGGER person_search_update AFTER UPDATE OF properties ON person
+    WHEN {_IS_IN.format(column="id")} AND {_OLD} <> {_NEW}
     BEGIN {_ADD} (new.id, {_NEW}); END;
 CREATE TRIGGER person_search_insert_id AFTER INSERT ON person_distinct_id
+    WHEN {_IS_IN.format(column="person_id")}
     BEGIN {_ADD} (new.person_id, new.distinct_id); END;
 CREATE TRIGGER person_search_update_id AFTER UPDATE OF person_id ON person_distinct_id
+    WHEN {_IS_IN.format(column="person_id")}
     BEGIN {_ADD} (new.person_id, new.distinct_id); END;
 """
 _RESET = (
     "INSERT INTO person_search (person_search) VALUES ('delete-all')",
-    "UPDATE person_search_progress SET done = 0, until = (SELECT coalesce(max(id), 0) FROM person)",
+    "UPDATE person_search_progress SET done = 0",
 )
+_DONE = "SELECT done FROM person_search_progress"
+_PROGRESS = "SELECT done, (SELECT coalesce(max(id), 0) FROM person) FROM person_search_progress"
 _FILL_PERSONS = (
     f"INSERT INTO person_search (rowid, text) SELECT new.id, {_NEW} "
     "FROM person AS new WHERE new.id > ? AND new.id <= ?"
@@ -52,7 +56,7 @@ _FILL_IDS = (
     "INSERT INTO person_search (rowid, text) SELECT person_id, distinct_id FROM person_distinct_id "
     "WHERE person_id > ? AND person_id <= ?"
 )
-_FOUND = "SELECT rowid FROM person_search WHERE person_search MATCH ? ORDER BY rowid DESC LIMIT ?"
+_FOUND = "SELECT rowid FROM person_search WHERE person_search MATCH ? LIMIT ?"
 
 
 def make(connection: Connection) -> None:
@@ -72,9 +76,14 @@ def reset(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+def is_full(connection: Connection) -> bool:
+    """Whether all persons are in it."""
+    return all(done >= newest for done, newest in connection.exec_driver_sql(_PROGRESS))
+
+
 def fill(connection: Connection) -> bool:
-    """Put in the next persons of those who were there before, in a transaction; whether there are more."""
-    progress = connection.exec_driver_sql("SELECT done, until FROM person_search_progress").first()
+    """Put in the next persons, in a transaction; whether there are more."""
+    progress = connection.exec_driver_sql(_PROGRESS).first()
     if progress is None or progress[0] >= progress[1]:
         return False
     done = min(progress[0] + FILL_AT_ONCE, progress[1])
@@ -84,15 +93,15 @@ def fill(connection: Connection) -> bool:
     return bool(done < progress[1])
 
 
-def find(connection: Connection, text: str, most: int) -> list[int] | None:
+def find(connection: Connection, text: str, most: int) -> tuple[list[int], int] | None:
     """Row ids of all persons of any project who may have a text in their email, name or a distinct id, whatever the
-    case, the youngest first; None: nobody can tell, or there are more than ``most``."""
+    case, and up to which row id that is known; None: nobody can tell, or there are more than ``most``."""
     if len(text) < LEAST_CHARACTERS or "\0" in text:
         return None
-    progress = connection.exec_driver_sql("SELECT done >= until FROM person_search_progress").first()
-    if progress is None or not progress[0]:
+    done = connection.exec_driver_sql(_DONE).scalar()
+    if done is None:
         return None
     parts = dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2))
     query = " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
     found = [row_id for (row_id,) in connection.exec_driver_sql(_FOUND, (query, most + 1))]
-    return found if len(found) <= most else None
+    return (found, done) if len(found) <= most else None

@@ -123,11 +123,12 @@ class Reader(Protocol):
 class EventStore(Protocol):
     """Column store of events. One writer (the ingestion thread), any number of readers.
 
-    Table ``events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
-    absent) plus ``seq`` BIGINT, ascending in ingestion order. Timestamps are TIMESTAMP (UTC,
-    microseconds). Table ``person_override``: ``project_id``, ``old_person_id``, ``person_id``, and ``log_offset``,
-    the `position` from which on this is so; 0 where that is not known.
-    View ``resolved_events``: ``events`` with ``person_id`` after overrides.
+    View ``stored_events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
+    absent) plus ``seq`` BIGINT, ascending in ingestion order. ``properties`` may lack ``$set`` and ``$set_once`` where
+    these follow from the rest; ``whole_properties`` has them. Timestamps are TIMESTAMP (UTC, microseconds). Table
+    ``events`` has those events that are not sealed. Table ``person_override``: ``project_id``, ``old_person_id``,
+    ``person_id``, and ``log_offset``, the `position` from which on this is so; 0 where that is not known.
+    View ``resolved_events``: ``stored_events`` with ``person_id`` after overrides.
     """
 
     def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
