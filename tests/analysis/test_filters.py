@@ -146,7 +146,8 @@ def test_actions_are_sources(lab: Lab) -> None:
     source = {"kind": "ActionsNode", "id": identifier}
     assert samples(lab, {**REVENUE, "source": source})["test"] == (1, 2)
     unknown = {"kind": "ActionsNode", "id": 98765}
-    assert samples(lab, {**REVENUE, "source": unknown})["test"] == (1, 0)
+    with pytest.raises(AssertionError, match="Action with id 98765 does not exist"):
+        samples(lab, {**REVENUE, "source": unknown})
 
 
 def test_cuped_covariates_are_shown(lab: Lab) -> None:

@@ -545,5 +545,7 @@ def test_too_small_an_address_space_is_told_in_one_line(tmp_path: Path) -> None:
         "--data",
         str(tmp_path / "data"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=ENVIRONMENT
+    )
     assert_one_clear_line(done, "1024 MiB (ulimit -v)", "2048 MiB")

@@ -333,7 +333,7 @@ def cells(data: Path) -> Iterator[tuple[str, str]]:
     for path in (data / "hoglab.db", data / "queue.db"):
         with sqlite3.connect(path) as connection:
             for (table,) in connection.execute(
-                "select name from sqlite_master where type = 'table'"
+                "select name from sqlite_master where type = 'table' and sql not like 'CREATE VIRTUAL TABLE%'"
             ).fetchall():
                 found = connection.execute(f'select * from "{table}"')  # noqa: S608 - names of our own tables
                 names = [column[0] for column in found.description]

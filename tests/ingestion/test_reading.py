@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.ingestion.routes import events_router
 from hoglab.people import derived_person_id
+from hoglab.people.erasing import PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
 
@@ -81,10 +82,19 @@ def client(house: Any) -> Iterator[ApiClient]:
     )
     house.send({"event": "elsewhere", "distinct_id": "ann"}, project_id=2)
     house.run()
+    erasing = PersonErasing(
+        house.database,
+        house.queue,
+        house.people.known,
+        house.log,
+        house.store,
+        ingested=lambda: house.ingestion.position,
+        forget_results=lambda: None,
+    )
     app = build_app(
         [
             events_router(house.store, house.database),
-            persons_router(house.database),
+            persons_router(house.database, erasing),
             groups_router(house.database),
         ],
         {},

@@ -635,7 +635,7 @@ class TestLife:
         store.append(EventBatch([event_row(2, person_id=c)], [PersonOverride(1, c, b)]), log_offset=2)
         assert query(store, since) == [(a, b, 0), (c, b, 2)]
         assert query(store, "SELECT person_id FROM resolved_events") == [(b,), (b,)]
-        assert query(store, "SELECT schema_version FROM store_state") == [(2,)]
+        assert query(store, "SELECT schema_version FROM store_state") == [(3,)]
         store.close()
 
     def test_opening_and_writing_need_no_heavy_imports(self, tmp_path: Path) -> None:

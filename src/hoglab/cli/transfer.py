@@ -96,8 +96,6 @@ def import_events(
 
 
 def _token(settings: Settings, project_id: int) -> str:
-    if not (settings.data / "hoglab.db").exists():
-        raise OperatorError(f"{settings.data} is no data directory: give --data, or --host and --token")
     with opened_accounts(settings.data) as accounts:
         project = accounts.project(project_id)
     if project is None:
