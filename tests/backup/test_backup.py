@@ -99,6 +99,7 @@ def test_a_backup_under_load_has_all_that_was_answered_before_it(
     for writer in writers:
         writer.start()
     try:
+        wait_for(lambda: all(writer.flags for writer in writers))
         for _ in range(3):
             before = [(list(writer.sent), list(writer.flags)) for writer in writers]
             made = make_backup(server.data, tmp_path / "backups")

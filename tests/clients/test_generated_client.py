@@ -156,9 +156,12 @@ def test_the_fields_of_metrics_and_results_have_names(client: Client) -> None:
     made = client.call("experiments.experiments_create_experiment", str(project.id), body=body)
     assert isinstance(made.metrics[0], models.QuantileMetric)
     assert (made.metrics[0].quantile_level, made.metrics[0].source.event) == (0.9, "loaded")
-    row = models.VariantRowOut.from_dict({"key": "test", "method": "frequentist", "number_of_samples": 2, "sum": 1,
-                                          "sum_squares": 1, "significant": False, "p_value": 0.3,
-                                          "validation_failures": [], "quantile_level": 0.9})  # fmt: skip
+    sums = ("step_counts", "denominator_sum", "denominator_sum_squares", "numerator_denominator_sum_product",
+            "covariate_sum", "covariate_sum_squares", "covariate_sum_product")  # fmt: skip
+    row = models.VariantRowOut.from_dict({**dict.fromkeys(sums), "key": "test", "method": "frequentist",
+                                          "number_of_samples": 2, "sum": 1, "sum_squares": 1, "significant": False,
+                                          "p_value": 0.3, "validation_failures": [],
+                                          "quantile_level": 0.9})  # fmt: skip
     assert (row.p_value, row.quantile_level) == (0.3, 0.9)
 
 
