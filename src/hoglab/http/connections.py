@@ -11,10 +11,10 @@ import asyncio
 import os
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -32,20 +32,27 @@ UNREAD_TIMEOUT_S = 60
 SEND_BUFFER_BYTES = 256 * 1024
 """What the system keeps of an answer for a client that has not read it yet."""
 LOOK_EVERY_S = 1.0
+LOOK_PART = 0.01
+"""What counting connections may take of the time while they are crowded."""
 
-_OPEN_FILES = Path("/proc/self/fd")
+_OPEN_FILES = "/dev/fd"
 _LAST_DATA_RECEIVED = slice(52, 56)  # of `struct tcp_info`: milliseconds
 
 _log = structlog.get_logger("hoglab.http")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Connections:
-    """The connections of one server. ``first``: the lowest file descriptor that may be one."""
+    """The connections of one server. ``first``: the lowest file descriptor that may be one.
+
+    ``spare``: how many more may be kept before they are counted again, from ``look_at`` on (monotonic seconds).
+    """
 
     most: int
     first: int
     port: int
+    spare: int = 0
+    look_at: float = 0.0
 
     @classmethod
     @contextmanager
@@ -60,16 +67,25 @@ class Connections:
             os.close(first)
 
     def are_crowded(self) -> bool:
-        """Whether so many are open that connections should not be kept for further requests; a matter of microseconds.
+        """Whether so many are open that the one that asks should not be kept for further requests.
 
-        Files get the lowest number that is free, so that number tells how many are open.
+        Open files are counted, which takes a while where there are thousands. So every question counts as one more
+        connection until the next look, and while connections are crowded looks take a small part of the time. Both
+        err on one side: never are more kept than `CROWDED_PART`, and the rest is for those who wait.
         """
+        self.spare -= 1
+        if self.spare < 0 and time.monotonic() >= self.look_at:
+            began = time.monotonic()
+            self.spare = int(self.most * CROWDED_PART) - self._open()
+            ended = time.monotonic()
+            self.look_at = ended + (ended - began) / LOOK_PART
+        return self.spare < 0
+
+    def _open(self) -> int:
         try:
-            free = os.dup(self.first)
-        except OSError:  # none is
-            return True
-        os.close(free)
-        return free - self.first > self.most * CROWDED_PART
+            return sum(number > self.first for number in map(int, os.listdir(_OPEN_FILES)))
+        except OSError:  # no file is left for looking
+            return self.most
 
     def bound_buffers(self) -> None:
         """Have the system cut connections whose clients do not read. What the listener has, connections inherit."""
@@ -113,8 +129,8 @@ class Connections:
 
 def _open_files() -> list[int]:
     try:
-        return [int(each.name) for each in _OPEN_FILES.iterdir()]
-    except OSError:  # another system than Linux
+        return [int(each) for each in os.listdir(_OPEN_FILES)]
+    except OSError:  # no file is left for looking
         return []
 
 

@@ -279,8 +279,10 @@ class Ingestion:
                 _logger.warning("metrics of functions were not written", error=str(error))
 
     def _note_fault(self, error: Exception | None) -> None:
+        before = self._fault
         self._fault = None if error is None else f"stands still, and loses nothing: {error}; {_remedy(error)}"
-        _STANDS_STILL.set(error is not None)
+        if (before is None) != (error is None):
+            _STANDS_STILL.set(error is not None)
 
     def _turn(self, decoder: Executor) -> None:
         if self._dispatcher is not None and not self._dispatcher.has_room():
