@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -26,6 +26,7 @@ from hoglab.analysis.runner import ResultsRunner
 from hoglab.analysis.service import ResultsService
 from hoglab.analysis.state import BusyError, ResultsState
 from hoglab.analysis.state import Limits as StateLimits
+from hoglab.background import Service
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery import routes as delivery_routes
@@ -159,7 +160,7 @@ class Hoglab:
     ) -> None:
         self._settings = settings
         self._resources = resources
-        self._started: list[Any] = []
+        self._started: list[Service] = []
         self.storage = storage = self._open_storage(directory, accept_loss=accept_loss, deliver=deliver)
         self.witness = Witness(storage.database, storage.queue_database)
         accounts = AccountService(storage.database)
@@ -362,7 +363,7 @@ class Hoglab:
         backfills = Backfills(delivery, store, catch_up=catch_up)
         calculator = CohortCalculator(database, behaviour=performers(database, store), catch_up=catch_up)
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
-        self._background: list[Any] = [
+        self._background: list[Service] = [
             ChangeWatch(database, self.witness),
             integrity,
             accounts.usage,

@@ -236,22 +236,3 @@ def test_states_of_functions_are_told(house: House, receiver: Receiver) -> None:
         ).all()
     assert [row[0] for row in entries] == [1, 1, 1]
     assert '"before":"healthy","after":"degraded"' in entries[0][1]
-
-
-@pytest.mark.logs_exceptions
-def test_errors_that_nobody_foresaw_are_met_less_and_less_often(
-    house: House, service: InternalEventDispatcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house.create(name="Watched")
-
-    def fail() -> int:
-        raise LookupError("a mistake of ours")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(service, "dispatch_waiting", fail)
-        waits = [0.0]
-        while len(waits) < 9:
-            waits.append(service._round(waits[-1]) or 0.0)
-    assert waits[1:] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
-    assert service._round(waits[-1]) is None
-    assert waiting(house) == []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
 
 from hoglab.accounts import store
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.http.dates import utc_now
 from hoglab.storage.database import DatabaseError, Rebuildable
 
@@ -23,18 +23,19 @@ WRITE_EVERY_S = 60.0
 _log = structlog.get_logger(__name__)
 
 
-class KeyUsage:
-    """Collects the last use of each key in memory; a thread of its own writes it down now and then."""
+class KeyUsage(BackgroundService):
+    """Last use of each key, collected in memory and written down now and then."""
+
+    NAME = "key-usage"
 
     def __init__(
         self, database: Database, now: Callable[[], datetime] = utc_now, write_every_s: float = WRITE_EVERY_S
     ) -> None:
+        super().__init__()
         self._database = database
         self._now = now
         self._write_every_s = write_every_s
         self._pending: dict[str, datetime] = {}
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def note(self, key_id: str) -> None:
         """Remember that a key was used just now. Cheap, from any thread."""
@@ -51,23 +52,17 @@ class KeyUsage:
                 store.update_key(tx.connection, key_id, {"last_used_at": moment})
         return len(pending)
 
-    def start(self) -> None:
-        """Begin to write periodically."""
-        self._thread = threading.Thread(target=self._run, name="hoglab-key-usage", daemon=True)
-        self._thread.start()
+    def round(self) -> float:
+        self._try_to_write()
+        return self._write_every_s
 
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Write what is left and end the thread."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End the thread, and write what is left."""
+        super().stop(timeout_s)
+        self._try_to_write()
 
-    def _run(self) -> None:
-        while True:
-            last_time = self._stopping.wait(self._write_every_s)
-            try:
-                self.write()
-            except DatabaseError as error:
-                _log.warning("key_usage_not_written", reason=str(error))
-            if last_time:
-                return
+    def _try_to_write(self) -> None:
+        try:
+            self.write()
+        except DatabaseError as error:
+            _log.warning("key_usage_not_written", reason=str(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import structlog
 from hoglab.analysis import store
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.recalculations import Recalculations
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.storage.catching_up import Awaiting, CatchUp
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ LOOK_AT_ENDED = timedelta(hours=1)
 _log = structlog.get_logger(__name__)
 
 
-class ResultsRunner:
-    """One thread that computes what is due. `start` once, `stop` ends it."""
+class ResultsRunner(BackgroundService):
+    """Background service that computes the results that are due."""
+
+    NAME = "results"
 
     def __init__(
         self,
@@ -41,41 +43,30 @@ class ResultsRunner:
         catch_up: CatchUp | None = None,
     ) -> None:
         """With ``catch_up``, recalculations count the events that were acknowledged before they were asked for."""
+        super().__init__()
         self._service = service
         self._awaiting: Awaiting[str] = Awaiting(catch_up)
         self._recalculations = Recalculations(service)
         self._interval_s = check_interval_s
-        self._woken = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._unsubscribe: Any = None
 
     def start(self) -> None:
         self._unsubscribe = self._service.database.changes.subscribe(
-            "experiments", lambda _project_id: self._woken.set()
+            "experiments", lambda _project_id: self.wake()
         )
-        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
-        self._thread.start()
+        super().start()
 
-    def stop(self, timeout_s: float) -> None:
-        """Ask the thread to end after the statement at hand, and wait for it for a while."""
-        self._stopping.set()
-        self._woken.set()
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the statement at hand."""
         self._service.queries.close()
         if self._unsubscribe is not None:
             self._unsubscribe()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        super().stop(timeout_s)
         self._service.series.attempts.close()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._woken.clear()
-            try:
-                self.run_once()
-            except Exception:
-                _log.exception("results_runner_failed")
-            self._woken.wait(CATCH_UP_CHECK_S if self._awaiting else self._interval_s)
+    def round(self) -> float:
+        self.run_once()
+        return CATCH_UP_CHECK_S if self._awaiting else self._interval_s
 
     def run_once(self) -> int:
         """Do everything that is due now; returns how many series and results were computed."""
@@ -83,17 +74,17 @@ class ResultsRunner:
         with self._service.database.read() as connection:
             jobs = store.active_jobs(connection)
         for job in jobs:
-            if self._stopping.is_set():
+            if self.is_stopping:
                 return computed
             self._service.run_job(job)
             computed += 1
         waiting = {job.id: job for job in self._recalculations.waiting()}
         for recalculation in map(waiting.__getitem__, self._awaiting.ready(list(waiting))):
-            if self._stopping.is_set():
+            if self.is_stopping:
                 return computed
-            computed += self._recalculations.run(recalculation, self._stopping.is_set)
+            computed += self._recalculations.run(recalculation, lambda: self.is_stopping)
         for found, metric in self._due():
-            if self._stopping.is_set():
+            if self.is_stopping:
                 break
             try:
                 self._service.series.refresh(found, metric, force=True)

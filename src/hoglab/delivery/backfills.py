@@ -7,7 +7,6 @@ often the backfill is repeated. Its place is written with what it enqueues: a se
 
 from __future__ import annotations
 
-import threading
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -18,6 +17,7 @@ import structlog
 from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
 
+from hoglab.background import RETRY_S, BackgroundService
 from hoglab.delivery.dead_events import EVENTS, reason_of
 from hoglab.delivery.jobs import Job, Jobs, Kind, running_jobs
 from hoglab.delivery.reruns import DISABLED, Reruns
@@ -50,7 +50,6 @@ PRIORITY = 5
 MAX_BACKLOG = 5_000
 """With more invocations of a function unfinished, or of all that do not hold themselves back, backfills wait."""
 ROOM_POLL_S = 0.2
-RETRY_S = 1.0
 QUERY_TIMEOUT_S = 60.0
 
 _STORE_TROUBLE = (EventStoreUnavailableError, QueryError, QueryMemoryError, QueryTimeoutError)
@@ -61,8 +60,10 @@ _EVENTS = Counter("hoglab_delivery_backfilled_events", "Stored events that backf
 _RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not over.")
 
 
-class Backfills:
-    """A background service: `start` once, `stop` once. The other methods may be called from any thread."""
+class Backfills(BackgroundService):
+    """Background service that goes on with backfills. The other methods may be called from any thread."""
+
+    NAME = "backfill"
 
     def __init__(
         self,
@@ -72,20 +73,17 @@ class Backfills:
         max_backlog: int = MAX_BACKLOG,
         catch_up: CatchUp | None = None,
     ) -> None:
+        super().__init__()
         self._delivery = delivery
         self._database = delivery.queue_database
         self._history, reruns = _History(delivery, store), Reruns(delivery)
         self._kinds: Mapping[Kind, Steps] = {Kind.BACKFILL: self._history, Kind.RERUN: reruns}
         self._jobs, self.reruns = self._history.jobs, reruns.jobs
         """``reruns``: past invocations that are run again; they are gone on with here, too."""
-        delivery.on_rerun = self._notify
+        delivery.on_rerun = self.wake
         self._store = store
         self._catch_up = catch_up
         self._max_backlog = max_backlog
-        self._wake = threading.Condition()
-        self._has_news = True  # what a former process left
-        self._stopping = False
-        self._thread: threading.Thread | None = None
 
     def now(self) -> datetime:
         return self._delivery.now()
@@ -129,7 +127,7 @@ class Backfills:
         self._history.log(
             job, "info", f"Backfill of {job['total']} events begins{' (dry run)' if dry_run else ''}."
         )
-        self._notify()
+        self.wake()
         return self.get(project_id, function_id, job["id"]) or job
 
     def get(self, project_id: int, function_id: str, job_id: str) -> Job | None:
@@ -142,43 +140,12 @@ class Backfills:
     def cancel(self, project_id: int, function_id: str, job_id: str) -> Job | None:
         """Stop a backfill; what it has enqueued runs. One that is over stays as it is."""
         cancelled = self._jobs.cancel(project_id, function_id, job_id)
-        self._notify()
+        self.wake()
         return cancelled
 
     # --- life
 
-    def start(self) -> None:
-        """Go on with what a former process began, and take what comes."""
-        self._thread = threading.Thread(target=self._work, name="backfill", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Finish the step at hand and end."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    def _notify(self) -> None:
-        with self._wake:
-            self._has_news = True
-            self._wake.notify()
-
-    def _work(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._has_news or self._stopping)
-                self._has_news = False
-                if self._stopping:
-                    return
-            wait_s = self._round()
-            if wait_s is not None:
-                with self._wake:
-                    self._wake.wait_for(lambda: self._stopping, wait_s)
-                    self._has_news = True
-
-    def _round(self) -> float | None:
+    def round(self) -> float | None:
         """One step of each backfill; how long to wait before the next round, None when none is left."""
         try:
             jobs = self.running()
@@ -188,7 +155,7 @@ class Backfills:
                 return None
             waits = True
             for job in jobs:
-                if self._stopping:
+                if self.is_stopping:
                     break
                 if job["dry_run"] or self._has_room_for(job["function_id"]):
                     self._try(job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
@@ -14,6 +13,7 @@ import structlog
 
 from hoglab.accounts import internal_events
 from hoglab.accounts.internal_events import InternalEvent
+from hoglab.background import RETRY_S, STOP_TIMEOUT_S, BackgroundService
 from hoglab.delivery.dead_events import INTERNAL, dead_id, reason_of
 from hoglab.delivery.dispatch import Audience, EventDispatcher
 from hoglab.http.dates import utc_now
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 BATCH = 500
 """Events that functions are asked about at a time."""
-RETRY_S = 1.0
-"""How long to wait when the queue has no room or a database does not answer."""
-MAX_RETRY_S = 60.0
-"""The wait doubles up to this while errors come that nobody foresaw."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -47,68 +43,42 @@ def internal_audience(event_globals: EventGlobals) -> Audience:
     return Audience(attrgetter("internal_destinations"), seen, INTERNAL)
 
 
-class InternalEventDispatcher:
-    """A background service: `start` once, `stop` once. `dispatch_waiting` may also be called by itself.
+class InternalEventDispatcher(BackgroundService):
+    """Background service that dispatches the server's own events. `dispatch_waiting` may also be called by itself.
 
     An event is removed after its invocations are in the queue. Between the two a crash may happen, and then they are
     enqueued once more, under the same ids.
     """
 
+    NAME = "internal-events"
+
     def __init__(self, database: Database, dispatcher: EventDispatcher) -> None:
         """``database``: the metadata. ``dispatcher``: one of its own, made with `internal_audience`."""
+        super().__init__()
         self._database = database
         self._dispatcher = dispatcher
-        self._wake = threading.Condition()
-        self._has_news = True  # what a former process left
-        self._stopping = False
-        self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Start working, first on what is waiting."""
-        self._unsubscribe = self._database.changes.subscribe("internal_events", self._notice)
-        self._thread = threading.Thread(target=self._work, name="internal-events", daemon=True)
-        self._thread.start()
+        self._unsubscribe = self._database.changes.subscribe(
+            "internal_events", lambda _project_id: self.wake()
+        )
+        super().start()
 
-    def stop(self, timeout_s: float) -> None:
-        """Finish the events at hand and end."""
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the events at hand."""
         self._unsubscribe()
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        super().stop(timeout_s)
 
-    def _notice(self, _project_id: int) -> None:
-        with self._wake:
-            self._has_news = True
-            self._wake.notify()
-
-    def _work(self) -> None:
-        wait_s: float | None = None
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._has_news or self._stopping)
-                if self._stopping:
-                    return
-                self._has_news = False
-            wait_s = self._round(wait_s or 0.0)
-            if wait_s is not None:
-                with self._wake:
-                    self._has_news = True
-                    self._wake.wait_for(lambda: self._stopping, wait_s)
-
-    def _round(self, waited_s: float) -> float | None:
-        """Dispatch what waits; how long to wait before the next try, None when nothing is left."""
+    def round(self) -> float | None:
+        """Dispatch what waits until nothing is left, or the queue has no room, or a database does not answer."""
         try:
-            while self._dispatcher.has_room():
+            while self._dispatcher.has_room() and not self.is_stopping:
                 if not self.dispatch_waiting():
                     return None
         except DatabaseError as error:
             _logger.warning("internal_events_wait", reason=str(error))
-        except Exception:
-            _logger.exception("internal_events_failed")
-            return min(max(waited_s * 2, RETRY_S), MAX_RETRY_S)
         return RETRY_S
 
     def dispatch_waiting(self) -> int:

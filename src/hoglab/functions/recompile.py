@@ -8,13 +8,13 @@ no history.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from hoglab.accounts import store as accounts
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.functions import store
 from hoglab.functions.compiler_version import compiler_version
 from hoglab.functions.configuration import recompiled
@@ -33,50 +33,40 @@ TOPICS: tuple[Topic, ...] = ("actions", "project", "cohorts")
 _logger = structlog.get_logger(__name__)
 
 
-class Recompiler:
-    """A background service: `start` once, `stop` once. `recompile` may also be called by itself."""
+class Recompiler(BackgroundService):
+    """Background service that compiles functions anew. `recompile` may also be called by itself."""
+
+    NAME = "recompiler"
 
     def __init__(self, database: Database, box: SecretBox) -> None:
+        super().__init__()
         self._database = database
         self._box = box
         self._waiting: set[int] = set()
-        self._wake = threading.Condition()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
         self._unsubscribe = [database.changes.subscribe(topic, self._changed) for topic in TOPICS]
 
     def start(self) -> None:
         """Start working; projects that changed while the server was down are looked at first."""
         with self._database.read() as connection:
             self._waiting.update(store.projects_with_functions(connection))
-        self._thread = threading.Thread(target=self._work, name="recompiler", daemon=True)
-        self._thread.start()
+        super().start()
 
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Finish the project at hand and end."""
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the project at hand."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        super().stop(timeout_s)
 
     def _changed(self, project_id: int) -> None:
-        with self._wake:
-            self._waiting.add(project_id)
-            self._wake.notify()
+        self._waiting.add(project_id)
+        self.wake()
 
-    def _work(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._stopping or self._waiting)
-                if self._stopping:
-                    return
-                project_id = self._waiting.pop()
+    def round(self) -> None:
+        while self._waiting and not self.is_stopping:
+            project_id = self._waiting.pop()
             try:
                 self.recompile(project_id)
-            except Exception:
+            except Exception:  # others are compiled all the same
                 _logger.exception("functions_not_recompiled", project_id=project_id)
 
     def recompile(self, project_id: int) -> int:

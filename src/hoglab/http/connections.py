@@ -83,7 +83,7 @@ class Connections:
 
     def _open(self) -> int:
         try:
-            return sum(number > self.first for number in map(int, os.listdir(_OPEN_FILES)))
+            return sum(number > self.first for number in _open_files())
         except OSError:  # no file is left for looking
             return self.most
 
@@ -128,10 +128,7 @@ class Connections:
 
 
 def _open_files() -> list[int]:
-    try:
-        return [int(each) for each in os.listdir(_OPEN_FILES)]
-    except OSError:  # no file is left for looking
-        return []
+    return [int(each) for each in os.listdir(_OPEN_FILES)]  # noqa: PTH208 - makes no thousands of paths
 
 
 @contextmanager
@@ -154,7 +151,10 @@ def _socket(number: int) -> Iterator[socket.socket | None]:
 
 def _sockets() -> Iterator[tuple[int, socket.socket]]:
     """Every open socket with its number, while it is looked at."""
-    for number in _open_files():
+    numbers: list[int] = []
+    with suppress(OSError):  # no file is left for looking
+        numbers = _open_files()
+    for number in numbers:
         with _socket(number) as each:
             if each is not None:
                 yield number, each

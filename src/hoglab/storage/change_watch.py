@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import structlog
 
+from hoglab.background import BackgroundService
 from hoglab.storage.database import DatabaseError
 
 if TYPE_CHECKING:
@@ -19,26 +19,20 @@ REFRESH_S = 0.5
 _log = structlog.get_logger("hoglab")
 
 
-class ChangeWatch:
-    """A background service that notices them."""
+class ChangeWatch(BackgroundService):
+    """Background service that notices changes by other processes."""
+
+    NAME = "change-watch"
 
     def __init__(self, database: Database, witness: Witness) -> None:
+        super().__init__()
         self._database = database
         self._witness = witness
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="change-watch", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        self._stopping.set()
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(REFRESH_S):
-            try:
-                self._database.refresh_changes()
-                self._witness.note()
-            except DatabaseError as error:
-                _log.warning("changes_not_read", error=str(error))
+    def round(self) -> float:
+        try:
+            self._database.refresh_changes()
+            self._witness.note()
+        except DatabaseError as error:
+            _log.warning("changes_not_read", error=str(error))
+        return REFRESH_S

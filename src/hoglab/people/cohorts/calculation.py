@@ -7,7 +7,6 @@ single transaction, so that nobody ever sees half of one.
 
 from __future__ import annotations
 
-import threading
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable
@@ -20,6 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import structlog
 
 from hoglab.accounts import store as accounts
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.filters.model import PropertyFilter
 from hoglab.http.dates import utc_now
@@ -65,8 +65,10 @@ class Progress:
     """Persons there were to look at when it began."""
 
 
-class CohortCalculator:
-    """A background service: `start` once, `stop` once. `calculate` may also be called by itself."""
+class CohortCalculator(BackgroundService):
+    """Background service that finds members of cohorts. `calculate` may also be called by itself."""
+
+    NAME = "cohort-calculator"
 
     def __init__(
         self,
@@ -76,43 +78,29 @@ class CohortCalculator:
         catch_up: CatchUp | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        super().__init__()
         self._database = database
         self._behaviour = behaviour
         self._awaiting: Awaiting[tuple[int, int, int]] = Awaiting(catch_up)
         self._now = now
-        self._wake = threading.Event()
-        self._stopping = False
         self._retry_at: dict[int, float] = {}
         self._progress: Progress | None = None
-        self._thread: threading.Thread | None = None
-        self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self._wake.set())
+        self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self.wake())
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._work, name="cohort-calculator", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 5.0) -> None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End; a cohort that is being calculated is begun anew at the next start."""
         self._unsubscribe()
-        self._stopping = True
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        super().stop(timeout_s)
 
     def progress(self, cohort_id: int) -> Progress | None:
         """How far the calculation of a cohort has come; None when it is not being calculated at the moment."""
         progress = self._progress
         return progress if progress is not None and progress.cohort_id == cohort_id else None
 
-    def _work(self) -> None:
-        while not self._stopping:
-            self._wake.clear()
-            try:
-                self._refresh()
-                self.run()
-            except Exception:
-                _log.exception("cohorts_not_calculated")
-            self._wake.wait(CATCH_UP_CHECK_S if self._awaiting else REFRESH_CHECK_S)
+    def round(self) -> float:
+        self._refresh()
+        self.run()
+        return CATCH_UP_CHECK_S if self._awaiting else REFRESH_CHECK_S
 
     def _refresh(self) -> None:
         before = self._now() - REFRESH_AFTER
@@ -132,7 +120,7 @@ class CohortCalculator:
         One that was asked for after events that are not stored yet goes on waiting.
         """
         done = 0
-        while not self._stopping:
+        while not self.is_stopping:
             with self._database.read() as connection:
                 waiting = store.waiting_cohorts(connection)
             ready = self._awaiting.ready(waiting)
@@ -176,7 +164,7 @@ class CohortCalculator:
         found, after, checked = array("q"), 0, 0
         with self._database.read() as connection:
             total = store.count_persons(connection, row.project_id)
-        while not self._stopping:
+        while not self.is_stopping:
             self._progress = Progress(row.id, checked, max(total, checked))
             with self._database.read() as connection:
                 persons = store.candidates(connection, row.project_id, after)

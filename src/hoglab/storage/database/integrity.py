@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import structlog
 
+from hoglab.background import BackgroundService
 from hoglab.storage.database.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -20,35 +20,26 @@ CHECK_EVERY_S = 24 * 3600.0
 _log = structlog.get_logger(__name__)
 
 
-class IntegrityWatch:
-    """The background service of a server: `start` once, `stop` once."""
+class IntegrityWatch(BackgroundService):
+    """Background service that looks for damage. A check that runs when it stops ends with the process."""
+
+    NAME = "integrity-watch"
 
     def __init__(self, databases: Mapping[str, Database]) -> None:
         """``databases`` by the names of their files."""
+        super().__init__()
         self._databases = databases
         self._found: dict[str, str] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="integrity-watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """End it; a check that runs is left alone and ends with the process."""
-        self._stopping.set()
-        self._thread.join(timeout_s)
 
     def damages(self) -> dict[str, str]:
         """What is damaged, by file."""
         return dict(self._found)
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            for name, database in self._databases.items():
-                if self._stopping.is_set():
-                    return
+    def round(self) -> float:
+        for name, database in self._databases.items():
+            if not self.is_stopping:
                 self._look(name, database)
-            self._stopping.wait(CHECK_EVERY_S)
+        return CHECK_EVERY_S
 
     def _look(self, name: str, database: Database) -> None:
         try:

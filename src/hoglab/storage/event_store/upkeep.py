@@ -6,13 +6,13 @@ server that are done by and by run on it, too.
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryCancelledError,
@@ -64,51 +64,55 @@ class Chore:
             _log.warning("chore_failed", chore=self.name, reason=str(error))
 
 
-class Upkeep:
-    """A background service: `start` once, `stop` once."""
+class Upkeep(BackgroundService):
+    """Background service that seals events and does the chores."""
+
+    NAME = "event-store-upkeep"
 
     def __init__(
         self, store: DuckDbEventStore, *, chores: Sequence[Chore] = (), limits: SealingLimits | None = None
     ) -> None:
+        super().__init__()
         self._store = store
         self._chores = chores
         self._limits = limits
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="event-store-upkeep", daemon=True)
+        self._seen = (-1, -1)
+        """Position and uses of the store at the last look."""
+        self._quiet_looks = self._restless_looks = 0
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End the thread; what is being sealed is left as it was."""
-        self._stopping.set()
         self._store.interrupt_sealing()
-        self._thread.join(timeout_s)
+        super().stop(timeout_s)
 
-    def _run(self) -> None:
-        seen, quiet, restless, wait_s = (-1, -1), 0, 0, LOOK_EVERY_S
-        while not self._stopping.wait(wait_s):
-            now = (self._store.position(), self._store.uses)
-            quiet = quiet + 1 if now == seen else 0
-            restless = 0 if quiet else restless + 1
-            is_idle = quiet == IDLE_LOOKS or restless == PATIENT_LOOKS
-            wait_s = LOOK_EVERY_S
-            if is_idle or now[0] != seen[0]:
-                started = time.monotonic()
-                try:
-                    while self._seal(is_idle=is_idle) and quiet and not self._stopping.is_set():
-                        if self._store.uses != now[1]:
-                            break
-                except FAILURES as error:
-                    if not self._stopping.is_set():
-                        _log.warning("events_not_sealed", reason=str(error))
-                    wait_s = FAILED_S
-                wait_s = max(wait_s, time.monotonic() - started)  # at most half of the time
-                restless = 0 if is_idle else restless
-            for chore in self._chores:
-                if not self._stopping.is_set():
-                    chore.run()
-            seen = now
+    def round(self) -> float:
+        wait_s = self._look()
+        for chore in self._chores:
+            if not self.is_stopping:
+                chore.run()
+        return wait_s
+
+    def _look(self) -> float:
+        """Seal what is to be sealed now; seconds until the next look."""
+        before, self._seen = self._seen, (self._store.position(), self._store.uses)
+        is_quiet = before == self._seen
+        self._quiet_looks = self._quiet_looks + 1 if is_quiet else 0
+        self._restless_looks = 0 if is_quiet else self._restless_looks + 1
+        is_idle = self._quiet_looks == IDLE_LOOKS or self._restless_looks == PATIENT_LOOKS
+        if is_idle:
+            self._restless_looks = 0
+        if not is_idle and self._seen[0] == before[0]:
+            return LOOK_EVERY_S
+        started = time.monotonic()
+        try:
+            while self._seal(is_idle=is_idle) and is_quiet and not self.is_stopping:
+                if self._store.uses != self._seen[1]:
+                    break
+        except FAILURES as error:
+            if not self.is_stopping:
+                _log.warning("events_not_sealed", reason=str(error))
+            return FAILED_S
+        return max(LOOK_EVERY_S, time.monotonic() - started)  # at most half of the time
 
     def _seal(self, *, is_idle: bool) -> bool:
         if not self._store.seal(self._limits, is_idle=is_idle):

@@ -1,0 +1,80 @@
+"""Rounds of background services: woken, failing, ended."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from hoglab.background import MAX_RETRY_S, RETRY_S, BackgroundService
+
+WAIT_S = 10.0
+
+
+class Rounds(BackgroundService):
+    """Counts its rounds; does ``work`` in each."""
+
+    NAME = "rounds"
+
+    def __init__(self, wait_s: float | None = None) -> None:
+        super().__init__()
+        self.done = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.errors: list[Exception] = []
+        self.wait_s = wait_s
+
+    def round(self) -> float | None:
+        assert self.go_on.wait(WAIT_S)
+        self.done.release()
+        if self.errors:
+            raise self.errors.pop()
+        return self.wait_s
+
+    def was_done(self) -> bool:
+        return self.done.acquire(timeout=WAIT_S)
+
+
+def test_a_service_works_at_once_and_when_it_is_woken() -> None:
+    service = Rounds()
+    service.start()
+    assert service.was_done()
+    assert not service.done.acquire(timeout=0.05), "nobody woke it"
+    service.wake()
+    assert service.was_done()
+    service.stop(WAIT_S)
+    assert not service._thread.is_alive()
+
+
+def test_a_service_works_again_after_the_time_that_its_round_named() -> None:
+    service = Rounds(0.001)
+    service.start()
+    assert all(service.was_done() for _ in range(3))
+    service.stop(WAIT_S)
+
+
+def test_a_wake_during_a_round_is_not_lost() -> None:
+    service = Rounds()
+    service.go_on.clear()
+    service.start()
+    service.wake()
+    service.go_on.set()
+    assert service.was_done()
+    assert service.was_done()
+    service.stop(WAIT_S)
+
+
+def test_a_service_that_never_started_can_be_stopped() -> None:
+    Rounds().stop(WAIT_S)
+
+
+@pytest.mark.logs_exceptions
+def test_rounds_that_fail_are_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Rounds()
+    service.errors = [LookupError("a mistake of ours") for _ in range(8)]
+    waits: list[float] = []
+    monkeypatch.setattr(service._stopping, "wait", waits.append)
+    service.start()
+    assert all(service.was_done() for _ in range(9))
+    service.stop(WAIT_S)
+    assert waits == [RETRY_S, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_RETRY_S, MAX_RETRY_S]
