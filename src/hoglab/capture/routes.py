@@ -15,6 +15,7 @@ from hoglab.capture.service import PathRules, Request
 from hoglab.http.body import read_body
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
+from hoglab.http.responses import JSON, send_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 
 OK = b'{"status":"Ok"}'
 """What an accepted request is told, and whoever asks for the options of a path."""
-TEXT_TYPE = b"text/plain; charset=utf-8"
-JSON_TYPE = b"application/json"
+TEXT = "text/plain; charset=utf-8"
 
 EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")
 
@@ -70,7 +70,7 @@ class EventEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         if method == "OPTIONS":
-            await answer(send, 200, OK, JSON_TYPE)
+            await send_answer(send, 200, OK, JSON)
         elif method not in {"POST", "GET", "HEAD"}:
             await refuse_method(send, b"GET, POST, OPTIONS")
         else:
@@ -86,10 +86,9 @@ class EventEndpoint:
             return
         EVENTS.inc(taken)
         if query.beacon:
-            await answer(send, 204, b"", None)
+            await send_answer(send, 204)
         else:
-            await send({"type": "http.response.start", "status": 200, "headers": _OK_HEADERS})
-            await send({"type": "http.response.body", "body": OK})
+            await send_answer(send, 200, OK, JSON)
 
     async def _read(self, scope: Scope, receive: Receive, query: Query) -> Request:
         content_type = content_encoding = b""
@@ -114,7 +113,7 @@ class DiscardEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         if method == "OPTIONS":
-            await answer(send, 200, self._answer, JSON_TYPE)
+            await send_answer(send, 200, self._answer, JSON)
         elif method != "POST":
             await refuse_method(send, b"POST, OPTIONS")
         else:
@@ -128,9 +127,9 @@ class DiscardEndpoint:
             await _refuse(send, refusal)
             return
         if beacon:
-            await answer(send, 204, b"", None)
+            await send_answer(send, 204)
         else:
-            await answer(send, 200, self._answer, JSON_TYPE)
+            await send_answer(send, 200, self._answer, JSON)
 
 
 async def read_whole(
@@ -145,7 +144,7 @@ async def read_whole(
 
 async def refuse_method(send: Send, allowed: bytes) -> None:
     """405: the path does not take this method; ``allowed`` is what it takes."""
-    await answer(send, 405, b"method not allowed", TEXT_TYPE, [(b"allow", allowed)])
+    await send_answer(send, 405, b"method not allowed", TEXT, [(b"allow", allowed)])
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:
@@ -154,31 +153,4 @@ async def _refuse(send: Send, refusal: Refusal) -> None:
         headers.append((b"connection", b"close"))
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
-    await answer(send, refusal.status, refusal.reason.encode(), TEXT_TYPE, headers)
-
-
-def _headers(body: bytes, media_type: bytes | None) -> list[tuple[bytes, bytes]]:
-    if media_type is None:
-        return []
-    return [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
-
-
-_OK_HEADERS = _headers(OK, JSON_TYPE)
-
-
-async def answer(
-    send: Send,
-    status: int,
-    body: bytes,
-    media_type: bytes | None,
-    headers: list[tuple[bytes, bytes]] | None = None,
-) -> None:
-    """Send a whole answer."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": _headers(body, media_type) + (headers or []),
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
+    await send_answer(send, refusal.status, refusal.reason.encode(), TEXT, headers)

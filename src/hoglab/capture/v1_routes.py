@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.capture.refusal import Refusal
-from hoglab.capture.routes import EVENTS, JSON_TYPE, OK, answer, read_whole, refuse_method
+from hoglab.capture.routes import EVENTS, OK, read_whole, refuse_method
 from hoglab.capture.v1 import RETRY_AFTER_S, V1Refusal, read_head, too_large
 from hoglab.http.body import discard_body
 from hoglab.http.client_ip import client_ip
+from hoglab.http.responses import JSON, send_answer
 
 if TYPE_CHECKING:
     from hoglab.capture.routes import Receive, Scope, Send
@@ -32,7 +33,7 @@ class V1Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         if method == "OPTIONS":
-            await answer(send, 200, OK, JSON_TYPE)
+            await send_answer(send, 200, OK, JSON)
         elif method != "POST":
             await refuse_method(send, b"POST, OPTIONS")
         else:
@@ -60,7 +61,7 @@ class V1Endpoint:
             await _refuse(send, known, echoed, retry_after_s=refusal.retry_after_s)
             return
         EVENTS.inc(batch.accepted)
-        await answer(send, 200, orjson.dumps({"results": batch.results}), JSON_TYPE, echoed)
+        await send_answer(send, 200, orjson.dumps({"results": batch.results}), JSON, echoed)
 
     async def _read(self, scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float) -> bytes:
         try:
@@ -90,4 +91,4 @@ async def _refuse(
         headers = [*headers, (b"retry-after", b"%d" % (retry_after_s or RETRY_AFTER_S))]
     if refusal.closes:
         headers = [*headers, (b"connection", b"close")]
-    await answer(send, refusal.status, orjson.dumps(body), JSON_TYPE, headers)
+    await send_answer(send, refusal.status, orjson.dumps(body), JSON, headers)

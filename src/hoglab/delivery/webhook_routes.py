@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
@@ -11,6 +11,7 @@ from hoglab.delivery.webhooks import BROKEN, CROWDED, TOO_LARGE, TOO_SLOW, Incom
 from hoglab.http.body import read_body
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
+from hoglab.http.responses import send_answer
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -53,11 +54,8 @@ class WebhookEndpoint:
 
 
 async def _send(send: Send, reply: Reply) -> None:
+    media_type = reply.content_type
+    if media_type is not None and media_type.startswith("text/"):
+        media_type += "; charset=utf-8"
     headers = [(name.encode(), text.encode()) for name, text in reply.headers.items()]
-    if reply.content_type is not None:
-        charset = "; charset=utf-8" if reply.content_type.startswith("text/") else ""
-        headers.append((b"content-type", f"{reply.content_type}{charset}".encode()))
-    headers.append((b"content-length", str(len(reply.body)).encode()))
-    start: dict[str, Any] = {"type": "http.response.start", "status": reply.status, "headers": headers}
-    await send(start)
-    await send({"type": "http.response.body", "body": reply.body})
+    await send_answer(send, reply.status, reply.body, media_type, headers)

@@ -34,7 +34,7 @@ from hoglab.http.body import header, read_body
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
-from hoglab.http.responses import JSON
+from hoglab.http.responses import JSON, send_answer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -165,12 +165,12 @@ class EvaluationEndpoint:
         if method == "POST":
             return self._post(scope, receive, send)
         if method == "GET":
-            return send_json(send, orjson.dumps(BARE_CONFIG))
+            return send_answer(send, 200, orjson.dumps(BARE_CONFIG), JSON)
         if method == "HEAD":
-            return send_empty(send, 200)
+            return send_answer(send, 200)
         if method == "OPTIONS":
-            return send_empty(send, 204)
-        return send_empty(send, 405, [(b"allow", _ALLOW)])
+            return send_answer(send, 204)
+        return send_answer(send, 405, headers=[(b"allow", _ALLOW)])
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = read_query(scope["query_string"])
@@ -205,7 +205,7 @@ class EvaluationEndpoint:
             evaluated_at_ms=time.time_ns() // 1_000_000,
             config=config_fields(has_flags=flags.has_active_flags) if with_config else None,
         )
-        await send_json(send, answer)
+        await send_answer(send, 200, answer, JSON)
 
     def _decode(self, scope: Scope, query: FlagQuery, raw: bytes) -> Any:
         return decode_body(
@@ -222,26 +222,3 @@ class EvaluationEndpoint:
         if query.version is None and not query.given_config:
             return flags_form(2), True
         return flags_form(query.version or 1), query.config
-
-
-async def send_json(send: Send, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """Answer 200 with a JSON body."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": [
-                (b"content-type", JSON.encode()),
-                (b"content-length", b"%d" % len(body)),
-                *(headers or ()),
-            ],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
-
-
-async def send_empty(send: Send, status: int, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """Answer without a body."""
-    length = [] if status in (204, 304) else [(b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": status, "headers": length + (headers or [])})
-    await send({"type": "http.response.body", "body": b""})

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from hoglab.flags.evaluation import EvaluationEndpoint, invalid_token, send_empty, send_json
+from hoglab.flags.evaluation import EvaluationEndpoint, invalid_token
 from hoglab.flags.local_evaluation import definitions, etag_matches
 from hoglab.flags.remote_config import (
     CACHE_CONTROL,
@@ -27,6 +27,7 @@ from hoglab.http.access import key_from_header
 from hoglab.http.body import header
 from hoglab.http.errors import ApiError, missing_scope, not_found
 from hoglab.http.identity import Principal, Unknown
+from hoglab.http.responses import JSON, send_answer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -86,11 +87,11 @@ class ConstantEndpoint:
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["method"] in ("GET", "HEAD"):
-            await send_json(send, self._body)
+            await send_answer(send, 200, self._body, JSON)
         elif scope["method"] == "OPTIONS":
-            await send_empty(send, 204)
+            await send_answer(send, 204)
         else:
-            await send_empty(send, 405, [(b"allow", _DEFINITIONS_ALLOW)])
+            await send_answer(send, 405, headers=[(b"allow", _DEFINITIONS_ALLOW)])
 
 
 class ConfigEndpoints:
@@ -173,11 +174,11 @@ class DefinitionsEndpoint:
         if method == "GET":
             await self._get(scope, send)
         elif method == "HEAD":
-            await send_empty(send, 200)
+            await send_answer(send, 200)
         elif method == "OPTIONS":
-            await send_empty(send, 204)
+            await send_answer(send, 204)
         else:
-            await send_empty(send, 405, [(b"allow", _DEFINITIONS_ALLOW)])
+            await send_answer(send, 405, headers=[(b"allow", _DEFINITIONS_ALLOW)])
 
     async def _get(self, scope: Scope, send: Send) -> None:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
@@ -194,9 +195,9 @@ class DefinitionsEndpoint:
         headers = [(b"etag", answer.etag), (b"cache-control", b"private, must-revalidate")]
         known = header(scope, b"if-none-match")
         if known is not None and etag_matches(known, answer.etag):
-            await send_empty(send, 304, headers)
+            await send_answer(send, 304, headers=headers)
         else:
-            await send_json(send, answer.body, headers)
+            await send_answer(send, 200, answer.body, JSON, headers)
 
     async def _principal(self, scope: Scope) -> Principal:
         """Who calls. Raises 401 for an unknown key and 403 for one that may not read flags."""

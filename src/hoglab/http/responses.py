@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 if TYPE_CHECKING:
+    from starlette.types import Send
+
     from hoglab.http.errors import WireError
 
 JSON = "application/json"
@@ -49,6 +51,23 @@ def error_response(error: WireError) -> Response:
     if error.body is None:
         return empty_response(error.status, error.headers)
     return json_response(error.body, error.status, error.headers)
+
+
+async def send_answer(
+    send: Send,
+    status: int,
+    body: bytes = b"",
+    media_type: str | None = None,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    """Send a whole answer from a plain ASGI app, where an object for it would cost more than the work."""
+    all_headers = list(headers)
+    if media_type is not None:
+        all_headers.append((b"content-type", media_type.encode()))
+    if status not in (204, 304):
+        all_headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _plain(value: Any) -> Any:
