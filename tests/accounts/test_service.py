@@ -382,8 +382,7 @@ class TestUsersAndOrganizations:
         assert accounts.leave(organization, owner)
         assert not accounts.leave(organization, owner)
 
-    def test_where_projects_are_made_by_default(self, accounts: AccountService, first: Any) -> None:
-        assert accounts.first_organization_id() == accounts.projects()[0].organization_id
+    def test_an_organization_has_a_name(self, accounts: AccountService) -> None:
         with pytest.raises(AccountError, match="blank"):
             accounts.create_organization(" ")
 

@@ -10,8 +10,8 @@ import pytest
 from tests.experiments.conftest import KEY, Lab
 from tests.experiments.test_large_lists import statements
 
+from hoglab.experiments.actor import Actor
 from hoglab.experiments.reading import ExperimentReads, subjects
-from hoglab.experiments.service import Actor
 from hoglab.http.identity import Level, Principal
 from hoglab.storage.database import state_in
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.element_chains import Element, chain_matches, parse_chain
 
 from hoglab.filters.elements import (
     MAX_SELECTOR_PARTS,
-    Element,
     SelectorPart,
     chain_elements,
     chain_href,
     chain_ids,
-    chain_matches,
     chain_texts,
     only_id,
-    parse_chain,
     parse_selector,
     selector_pattern,
     tag_pattern,

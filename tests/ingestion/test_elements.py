@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.element_chains import parse_chain
 
-from hoglab.filters.elements import chain_href, chain_ids, chain_texts, parse_chain
+from hoglab.filters.elements import chain_href, chain_ids, chain_texts
 from hoglab.ingestion.elements import chain_of, take_elements_chain
 
 

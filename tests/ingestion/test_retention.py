@@ -43,7 +43,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     accounts = AccountService(database)
     bootstrap(database, accounts)
     for name in ("Second", "Third"):
-        accounts.create_project(accounts.first_organization_id(), name)
+        accounts.create_project(accounts.projects()[0].organization_id, name)
     yield database
     database.dispose()
 

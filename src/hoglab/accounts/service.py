@@ -327,12 +327,6 @@ class AccountService:
             raise AccountError("there is no user yet")
         return found
 
-    def first_organization_id(self) -> str:
-        """Where projects are made on the command line. Raises `AccountError` when there is none."""
-        with self._database.read() as connection:
-            found = store.levels(connection, self.owner_id())
-        return next(iter(found))
-
     # Personal API keys
 
     def create_key(

@@ -242,8 +242,8 @@ class _Local:
         self._whole = ExperimentResults(self._results, exposures, health, budget_s=None)
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
+        from hoglab.experiments.actor import Actor
         from hoglab.experiments.reading import ExperimentReads
-        from hoglab.experiments.service import Actor
 
         with _as_answers():
             actor = Actor(self._project, self._owner(), self._results.now())

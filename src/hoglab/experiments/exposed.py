@@ -24,7 +24,8 @@ from hoglab.people.cohorts.routes import cohort_object
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from hoglab.experiments.service import Actor, ExperimentService
+    from hoglab.experiments.actor import Actor
+    from hoglab.experiments.service import ExperimentService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.flags.store import FlagRow
     from hoglab.http.identity import Project

@@ -11,8 +11,9 @@ import orjson
 import sqlalchemy as sa
 
 from hoglab.actions import store as actions
+from hoglab.experiments.actor import Actor
 from hoglab.experiments.schemas import RunningTimeBody
-from hoglab.experiments.service import Actor, ExperimentService
+from hoglab.experiments.service import ExperimentService
 from hoglab.http.errors import validation_error
 from hoglab.statistics import BaselineStats, RunningTimeMetric, calculate_running_time
 from hoglab.storage.database.tables import experiment

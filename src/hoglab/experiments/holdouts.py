@@ -11,9 +11,10 @@ from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
 from hoglab.actions.references import check_references
 from hoglab.experiments import store
+from hoglab.experiments.actor import SCOPE, Actor
 from hoglab.experiments.presentation import holdout_object
 from hoglab.experiments.schemas import HoldoutCreate, HoldoutPatch
-from hoglab.experiments.service import SCOPE, Actor, ExperimentService
+from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import HoldoutRow
 from hoglab.http.errors import not_found, validation_error
 from hoglab.http.unknown_keys import refuse, within

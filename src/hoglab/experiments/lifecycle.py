@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from hoglab.accounts import activity
 from hoglab.experiments import flag_config, freezing, metrics, milestones, ordering, store
+from hoglab.experiments.actor import SCOPE, Actor
 from hoglab.experiments.exposed import Performed, exposed_persons
 from hoglab.experiments.schemas import (
     ArchiveBody,
@@ -26,7 +27,7 @@ from hoglab.experiments.schemas import (
     EndBody,
     ShipVariantBody,
 )
-from hoglab.experiments.service import SCOPE, Actor, ExperimentService
+from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import ExperimentRow
 from hoglab.flags.store import FlagRow
 from hoglab.http.errors import BareError, permission_denied, validation_error

@@ -15,7 +15,7 @@ from hoglab.flags.store import FlagRow, LinkedExperiment
 from hoglab.http.errors import validation_error
 
 if TYPE_CHECKING:
-    from hoglab.experiments.service import Actor
+    from hoglab.experiments.actor import Actor
     from hoglab.flags.service import FlagService
     from hoglab.people.cohorts import CohortService
     from hoglab.storage.database import Transaction

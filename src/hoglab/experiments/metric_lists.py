@@ -13,9 +13,9 @@ from hoglab.http.errors import validation_error
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.experiments.actor import Actor
     from hoglab.experiments.problems import Problem
     from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
-    from hoglab.experiments.service import Actor
     from hoglab.experiments.store import ExperimentRow, SavedMetricLink
     from hoglab.http.identity import Project
     from hoglab.storage.database import Transaction

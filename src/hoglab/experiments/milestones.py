@@ -12,7 +12,7 @@ from hoglab.accounts.internal_events import emit
 from hoglab.experiments import store
 
 if TYPE_CHECKING:
-    from hoglab.experiments.service import Actor
+    from hoglab.experiments.actor import Actor
     from hoglab.experiments.store import ExperimentRow
     from hoglab.storage.database import Transaction
 

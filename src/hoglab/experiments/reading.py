@@ -28,7 +28,7 @@ from hoglab.storage.database import State, Subject, state_in
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.experiments.service import Actor
+    from hoglab.experiments.actor import Actor
     from hoglab.http.identity import Principal
     from hoglab.storage.database import Database
 

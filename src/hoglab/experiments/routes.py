@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from starlette.responses import Response
 
 from hoglab.experiments import schemas
-from hoglab.experiments.service import Actor
+from hoglab.experiments.actor import Actor
 from hoglab.http.pagination import Paged, envelope
 from hoglab.http.routing import IntId, ResourceRouter, either
 from hoglab.http.wire import DetailText, ErrorText

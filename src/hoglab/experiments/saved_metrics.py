@@ -13,10 +13,11 @@ from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
 from hoglab.actions.references import check_references
 from hoglab.experiments import metrics, store
+from hoglab.experiments.actor import SCOPE, Actor
 from hoglab.experiments.fingerprint import hashed_part
 from hoglab.experiments.presentation import saved_metric_object
 from hoglab.experiments.schemas import SavedMetricCreate, SavedMetricPatch
-from hoglab.experiments.service import SCOPE, Actor, ExperimentService
+from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import SavedMetricRow
 from hoglab.http.errors import not_found, validation_error
 from hoglab.http.unknown_keys import refuse, within

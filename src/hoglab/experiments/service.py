@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from hoglab.accounts import activity
 from hoglab.actions.references import check_references
 from hoglab.experiments import criteria, flag_config, metrics, milestones, store
+from hoglab.experiments.actor import SCOPE, Actor
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
 from hoglab.experiments.presentation import experiment_object, load_related, settings_of
@@ -27,12 +28,9 @@ from hoglab.http.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.flags.service import FlagService
-    from hoglab.http.identity import Principal, Project
-    from hoglab.http.preconditions import EntityTags
+    from hoglab.http.identity import Project
     from hoglab.people.cohorts import CohortService
     from hoglab.storage.database import Database, Transaction
-
-SCOPE = "Experiment"
 
 # Columns that a request sets as they came.
 _PLAIN = (
@@ -55,17 +53,6 @@ _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
 _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """Who does something, where, and when: what every write needs to know."""
-
-    project: Project
-    principal: Principal
-    now: datetime
-    if_match: EntityTags | None = None
-    """The states in which the experiment may be changed; None for any."""
 
 
 class ExperimentService:

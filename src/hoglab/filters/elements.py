@@ -52,38 +52,6 @@ def chain_elements(chain: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
-    """One element of a chain."""
-
-    tag: str
-    classes: tuple[str, ...]
-    attributes: tuple[tuple[str, str], ...]
-
-    def attribute(self, key: str) -> str | None:
-        for name, value in self.attributes:
-            if name == key:
-                return value
-        return None
-
-
-_ELEMENT = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+', re.DOTALL)
-_ATTRIBUTES_START = re.compile(r':(?=[A-Za-z0-9_-]*=")')
-_ATTRIBUTE = re.compile(r'([^=";]*)="((?:[^"\\]|\\.)*)"', re.DOTALL)
-
-
-def parse_chain(chain: str) -> list[Element]:
-    """The elements of a chain, the clicked one first; text that is no element is passed over."""
-    elements = []
-    for part in _ELEMENT.findall(chain):
-        start = _ATTRIBUTES_START.search(part)
-        head, attributes = (part[: start.start()], part[start.end() :]) if start else (part, "")
-        tag, *classes = head.split(".")
-        pairs = tuple((key, value.replace('\\"', '"')) for key, value in _ATTRIBUTE.findall(attributes))
-        elements.append(Element(tag, tuple(name for name in classes if name), pairs))
-    return elements
-
-
-@dataclass(frozen=True, slots=True)
 class SelectorPart:
     """What one element must be: its tag (None: any), classes and attributes as the chain names them."""
 
@@ -92,13 +60,6 @@ class SelectorPart:
     attributes: tuple[tuple[str, str], ...] = ()
     parent_follows: bool = False
     """The next part must match the direct parent (``>``), not any ancestor."""
-
-    def matches(self, element: Element) -> bool:
-        return (
-            (self.tag is None or element.tag == self.tag)
-            and all(name in element.classes for name in self.classes)
-            and all(element.attribute(key) == value for key, value in self.attributes)
-        )
 
 
 _SELECTOR_TOKEN = re.compile(r"""(?:\[[^\]"']*(?:"[^"]*"|'[^']*')?[^\]]*\]|[^\s\[>])+|>""")
@@ -180,22 +141,6 @@ def _chain_key(key: str) -> str:
     return key if key in {"href", "text", "nth-child", "nth-of-type"} else f"attr__{key}"
 
 
-def chain_matches(parts: tuple[SelectorPart, ...], elements: list[Element]) -> bool:
-    """Whether a selector matches parsed elements, by plain search. The pattern is what filters run."""
-
-    def rest_matches(part: int, at: int) -> bool:
-        if part == len(parts):
-            return True
-        if parts[part - 1].parent_follows:
-            return at < len(elements) and parts[part].matches(elements[at]) and rest_matches(part + 1, at + 1)
-        return any(
-            parts[part].matches(elements[i]) and rest_matches(part + 1, i + 1)
-            for i in range(at, len(elements))
-        )
-
-    return any(parts[0].matches(element) and rest_matches(1, i + 1) for i, element in enumerate(elements))
-
-
 def only_id(parts: tuple[SelectorPart, ...]) -> str | None:
     """The id of a selector that is nothing but ``#id``; such a selector is a look-up in the list of ids."""
     if len(parts) == 1 and parts[0].tag is None and not parts[0].classes:
@@ -212,7 +157,7 @@ _ANY_CLASSES = r'(?:\.[^;".]*)*'
 
 
 def selector_pattern(parts: tuple[SelectorPart, ...]) -> str:
-    """An RE2 pattern that finds exactly the chains in which `chain_matches` finds the selector.
+    """An RE2 pattern that finds exactly the chains of which some elements match the selector.
 
     It relies on attributes being sorted by key, as the chain's grammar says.
     """

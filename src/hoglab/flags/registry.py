@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -48,11 +47,6 @@ class LoadedProject:
     flags: ProjectFlags
     notes: dict[str, Any]
     """What others derive from this state and want to keep as long as it lasts."""
-
-    @cached_property
-    def group_indexes(self) -> Mapping[str, int]:
-        """Group type name -> index."""
-        return {name: index for index, name in self.flags.group_names.items()}
 
 
 class FlagRegistry:

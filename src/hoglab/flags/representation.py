@@ -76,26 +76,6 @@ def flag_object(
     return with_warnings(shown, warnings_of(unknown_keys_of(row.filters)))
 
 
-def experiment_flag_object(row: FlagRow) -> dict[str, Any]:
-    """A flag inside of an experiment."""
-    return {
-        "id": row.id,
-        "team_id": row.project_id,
-        "name": row.name,
-        "key": row.key,
-        "filters": shown_filters(row),
-        "deleted": row.deleted,
-        "active": row.active,
-        "ensure_experience_continuity": row.ensure_experience_continuity,
-        "has_encrypted_payloads": row.has_encrypted_payloads,
-        "version": row.version,
-        "evaluation_runtime": row.evaluation_runtime,
-        "evaluation_tags": row.evaluation_contexts,
-        "bucketing_identifier": row.bucketing_identifier,
-        "evaluation_contexts": row.evaluation_contexts,
-    }
-
-
 def shown_filters(row: FlagRow) -> dict[str, Any]:
     """The filters of a flag, encrypted payloads left out."""
     payloads = row.filters.get("payloads")

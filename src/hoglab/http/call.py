@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from hoglab.http import errors
-from hoglab.http.fields import JsonAny, JsonList, JsonObject, parse_bool
+from hoglab.http.fields import JsonAny, JsonList, JsonObject
 from hoglab.http.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page, read_page, replace_query
 from hoglab.http.preconditions import EntityTags
 
@@ -86,10 +86,6 @@ class Call:
         """Every value of a query parameter that may be repeated."""
         pairs = parse_qsl(self._query_string, keep_blank_values=True, errors="replace")
         return [value for key, value in pairs if key == name]
-
-    def query_bool(self, name: str) -> bool | None:
-        """A query parameter that spells a boolean; None when it is missing or spells none."""
-        return parse_bool(self.params.get(name))
 
     def validate_query(self, model: type[ModelT]) -> ModelT:
         """The query parameters as ``model``. Raises the first error as 400 of the wire."""

@@ -34,8 +34,6 @@ TextId = NewType("TextId", str)
 PROJECT_PREFIXES = ("/api/projects", "/api/environments")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
-_REFUSED = "Refused: set deleted by PATCH instead"
-
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 

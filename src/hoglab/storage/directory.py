@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import time
 from pathlib import Path
@@ -78,10 +77,6 @@ class DataDirectory:
             return cls(path, _lock(path) if exclusive else None)
         except OSError as error:
             raise DirectoryUnreadableError(path, error) from error
-
-    def free_bytes(self) -> int:
-        """Space left on the disk below the directory."""
-        return shutil.disk_usage(self.path).free
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """The content of a file that only its owner may read, made by ``make`` when it is missing.

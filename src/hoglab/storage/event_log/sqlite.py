@@ -97,7 +97,6 @@ _COMMIT = (
     'ON CONFLICT (consumer) DO UPDATE SET "offset" = max("offset", excluded."offset"), '
     "updated_at = excluded.updated_at"
 )
-_FORGET = "DELETE FROM consumer_position WHERE consumer = ?"
 _TRIM = (
     'DELETE FROM event_log_record WHERE "offset" IN '
     '(SELECT "offset" FROM event_log_record WHERE "offset" <= ? ORDER BY "offset" LIMIT ?) '
@@ -341,15 +340,8 @@ class SqliteEventLog:
 
     def commit(self, consumer: str, offset: int) -> None:
         """Mark everything up to and including ``offset`` as finished; never moves a position back."""
-        self._keep(_COMMIT, (consumer, offset, time.time_ns() // 1000))
-
-    def forget(self, consumer: str) -> None:
-        """Remove a consumer that no longer exists, whose position would keep records for ever."""
-        self._keep(_FORGET, (consumer,))
-
-    def _keep(self, statement: str, parameters: tuple[object, ...]) -> None:
         with explained(str(self._path)), self._turns.turn():
-            self._keeper.execute(statement, parameters)
+            self._keeper.execute(_COMMIT, (consumer, offset, time.time_ns() // 1000))
         self._note_finished()
 
     def _note_finished(self) -> None:
