@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from hoglab.http.fields import WireModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hoglab.http.call import Call
 
 ItemT = TypeVar("ItemT")
 
@@ -27,6 +25,16 @@ class Page:
 
     limit: int
     offset: int
+
+
+class ListRequest(Protocol):
+    """A request for a list."""
+
+    def page(self) -> Page:
+        """The part that is asked for."""
+
+    def link(self, **changes: int | str | None) -> str:
+        """The address of the request with some query parameters replaced; None removes one."""
 
 
 class Paged(WireModel, Generic[ItemT]):
@@ -55,7 +63,7 @@ def _natural(text: str | None) -> int | None:
     return int(digits) if len(digits) <= 18 else 10**18
 
 
-def envelope(call: Call, items: Sequence[Any], count: int, page: Page | None = None) -> dict[str, Any]:
+def envelope(call: ListRequest, items: Sequence[Any], count: int, page: Page | None = None) -> dict[str, Any]:
     """The list object: ``count`` over all pages, links to the neighbours, and this page's ``items``.
 
     ``page`` is what the list was cut with when that is not ``call.page()``.
