@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -89,20 +89,18 @@ from hoglab.people import routes as people_routes
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.people.erasing import PersonErasing
+from hoglab.settings import engine_options
 from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.change_watch import ChangeWatch
-from hoglab.storage.database import Database, DatabaseError, tables
+from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
+from hoglab.storage.engines import Engines, EventStoreEngine
 from hoglab.storage.event_log import EventLogFullError
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.upkeep import Chore, Upkeep
 from hoglab.storage.identity import Installation, Present, Witness, check_metadata_present
 from hoglab.storage.invocations.holding import held_runs, release
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
-from hoglab.storage.table_files import TableDirectory
 from hoglab.transfer.running import ExportService
 from hoglab.warehouse.routes import warehouse_router
 from hoglab.warehouse.service import WarehouseService
@@ -132,20 +130,6 @@ T = TypeVar("T")
 _log = structlog.get_logger("hoglab")
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """The engines of one data directory."""
-
-    database: Database
-    queue_database: Database
-    log: SqliteEventLog
-    store: DuckDbEventStore
-    invocations: SqliteInvocationQueue
-    tables: TableDirectory
-    secrets: SecretBox
-    socket_path: Path
-
-
 class Hoglab:
     """Everything that one server consists of. Made with `open`; then `start`, serve `http`, and `stop`."""
 
@@ -161,18 +145,19 @@ class Hoglab:
         self._settings = settings
         self._resources = resources
         self._started: list[Service] = []
-        self.storage = storage = self._open_storage(directory, accept_loss=accept_loss, deliver=deliver)
-        self.witness = Witness(storage.database, storage.queue_database)
-        accounts = AccountService(storage.database)
+        engines, secrets = self._open_engines(directory, accept_loss=accept_loss, deliver=deliver)
+        self.engines = engines
+        self.witness = Witness(engines.database, engines.queue_database)
+        accounts = AccountService(engines.database)
         self._unannounced = directory.unannounced_path
         self.first_start: FirstStart | None = first_start(
-            storage.database,
+            engines.database,
             accounts,
             self._unannounced,
             api_key=settings.bootstrap_api_key,
             project_token=settings.bootstrap_project_token,
         )
-        self._build(storage, accounts)
+        self._build(engines, secrets, directory.socket_path, accounts)
 
     @classmethod
     def open(cls, settings: Settings, *, accept_loss: bool = False, deliver: bool = False) -> Hoglab:
@@ -190,59 +175,34 @@ class Hoglab:
             hoglab._resources = resources.pop_all()
             return hoglab
 
-    def _open_storage(self, directory: DataDirectory, *, accept_loss: bool, deliver: bool) -> Storage:
+    def _open_engines(
+        self, directory: DataDirectory, *, accept_loss: bool, deliver: bool
+    ) -> tuple[Engines, SecretBox]:
+        """The engines of the directory, which belong together and to the secret keys."""
         settings = self._settings
         present = Present.in_directory(directory)
         present = check_metadata_present(directory, present, accept_loss=accept_loss)
-        tables_directory = TableDirectory(settings.warehouse_directory)
-        queue = self._opened(Database.open(directory.queue_path, tables.queue_metadata), Database.dispose)
+        engines = self._resources.enter_context(Engines.on(directory, engine_options(settings)))
         if deliver:
-            _log.info("held_runs_released", runs=release(queue))
-        storage = Storage(
-            database=self._opened(Database.open(directory.metadata_path), Database.dispose),
-            queue_database=queue,
-            log=self._opened(
-                SqliteEventLog(
-                    directory.queue_path,
-                    max_backlog_bytes=settings.event_log_max_bytes,
-                    min_free_disk_bytes=settings.min_free_disk_bytes,
-                ),
-                SqliteEventLog.close,
-            ),
-            store=self._opened(
-                DuckDbEventStore(
-                    directory.events_path,
-                    memory=settings.event_store_memory,
-                    query_timeout_s=settings.query_timeout_s,
-                    min_free_disk_bytes=settings.min_free_disk_bytes,
-                    tables=tables_directory,
-                    state_path=directory.results_state_path if settings.results_state_max_bytes else None,
-                ),
-                DuckDbEventStore.close,
-            ),
-            invocations=self._opened(
-                SqliteInvocationQueue(directory.queue_path, trace_days=settings.log_retention_days),
-                SqliteInvocationQueue.close,
-            ),
-            tables=tables_directory,
-            secrets=SecretBox.open(directory, settings.secret_keys),
-            socket_path=directory.socket_path,
-        )
+            _log.info("held_runs_released", runs=release(engines.queue_database))
+        secrets = SecretBox.open(directory, settings.secret_keys)
         files = Installation(
-            directory, present, storage.database, storage.queue_database, storage.log, storage.store
+            directory, present, engines.database, engines.queue_database, engines.log, engines.store
         )
         files.check(accept_loss=accept_loss)
-        check_secrets(storage.database, storage.secrets, directory, accept_loss=accept_loss)
-        files.begin(storage.store)
-        keep_check(storage.database, storage.secrets)
-        return storage
+        check_secrets(engines.database, secrets, directory, accept_loss=accept_loss)
+        files.begin(engines.store)
+        keep_check(engines.database, secrets)
+        return engines, secrets
 
-    def _build(self, storage: Storage, accounts: AccountService) -> None:
-        settings, database, store = self._settings, storage.database, storage.store
+    def _build(
+        self, engines: Engines, secrets: SecretBox, socket_path: Path, accounts: AccountService
+    ) -> None:
+        settings, database, store = self._settings, engines.database, engines.store
         people = PersonService(database)
         capture = self._opened(
             Capture(
-                storage.log,
+                engines.log,
                 accounts.project_by_token,
                 accounts.project,
                 has_several_projects=accounts.has_several_projects,
@@ -257,16 +217,16 @@ class Hoglab:
         )
         functions = FunctionRegistry(
             database,
-            storage.secrets,
+            secrets,
             geoip=None if geoip is None else geoip.city,
             limits=replace(EXPRESSION_LIMITS, time_s=settings.filter_time_s),
         )
         delivery = Delivery(
-            storage.invocations,
-            storage.queue_database,
+            engines.invocations,
+            engines.queue_database,
             functions,
             people,
-            storage.secrets,
+            secrets,
             AddressGuard.create(settings.fetch_allow_cidrs, settings.fetch_allow_hosts),
             site_url=settings.public_url,
             capture=capture.accept_own,
@@ -287,9 +247,9 @@ class Hoglab:
             mail_server=settings.mail_server,
             retries=settings.retries,
         )
-        quarantine = Quarantine(storage.queue_database, max_bytes=settings.quarantine_max_bytes)
+        quarantine = Quarantine(engines.queue_database, max_bytes=settings.quarantine_max_bytes)
         ingestion = Ingestion(
-            storage.log,
+            engines.log,
             store,
             people,
             accounts.project,
@@ -308,14 +268,14 @@ class Hoglab:
         )
         erasing = PersonErasing(
             database,
-            storage.queue_database,
+            engines.queue_database,
             people.known,
-            storage.log,
+            engines.log,
             store,
             ingested=lambda: ingestion.position,
             forget_results=lambda: kept_for_results.forget(),
         )
-        flags = FlagService(database, experiments=linked_experiments, cipher=storage.secrets)
+        flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
         evaluator = self._opened(
             FlagEvaluator(
                 database,
@@ -326,7 +286,7 @@ class Hoglab:
             ),
             FlagEvaluator.close,
         )
-        catch_up = CatchUp(storage.log, store)
+        catch_up = CatchUp(engines.log, store)
         cohort_service = CohortService(
             database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
         )
@@ -349,15 +309,15 @@ class Hoglab:
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
             refresh_s=settings.results_refresh_s,
-            tables=storage.tables,
+            tables=engines.tables,
             state=kept_for_results,
         )
         function_service = FunctionService(
-            database, storage.secrets, delivery.states, check_tests=TestCases(delivery)
+            database, secrets, delivery.states, check_tests=TestCases(delivery)
         )
-        integrity = IntegrityWatch({"hoglab.db": database, "queue.db": storage.queue_database})
+        integrity = IntegrityWatch({"hoglab.db": database, "queue.db": engines.queue_database})
         self.problems: Callable[[], list[Problem]] = lambda: _problems(
-            storage, ingestion, quarantine, functions, delivery, integrity
+            engines, ingestion, quarantine, functions, delivery, integrity
         )
         streams = Streams()
         backfills = Backfills(delivery, store, catch_up=catch_up)
@@ -367,16 +327,16 @@ class Hoglab:
             ChangeWatch(database, self.witness),
             integrity,
             accounts.usage,
-            *(() if geoip is None else (GeoIpByDefault(database, storage.secrets),)),
-            Recompiler(database, storage.secrets),
+            *(() if geoip is None else (GeoIpByDefault(database, secrets),)),
+            Recompiler(database, secrets),
             calculator,
             delivery,
             delivery.internal_events(database),
             backfills,
             ingestion,
             ResultsRunner(results, catch_up=catch_up),
-            ExportService(store, storage.socket_path, catch_up=catch_up),
-            Upkeep(store, chores=_chores(settings, storage, accounts, erasing, kept_for_results)),
+            ExportService(store, socket_path, catch_up=catch_up),
+            Upkeep(store, chores=_chores(settings, engines, accounts, erasing, kept_for_results)),
         ]
         self.http: HoglabApp = self._opened(
             build_app(
@@ -385,7 +345,7 @@ class Hoglab:
                     *_experiment_routers(experiments, accounts, store, flags, evaluator, catch_up),
                     *results_routes.routers(results, store),
                     actions_router(ActionService(database)),
-                    warehouse_router(WarehouseService(database, storage.tables)),
+                    warehouse_router(WarehouseService(database, engines.tables)),
                     flag_routes.router(database, flags, evaluator),
                     template_routes.router(database),
                     function_routes.router(function_service),
@@ -425,7 +385,7 @@ class Hoglab:
                     **template_routes.public_paths(),
                 },
                 checks=self.problems,
-                idempotency=Idempotency(database, storage.secrets),
+                idempotency=Idempotency(database, secrets),
                 streams=streams,
                 lag_s=ingestion.lag_s,
             ),
@@ -459,16 +419,16 @@ class Hoglab:
 
 def _chores(
     settings: Settings,
-    storage: Storage,
+    engines: Engines,
     accounts: AccountService,
     erasing: PersonErasing,
     kept: ResultsState,
 ) -> list[Chore]:
     """What is done by and by, so that nothing grows for ever and nobody stays who is to be forgotten."""
-    database, failures = storage.database, (DatabaseError, BusyError)
+    database, failures = engines.database, (DatabaseError, BusyError)
     retention = EventRetention(
         database,
-        storage.store,
+        engines.store,
         accounts.projects,
         most_days=settings.event_retention_days,
         forget_results=kept.forget,
@@ -485,7 +445,7 @@ def _chores(
 def _experiment_routers(
     experiments: ExperimentService,
     accounts: AccountService,
-    store: DuckDbEventStore,
+    store: EventStoreEngine,
     flags: FlagService,
     evaluator: FlagEvaluator,
     catch_up: CatchUp,
@@ -508,7 +468,7 @@ def _experiment_routers(
 
 
 def _problems(
-    storage: Storage,
+    engines: Engines,
     ingestion: Ingestion,
     quarantine: Quarantine,
     functions: FunctionRegistry,
@@ -524,22 +484,22 @@ def _problems(
         )
         for name, text in integrity.damages().items()
     ]
-    for database, name in ((storage.database, "database"), (storage.queue_database, "queue")):
+    for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
         try:
             database.check()
         except DatabaseError as error:
             problems.append(Problem(name, str(error), blocks=False))
     try:
-        storage.log.check()
+        engines.log.check()
     except EventLogFullError as error:
         problems.append(Problem("event log", str(error)))
     try:
-        storage.store.check()
+        engines.store.check()
     except (EventStoreUnavailableError, QueryError) as error:
         problems.append(Problem("event store", str(error)))
-    if storage.store.damage is not None:
+    if engines.store.damage is not None:
         text = (
-            f"events.duckdb is damaged ({storage.store.damage}): run `hoglab check --full`, restore a backup"
+            f"events.duckdb is damaged ({engines.store.damage}): run `hoglab check --full`, restore a backup"
         )
         problems.append(Problem("event store", text, blocks=False))
     if not ingestion.is_alive():
@@ -558,7 +518,7 @@ def _problems(
         text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
         problems.append(Problem("functions", text, blocks=False))
     with suppress(DatabaseError):
-        if held := held_runs(storage.queue_database):
+        if held := held_runs(engines.queue_database):
             text = f"{held} runs from before the restore are held: `hoglab serve --deliver` lets them go"
             problems.append(Problem("delivery", text, blocks=False))
     if not delivery.is_alive():

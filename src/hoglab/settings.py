@@ -9,13 +9,16 @@ import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hoglab.delivery.mail import MailServer
 from hoglab.delivery.retries import RetryPolicy, parse_policy
+
+if TYPE_CHECKING:
+    from hoglab.storage.engines import EngineOptions
 
 MIB = 1024 * 1024
 PREFIX = "HOGLAB_"
@@ -329,6 +332,22 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+
+def engine_options(settings: Settings) -> EngineOptions:
+    """What the settings say of the engines."""
+    from hoglab.storage.engines import EngineOptions  # not for commands that open none
+    from hoglab.storage.table_files import TableDirectory
+
+    return EngineOptions(
+        event_log_bytes=settings.event_log_max_bytes,
+        min_free_disk_bytes=settings.min_free_disk_bytes,
+        event_store_memory=settings.event_store_memory,
+        query_timeout_s=settings.query_timeout_s,
+        trace_days=settings.log_retention_days,
+        keeps_results_state=settings.results_state_max_bytes > 0,
+        tables=TableDirectory(settings.warehouse_directory),
+    )
 
 
 def load(**overrides: Any) -> Settings:

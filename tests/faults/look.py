@@ -24,13 +24,13 @@ def main(data: Path) -> str:
     hoglab.start()
     found = ""
     try:
-        with hoglab.storage.store.reader() as reader:
+        with hoglab.engines.store.reader() as reader:
             [(count, total)] = reader.execute("SELECT count(*), sum((properties->>'n')::INT) FROM events")
             found = f"{count} {total}"
-        with hoglab.storage.database.read() as connection:
+        with hoglab.engines.database.read() as connection:
             connection.exec_driver_sql("SELECT count(*), sum(length(properties)) FROM person").all()
     except (EventStoreUnavailableError, QueryError) as error:
-        if hoglab.storage.store.damage is None:
+        if hoglab.engines.store.damage is None:
             return f"unnamed {error}"
     except Exception as error:
         if known_error(error) is None:

@@ -31,9 +31,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         events = [
             event("e", f"p{n}", properties={"n": n, "$set": {"n": n}}) for n in range(start, start + 100)
         ]
-        asyncio.run(hoglab.storage.log.append(record(*events)))
-    wait_for(lambda: hoglab.storage.store.position() >= hoglab.storage.log.last_offset())
-    hoglab.storage.store.checkpoint()
+        asyncio.run(hoglab.engines.log.append(record(*events)))
+    wait_for(lambda: hoglab.engines.store.position() >= hoglab.engines.log.last_offset())
+    hoglab.engines.store.checkpoint()
     hoglab.stop()
     return data
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.ingestion.conftest import event, record, wait_for
 
-from hoglab.app import Hoglab, Storage
+from hoglab.app import Hoglab
 from hoglab.functions.secrets import SecretsError
 from hoglab.settings import Settings
 from hoglab.storage.directory import DataDirectory
@@ -24,20 +24,20 @@ from hoglab.storage.identity import FilesDisagreeError
 def run(data: Path, events: int = 0, *, accept_loss: bool = False, forget_log: bool = False) -> int:
     """Start a server on a directory, have it ingest events, change something, and stop it; events that it has then."""
     hoglab = Hoglab.open(Settings(data=data), accept_loss=accept_loss)
-    storage: Storage = hoglab.storage
+    engines = hoglab.engines
     hoglab.start()
     try:
         for number in range(events):
             asyncio.run(
-                storage.log.append(record(event(f"e{number}", "ann", properties={"$set": {"n": number}})))
+                engines.log.append(record(event(f"e{number}", "ann", properties={"$set": {"n": number}})))
             )
-        wait_for(lambda: storage.store.position() >= storage.log.last_offset())
-        with storage.database.write() as tx:
+        wait_for(lambda: engines.store.position() >= engines.log.last_offset())
+        with engines.database.write() as tx:
             tx.changed("keys", 0)
         hoglab.witness.note()
         if forget_log:
-            storage.log.trim(storage.log.last_offset())
-        with storage.store.reader() as reader:
+            engines.log.trim(engines.log.last_offset())
+        with engines.store.reader() as reader:
             return int(reader.execute("SELECT count(*) FROM events")[0][0])
     finally:
         hoglab.stop()
@@ -195,8 +195,8 @@ def test_a_damaged_log_of_the_store_is_repaired_from_the_event_log(tmp_path: Pat
     hoglab = Hoglab.open(Settings(data=data))
     hoglab.start()
     for number in range(50):
-        asyncio.run(hoglab.storage.log.append(record(event(f"later{number}", "bob"))))
-    wait_for(lambda: hoglab.storage.store.position() >= hoglab.storage.log.last_offset())
+        asyncio.run(hoglab.engines.log.append(record(event(f"later{number}", "bob"))))
+    wait_for(lambda: hoglab.engines.store.position() >= hoglab.engines.log.last_offset())
     shutil.copytree(data, killed, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
     hoglab.stop()
     wal = killed / "events.duckdb.wal"

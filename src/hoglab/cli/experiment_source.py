@@ -161,26 +161,18 @@ class _Remote:
 def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Iterator[Source]:
     """The rooms behind the API, on a directory that no server has."""
     from hoglab.accounts.service import AccountService
+    from hoglab.settings import engine_options
     from hoglab.storage.database import Database, DatabaseError
+    from hoglab.storage.engines import open_event_store
     from hoglab.storage.event_store import EventStoreUnavailableError
-    from hoglab.storage.event_store.duckdb import DuckDbEventStore
-    from hoglab.storage.table_files import TableDirectory
 
     with ExitStack() as opened:
         opened.enter_context(_quiet())
         try:
             database = Database.open(directory.metadata_path)
             opened.callback(database.dispose)
-            events = DuckDbEventStore(
-                directory.events_path,
-                memory=settings.event_store_memory,
-                query_timeout_s=settings.query_timeout_s,
-                min_free_disk_bytes=settings.min_free_disk_bytes,
-                tables=TableDirectory(settings.warehouse_directory),
-                # The lock of the directory is ours, so that no server has this file.
-                state_path=directory.results_state_path if settings.results_state_max_bytes else None,
-            )
-            opened.callback(events.close)
+            # The lock of the directory is ours, so that no server has the results state.
+            events = opened.enter_context(open_event_store(directory, engine_options(settings)))
         except (DatabaseError, EventStoreUnavailableError) as error:
             raise OperatorError(str(error)) from error
         accounts = AccountService(database)
