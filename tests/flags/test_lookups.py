@@ -7,10 +7,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-import sqlalchemy as sa
 
-from hoglab.flags.lookups import DatabaseFacts, PointRead, PointReader
-from hoglab.storage.database.tables import person_distinct_id
+from hoglab.flags.lookups import DatabaseFacts, PointReader
 
 
 @pytest.fixture(params=[False, True], ids=["read each time", "remembered"])
@@ -169,18 +167,3 @@ def test_a_failure_is_over_once_its_cause_is(server, reader):
     with server.database.write() as tx:
         tx.connection.exec_driver_sql("ALTER TABLE gone RENAME TO person")
     assert asyncio.run(ask()) == 1
-
-
-def test_parameters_must_be_in_the_order_of_the_statement(server):
-    column = person_distinct_id.c
-    where = (
-        column.project_id == sa.bindparam("project_id"),
-        column.distinct_id == sa.bindparam("distinct_id"),
-    )
-    read = PointRead(("distinct_id", "project_id"), column.person_id, where=where)
-
-    async def ask():
-        return PointReader(server.database)(read, "user-1", 1)
-
-    with pytest.raises(ValueError, match="in the order"):
-        asyncio.run(ask())

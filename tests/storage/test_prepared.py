@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from hoglab.storage.database import Database, DatabaseBusyError, Prepared, among, listed, sqlite
+from hoglab.storage.database import Database, DatabaseBusyError, PreparedSelect, among, listed, sqlite
 from hoglab.storage.database.tables import organization, project
 
 MOMENT = datetime(2026, 5, 1, 12, 30, 0, 5, tzinfo=UTC)
@@ -49,7 +49,7 @@ EVERYTHING = sa.select(project).where(project.c.id == sa.bindparam("number"))
 
 
 def test_rows_are_those_of_the_statement(database: Database) -> None:
-    prepared = Prepared(EVERYTHING)
+    prepared = PreparedSelect(EVERYTHING)
     with database.read() as connection:
         for number in (1, 2, PROJECTS, PROJECTS + 1):
             expected = [list(row) for row in connection.execute(EVERYTHING, {"number": number})]
@@ -61,13 +61,13 @@ def test_parameters_go_to_their_places(database: Database) -> None:
         project.c.name == sa.bindparam("name"), project.c.id < sa.bindparam("most")
     )
     with database.read() as connection:
-        assert Prepared(statement).rows(connection, most=10, name="Project 9") == [[9]]
-        assert Prepared(statement).rows(connection, most=9, name="Project 9") == []
+        assert PreparedSelect(statement).rows(connection, most=10, name="Project 9") == [[9]]
+        assert PreparedSelect(statement).rows(connection, most=9, name="Project 9") == []
 
 
 @pytest.mark.parametrize("wanted", [[], [7], [3, 1, 2, 1], range(1, PROJECTS + 1)], ids=len)
 def test_a_set_may_have_any_size(database: Database, wanted: list[int]) -> None:
-    prepared = Prepared(
+    prepared = PreparedSelect(
         sa.select(project.c.id).where(among(project.c.id, sa.bindparam("ids"))).order_by(project.c.id)
     )
     with database.read() as connection:
@@ -75,7 +75,7 @@ def test_a_set_may_have_any_size(database: Database, wanted: list[int]) -> None:
 
 
 def test_it_reads_from_the_snapshot_of_its_connection(database: Database) -> None:
-    prepared = Prepared(EVERYTHING)
+    prepared = PreparedSelect(EVERYTHING)
     rename = project.update().where(project.c.id == 5)
     with database.read() as connection:
         before = prepared.rows(connection, number=5)
@@ -90,7 +90,7 @@ def test_it_reads_from_the_snapshot_of_its_connection(database: Database) -> Non
 def test_a_locked_database_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.01)
     database = Database.open(tmp_path / "hoglab.db")
-    prepared = Prepared(EVERYTHING)
+    prepared = PreparedSelect(EVERYTHING)
     other = sqlite.connect(tmp_path / "hoglab.db", project.metadata)
     try:
         # Alone on the file, so that not even readers get in.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from hoglab.http.identity import Project, User
-from hoglab.storage.database import Prepared, among, listed
+from hoglab.storage.database import PreparedSelect, among, listed
 from hoglab.storage.database.tables import membership, organization, personal_api_key, project, user
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ _PROJECT_FIELDS = tuple(field.name for field in fields(Project))
 _USER_FIELDS = tuple(field.name for field in fields(User))
 _PROJECT_COLUMNS = tuple(project.c[name] for name in _PROJECT_FIELDS)
 _USER_COLUMNS = tuple(user.c[name] for name in _USER_FIELDS)
-_PROJECT = Prepared(select(*_PROJECT_COLUMNS).where(project.c.id == bindparam("project_id")))
-_USERS = Prepared(select(*_USER_COLUMNS).where(among(user.c.id, bindparam("ids"))))
+_PROJECT = PreparedSelect(select(*_PROJECT_COLUMNS).where(project.c.id == bindparam("project_id")))
+_USERS = PreparedSelect(select(*_USER_COLUMNS).where(among(user.c.id, bindparam("ids"))))
 
 
 def projects(connection: Connection) -> list[Project]:

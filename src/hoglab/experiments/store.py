@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from hoglab.flags.store import FlagRow
-from hoglab.storage.database import Prepared, among, listed
+from hoglab.storage.database import PreparedSelect, among, listed
 from hoglab.storage.database.tables import (
     experiment,
     experiment_holdout,
@@ -126,22 +126,22 @@ _HOLDOUT = tuple(experiment_holdout.c[f.name] for f in fields(HoldoutRow))
 _SAVED_METRIC = tuple(saved_metric.c[f.name] for f in fields(SavedMetricRow))
 _FLAG = tuple(feature_flag.c[f.name] for f in fields(FlagRow))
 
-_BY_ID = Prepared(
+_BY_ID = PreparedSelect(
     sa.select(*_EXPERIMENT).where(
         experiment.c.id == sa.bindparam("experiment_id"),
         experiment.c.project_id == sa.bindparam("project_id"),
     )
 )
-_VISIBLE = Prepared(
+_VISIBLE = PreparedSelect(
     sa.select(*_EXPERIMENT).where(
         among(experiment.c.id, sa.bindparam("ids")),
         experiment.c.project_id == sa.bindparam("project_id"),
         experiment.c.deleted.is_(False),
     )
 )
-_FLAGS = Prepared(sa.select(*_FLAG).where(among(feature_flag.c.id, sa.bindparam("ids"))))
-_HOLDOUTS = Prepared(sa.select(*_HOLDOUT).where(among(experiment_holdout.c.id, sa.bindparam("ids"))))
-_LINKS = Prepared(
+_FLAGS = PreparedSelect(sa.select(*_FLAG).where(among(feature_flag.c.id, sa.bindparam("ids"))))
+_HOLDOUTS = PreparedSelect(sa.select(*_HOLDOUT).where(among(experiment_holdout.c.id, sa.bindparam("ids"))))
+_LINKS = PreparedSelect(
     sa.select(
         experiment_saved_metric.c.id,
         experiment_saved_metric.c.experiment_id,

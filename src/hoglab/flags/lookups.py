@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from hoglab.flags.outcome import FlagFailure, Reason
 from hoglab.people.known import KnownPersons, StoredPerson
+from hoglab.storage.database import PreparedSelect
 from hoglab.storage.database.tables import (
     cohort_person,
     flag_hash_key_override,
@@ -25,33 +26,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.storage.database import Database
-
-
-class PointRead:
-    """A statement with positional parameters that is compiled once and then run by the driver alone.
-
-    What SQLAlchemy adds to each execution costs twenty times as much as SQLite takes for an indexed read.
-    Values come as the driver has them: JSON as text, moments as microseconds.
-    """
-
-    def __init__(
-        self,
-        parameters: tuple[str, ...],
-        *columns: sa.ColumnElement[Any],
-        where: Sequence[sa.ColumnElement[bool]],
-    ) -> None:
-        self._parameters = parameters
-        self._statement = sa.select(*columns).where(*where)
-        self._text: str | None = None
-
-    def text(self, connection: Connection) -> str:
-        """The statement in the dialect of a connection. Raises `ValueError` when it counts differently."""
-        if self._text is None:
-            compiled = self._statement.compile(dialect=connection.dialect)
-            if tuple(compiled.positiontup or ()) != self._parameters:
-                raise ValueError(f"parameters must be given in the order {compiled.positiontup}")
-            self._text = str(compiled)
-        return self._text
 
 
 class PointReader:
@@ -74,11 +48,13 @@ class PointReader:
         self._driver: Any = None
         self._is_reading = False
 
-    def __call__(self, read: PointRead, *values: Any) -> list[tuple[Any, ...]]:
+    def __call__(self, read: PreparedSelect, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows as the database keeps them: JSON as text, moments as microseconds."""
         try:
             if not self._is_reading:
                 self._begin()
-            rows: list[tuple[Any, ...]] = self._driver.execute(read.text(self._connection), values).fetchall()
+            text, bound = read.bound(self._connection, values)
+            rows: list[tuple[Any, ...]] = self._driver.execute(text, bound).fetchall()
         except Exception:
             self.close()  # the next read starts on a new connection
             raise
@@ -88,7 +64,7 @@ class PointReader:
         """The person behind a distinct id; None for a stranger."""
         person = self._known.get(project_id, distinct_id)
         if person is None:
-            rows = self(_READ_PERSON, project_id, distinct_id)
+            rows = self(_READ_PERSON, project_id=project_id, distinct_id=distinct_id)
             if rows:
                 row_id, properties, created_at_us = rows[0]
                 person = StoredPerson(row_id, orjson.loads(properties), created_at_us)
@@ -117,16 +93,12 @@ class PointReader:
 
 
 Run = Callable[..., list[tuple[Any, ...]]]
-"""Runs a `PointRead` with its parameters: a `PointReader`, or a transaction (see `within`)."""
+"""Runs a `PreparedSelect` with its parameters: a `PointReader`, or a transaction (see `within`)."""
 
 
 def within(connection: Connection) -> Run:
-    """Runs point reads on the connection of a transaction, so that they see what it did."""
-
-    def run(read: PointRead, *values: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in connection.exec_driver_sql(read.text(connection), values)]
-
-    return run
+    """Runs selects on the connection of a transaction, so that they see what it did."""
+    return lambda select, **values: select.stored(connection, **values)
 
 
 _ids = person_distinct_id.c
@@ -134,41 +106,30 @@ _PERSON_OF = (
     _ids.project_id == sa.bindparam("project_id"),
     _ids.distinct_id == sa.bindparam("distinct_id"),
 )
-_READ_PERSON_ID = PointRead(("project_id", "distinct_id"), _ids.person_id, where=_PERSON_OF)
-_READ_GROUP = PointRead(
-    ("project_id", "group_index", "group_key"),
-    group.c.properties,
-    where=(
+_READ_PERSON_ID = PreparedSelect(sa.select(_ids.person_id).where(*_PERSON_OF))
+_READ_GROUP = PreparedSelect(
+    sa.select(group.c.properties).where(
         group.c.project_id == sa.bindparam("project_id"),
         group.c.group_type_index == sa.bindparam("group_index"),
         group.c.group_key == sa.bindparam("group_key"),
-    ),
+    )
 )
-_READ_MEMBERSHIP = PointRead(
-    ("cohort_id", "person_id"),
-    cohort_person.c.person_id,
-    where=(
+_READ_MEMBERSHIP = PreparedSelect(
+    sa.select(cohort_person.c.person_id).where(
         cohort_person.c.cohort_id == sa.bindparam("cohort_id"),
         cohort_person.c.person_id == sa.bindparam("person_id"),
-    ),
+    )
 )
-_READ_HASH_KEYS = PointRead(
-    ("project_id", "person_id"),
-    flag_hash_key_override.c.feature_flag_key,
-    flag_hash_key_override.c.hash_key,
-    where=(
+_READ_HASH_KEYS = PreparedSelect(
+    sa.select(flag_hash_key_override.c.feature_flag_key, flag_hash_key_override.c.hash_key).where(
         flag_hash_key_override.c.project_id == sa.bindparam("project_id"),
         flag_hash_key_override.c.person_id == sa.bindparam("person_id"),
-    ),
+    )
 )
-
-
-_READ_PERSON = PointRead(
-    ("project_id", "distinct_id"),
-    person.c.id,
-    person.c.properties,
-    person.c.created_at,
-    where=(*_PERSON_OF, person.c.id == _ids.person_id),
+_READ_PERSON = PreparedSelect(
+    sa.select(person.c.id, person.c.properties, person.c.created_at).where(
+        *_PERSON_OF, person.c.id == _ids.person_id
+    )
 )
 
 
@@ -183,10 +144,14 @@ def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list
     """Stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
     found = []
     for distinct_id in distinct_ids:
-        rows = run(_READ_PERSON_ID, project_id, distinct_id)
+        rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
         if rows:
             person_id = rows[0][0]
-            found.append(StoredHashKeys(person_id, dict(run(_READ_HASH_KEYS, project_id, person_id))))
+            found.append(
+                StoredHashKeys(
+                    person_id, dict(run(_READ_HASH_KEYS, project_id=project_id, person_id=person_id))
+                )
+            )
     return found
 
 
@@ -215,12 +180,14 @@ class DatabaseFacts:
         return self._reader.person(self._project_id, distinct_id)
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
-        rows = self._reader(_READ_GROUP, self._project_id, group_type_index, group_key)
+        rows = self._reader(
+            _READ_GROUP, project_id=self._project_id, group_index=group_type_index, group_key=group_key
+        )
         properties: dict[str, Any] | None = orjson.loads(rows[0][0]) if rows else None
         return properties
 
     def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
-        return bool(self._reader(_READ_MEMBERSHIP, cohort_id, person_id))
+        return bool(self._reader(_READ_MEMBERSHIP, cohort_id=cohort_id, person_id=person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
         if isinstance(self._hash_keys, Reason):

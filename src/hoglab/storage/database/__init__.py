@@ -13,7 +13,7 @@ from hoglab.storage.database.errors import (
     SchemaTooNewError,
     UnsupportedDatabaseError,
 )
-from hoglab.storage.database.prepared import Prepared, among, listed
+from hoglab.storage.database.prepared import PreparedSelect, among, listed
 from hoglab.storage.database.types import from_micros, to_micros
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "DatabaseNotDurableError",
     "DatabaseUnreadableError",
     "NestedWriteError",
-    "Prepared",
+    "PreparedSelect",
     "Rebuildable",
     "SchemaTooNewError",
     "State",

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import structlog
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from hoglab.storage.database.prepared import Prepared, among, listed
+from hoglab.storage.database.prepared import PreparedSelect, among, listed
 from hoglab.storage.database.tables.activity import change_version
 
 Topic = Literal[
@@ -141,7 +141,7 @@ class ChangeFeed:
                     _log.exception("change_listener_failed", topic=topic, project_id=project_id)
 
 
-_VERSIONS = Prepared(
+_VERSIONS = PreparedSelect(
     select(change_version.c.topic, change_version.c.project_id, change_version.c.version).where(
         among(change_version.c.topic, bindparam("topics")),
         among(change_version.c.project_id, bindparam("projects")),

@@ -1,13 +1,13 @@
 """Queries that run at every request, compiled once.
 
 SQLAlchemy builds, keys and wraps a statement anew each time it is executed, which costs several times what SQLite
-takes for a point read. A `Prepared` statement is constant: it is compiled when it is first used, and then goes to the
+takes for a point read. A `PreparedSelect` is constant: it is compiled when it is first used, and then goes to the
 driver as text. It sees what every other statement of the connection sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,8 @@ class _Compiled:
     """What makes Python values of stored ones, by place in the row; columns that need none are left out."""
 
 
-class Prepared:
-    """A SELECT whose only variable parts are ``sa.bindparam`` placeholders."""
+class PreparedSelect:
+    """SELECT that is compiled once. Its only variable parts are ``sa.bindparam`` placeholders."""
 
     def __init__(self, statement: Select[Any]) -> None:
         self._statement = statement
@@ -45,15 +45,19 @@ class Prepared:
 
     def stored(self, connection: Connection, **parameters: Any) -> list[tuple[Any, ...]]:
         """The rows as the database keeps them: numbers and texts."""
-        compiled = self._prepared(connection)
         if not connection.in_transaction():
             connection.begin()
         cursor = connection.connection.cursor()
         try:
-            cursor.execute(compiled.text, [parameters[name] for name in compiled.names])
+            cursor.execute(*self.bound(connection, parameters))
             return list(cursor.fetchall())
         finally:
             cursor.close()
+
+    def bound(self, connection: Connection, parameters: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """Text and values as the driver of a connection takes them."""
+        compiled = self._prepared(connection)
+        return compiled.text, [parameters[name] for name in compiled.names]
 
     def _prepared(self, connection: Connection) -> _Compiled:
         if self._compiled is None:
