@@ -307,6 +307,30 @@ def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
         gate.set()
 
 
+def test_functions_whose_jobs_compute_long_in_the_server_leave_a_process_to_the_others(
+    pool: BodyPool,
+) -> None:
+    """As those whose bodies do: their inputs, say."""
+    pool.compute(work("return 0", "quick"))
+
+    def slow() -> None:
+        started = time.thread_time()
+        while time.thread_time() - started < 0.03:
+            pass
+
+    pool.call(slow, "slow inputs")
+    gate = threading.Event()
+    try:
+        pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="first")
+        pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="slow inputs")
+        together = Together(pool)
+        for number in range(50):
+            together.add(f"quick {number}", work("return 1", "quick"))
+        together.wait()
+    finally:
+        gate.set()
+
+
 def test_another_process_joins_when_one_does_not_keep_up(pool: BodyPool) -> None:
     pool.compute(work("return 0", "quick"))
     begun, gate = threading.Event(), threading.Event()

@@ -31,6 +31,10 @@ class Work:
             self.left[owner] -= 1
         return owner
 
+    def _wait_for(self, expected: Counter[str]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: Counter(self.begun) == expected, 10), self.begun
+
     def ask(self, owner: str, times: int) -> list[asyncio.Task[str]]:
         return [asyncio.create_task(self.threads.run(owner, lambda: self._run(owner))) for _ in range(times)]
 
@@ -41,9 +45,7 @@ class Work:
 
     async def at_work(self, **expected: int) -> None:
         """Wait until so much was begun of each, and no more."""
-        async with asyncio.timeout(10):
-            while Counter(self.begun) != Counter(expected):
-                await asyncio.sleep(0.005)
+        await asyncio.to_thread(self._wait_for, Counter(expected))
         await asyncio.sleep(0.02)
         assert Counter(self.begun) == Counter(expected)
 

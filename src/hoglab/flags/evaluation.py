@@ -31,6 +31,7 @@ from hoglab.flags.request import (
 )
 from hoglab.flags.subject import FlagRequest, Subject
 from hoglab.http.body import header, read_body
+from hoglab.http.budget import known_owner
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
@@ -183,6 +184,7 @@ class EvaluationEndpoint:
             body = await loop.run_in_executor(evaluator.threads, self._decode, scope, query, raw)
         call = read_call(body)
         project = evaluator.project(call.token)
+        known_owner(scope, f"project:{project.id}")
         loaded = evaluator.registry.current(project) or await evaluator.load(project)
         flags = loaded.flags
         outcomes: list[Outcome] = []

@@ -49,9 +49,9 @@ class FairThreads:
         done.add_done_callback(partial(self._thread_is_free, loop, owner))
         return await asyncio.wrap_future(done)
 
-    def close(self) -> None:
-        """Take no more work. What is at work is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def close(self, *, wait: bool = False) -> None:
+        """Take no more work; ``wait`` for what is at work, else drop what has not begun."""
+        self._pool.shutdown(wait=wait, cancel_futures=not wait)
 
     def _may_begin(self, owner: str) -> bool:
         free = self._most - self._working.total()

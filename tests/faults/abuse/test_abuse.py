@@ -1,8 +1,8 @@
 """A stranger, a hostile key and hostile functions at work, and a project beside them that notices nothing.
 
 ``HOGLAB_TEST_ABUSE_S``: for how many seconds; `make soak` says minutes, and the bounds are strict then. Without it the
-attacks are short, and the bounds so generous that neither other tests at work nor a slow machine reach them: what does is
-a wall that is missing.
+attacks are short, and the bounds so generous that neither other tests at work nor a slow machine reach them, but only a
+wall that is missing.
 """
 
 from __future__ import annotations
