@@ -318,7 +318,9 @@ def test_functions_whose_jobs_compute_long_in_the_server_leave_a_process_to_the_
         while time.thread_time() - started < 0.03:
             pass
 
-    pool.call(slow, "slow inputs")
+    pool.compute(work("return 0", "slow inputs"))
+    for _ in range(3):
+        pool.call(slow, "slow inputs")
     gate = threading.Event()
     try:
         pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="first")
