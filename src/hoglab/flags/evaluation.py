@@ -13,6 +13,7 @@ import orjson
 import structlog
 from uuid_utils import uuid7
 
+from hoglab.filters.backtracking import search_on_account
 from hoglab.flags import continuity
 from hoglab.flags.answers import Form, decide_form, encode_answer, flags_form
 from hoglab.flags.decoding import MAX_WIRE_BYTES, decode_body
@@ -115,6 +116,7 @@ class FlagEvaluator:
     ) -> tuple[list[Outcome], bool]:
         """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`; ``ip``: the
         address whose place counts."""
+        search_on_account(project.id)
         facts = self._facts.get(project.id)
         if facts is None:
             facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
