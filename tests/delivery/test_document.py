@@ -27,7 +27,7 @@ from hoglab.delivery.fair_semaphore import FUNCTION_PART
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.mail import MailLimits
 from hoglab.delivery.retries import LASTING, POSTHOG
-from hoglab.delivery.webhooks import WebhookLimits
+from hoglab.delivery.webhooks import PROJECT_PART, WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.filters.hog import patience
 from hoglab.functions import code, fair_share, liquid, liquid_filters
@@ -147,6 +147,7 @@ def limits() -> dict[str, str]:
         "deaths of a worker or process before a run is given up": str(janitor.MAX_RESETS),
         "body of a webhook's request": f"{webhook.body} bytes",
         "webhook requests at work or waiting": str(webhook.waiting),
+        "of these, of one project": str(round(webhook.waiting * PROJECT_PART)),
         "dead letters of a function": str(dead_events.MAX_DEAD_EVENTS),
         "days that dead letters are kept": str(dead_events.DEAD_EVENT_RETENTION_DAYS),
         "days that runs are kept to be run again": str(traces.RESULT_RETENTION_DAYS),

@@ -186,7 +186,7 @@ class Queries:
 
     def _note_failure(self, key: str, times: int, text: str) -> timedelta:
         """Note that a query did not end, after so many times; how long it waits."""
-        wait = min(FIRST_WAIT * 2**times, MAX_WAIT)
+        wait = min(FIRST_WAIT * (1 << min(times, 16)), MAX_WAIT)
         with self._lock:
             self._failed[key] = _Failed(times + 1, self._now() + wait, text)
             self._failed.move_to_end(key)
