@@ -417,6 +417,7 @@ def test_too_many_requests_at_a_time_are_asked_to_come_again(house: House, waiti
     house.open()
     sender = Sender(house)
     function = webhook(house, "postHogCapture({'event': 'e', 'distinct_id': 'd'})")
+    assert sender.send(function).status_code == 200  # now it is known whose it is
     refused: list[int] = []
     enough = asyncio.Event()
 
@@ -439,6 +440,12 @@ def test_too_many_requests_at_a_time_are_asked_to_come_again(house: House, waiti
         assert sorted(sender.send_together(function, 5)) == [200] * taken + [503] * (5 - taken)
     finally:
         sender.close()
+
+
+def test_a_burst_of_requests_is_taken(house: House, sender: Sender) -> None:
+    """Many more than there are threads wait for one."""
+    function = webhook(house, "return {'httpResponse': {'status': 200, 'body': 'x'}}")
+    assert set(sender.send_together(function, 100)) == {200}
 
 
 @pytest.mark.parametrize("distinct_id", [5, None, {"a": 1}, True, "x"])

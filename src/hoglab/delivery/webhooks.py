@@ -300,7 +300,7 @@ class Webhooks:
         self._bodies = bodies
         self._capture = capture
         self._has_room = has_room
-        self._pool = FairThreads(self.limits.threads, "webhook")
+        self._pool = FairThreads(self.limits.threads, "webhook", waiting=self.limits.waiting)
         self._waiting: Counter[str] = Counter()
 
     async def answer(self, address: str, request: IncomingRequest) -> Reply:
@@ -315,8 +315,6 @@ class Webhooks:
         self._waiting[owner] += 1
         try:
             return await self._answer(owner, function_id, request)
-        except ApiError:  # too many of the project wait for a thread
-            return BUSY
         finally:
             one_less(self._waiting, owner)
 

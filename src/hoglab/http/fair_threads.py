@@ -27,9 +27,10 @@ RETRY_AFTER_S = 5
 class FairThreads:
     """Used on one event loop."""
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, *, waiting: int | None = None) -> None:
+        """``waiting``: how much work of one owner may wait, None for as much as befits the threads."""
         self._most = threads
-        self._most_waiting = threads * WAITING_FOR_EACH_THREAD
+        self._most_waiting = threads * WAITING_FOR_EACH_THREAD if waiting is None else waiting
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._working: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
