@@ -15,6 +15,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.app import Hoglab
 from hoglab.http.identity import Level
 from hoglab.settings import Settings
+from hoglab.storage.database import Database
 
 FIRST_KEY = "phx_" + "a" * 43
 SECRET = "only-the-first-may-see-this"
@@ -49,8 +50,8 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("organizations") / "data"
     hoglab = Hoglab.open(Settings(data=folder, bootstrap_api_key=FIRST_KEY, access_log=False))
-    hoglab.start()
-    accounts = AccountService(hoglab.storage.database)
+    database = Database.open(folder / "hoglab.db")
+    accounts = AccountService(database)
     first = accounts.project(1)
     assert first is not None
     organization = accounts.create_organization("Second")
@@ -58,9 +59,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     user = accounts.create_user("second@example.com", current_project_id=project.id)
     accounts.join(organization, user.id, Level.OWNER)
     key = accounts.create_key(user.id, "second", ["*"]).value
-    with asyncio.Runner() as runner:
-        yield World(hoglab, runner, key, project.id, first.organization_id)
-    hoglab.stop()
+    database.dispose()
+    hoglab.start()
+    try:
+        with asyncio.Runner() as runner:
+            yield World(hoglab, runner, key, project.id, first.organization_id)
+    finally:
+        hoglab.stop()
 
 
 @pytest.fixture(scope="module")
