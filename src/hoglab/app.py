@@ -262,6 +262,7 @@ class Hoglab:
                 is_stopped=delivery.watcher.is_disabled,
                 is_slowed=delivery.watcher.is_degraded,
                 watch=delivery.observe_transformation,
+                shares=delivery.shares,
                 site_url=settings.public_url,
             ),
             flag_calls=FlagCalls(database),

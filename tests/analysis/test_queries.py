@@ -13,7 +13,7 @@ import pytest
 from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 
 from hoglab.analysis import queries
-from hoglab.storage.event_store import QueryCancelledError
+from hoglab.storage.event_store import QueryCancelledError, QueryTimeoutError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore, DuckDbReader
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
@@ -77,6 +77,36 @@ def test_an_answer_is_kept_until_an_event_comes(lab: Lab, query: dict[str, Any])
     lab.send([bought("ann", START, 7)])
     new = ask(lab, query)
     assert (new["is_cached"], new["baseline"]["sum"]) == (False, 12)
+
+
+def test_a_query_that_did_not_end_is_not_tried_again_at_once(
+    lab: Lab, query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def too_long(*_: Any, **__: Any) -> Any:
+        tried.append(lab.now)
+        raise QueryTimeoutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckDbReader, "execute", too_long)
+        waits = []
+        for _ in range(4):
+            before = len(tried)
+            for blocking in ("force_blocking", "blocking"):
+                refused = lab.call("POST", "/query/", {"query": query, "refresh": blocking})
+                assert refused.status_code == 429, refused.text
+                assert "time limit" in refused.json()["detail"]
+                waits.append(int(refused.headers["Retry-After"]))
+            assert len(tried) > before
+            at_once, before = waits[-1], len(tried)
+            ask(lab, query, refresh="force_blocking", status=429)
+            assert len(tried) == before, "it costs nothing"
+            lab.now += timedelta(seconds=at_once)
+        assert waits == [30, 30, 60, 60, 120, 120, 240, 240]
+    assert ask(lab, query, refresh="force_blocking")["baseline"]["sum"] == 5
+    other = {**query, "metric": {**REVENUE, "threshold": 1}}
+    assert ask(lab, other)["is_cached"] is False
 
 
 def test_what_decides_the_numbers_decides_the_key(lab: Lab, query: dict[str, Any]) -> None:
@@ -174,6 +204,7 @@ def test_a_query_beyond_its_time_is_refused_and_the_server_goes_on(
             DuckDbReader, "execute", lambda reader, *_, **__: execute(reader, ENDLESS, timeout_s=0.2)
         )
         assert "exceeded the time limit" in ask(lab, query, status=429)["detail"]
+    lab.now += timedelta(seconds=30)
     assert ask(lab, query)["baseline"]["sum"] == 5
 
 
@@ -185,6 +216,7 @@ def test_a_query_beyond_its_memory_is_refused_and_the_server_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(DuckDbReader, "execute", lambda reader, *_, **__: execute(reader, big))
         assert ask(lab, query, status=429)["detail"] == "Query exceeded the memory limit"
+    lab.now += timedelta(seconds=30)
     assert ask(lab, query)["baseline"]["sum"] == 5
 
 

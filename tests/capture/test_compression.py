@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import json
+import sys
+import time
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import brotli
@@ -80,6 +84,55 @@ def test_lz64_stops_at_the_limit() -> None:
     with pytest.raises(Lz64LimitError):
         decompress_lz64(packed.encode(), len(text) - 1)
     assert len(decompress_lz64(packed.encode(), len(text))) == len(text)
+
+
+def lz64_of(units: Sequence[int], *, of_last: int = 0) -> bytes:
+    """LZ64 of code units, each as a new character, then as many phrases, each the one before and a unit more."""
+    bits: list[int] = []
+    width, room, phrase = 2, 1, 3
+
+    def put(code: int, *further: tuple[int, int]) -> None:
+        nonlocal width, room
+        for value, size in ((code, width), *further):
+            bits.extend(value >> place & 1 for place in range(size))
+        for _ in range(1 + bool(further)):
+            room -= 1
+            if room == 0:
+                width, room = width + 1, 1 << width
+
+    for number, unit in enumerate(units):
+        put(1, (unit, 16))
+        phrase += 1
+        if number == 0:
+            width, room = 3, 4
+        else:
+            phrase += 1
+    for _ in range(of_last):
+        put(phrase)
+        phrase += 1
+    put(2)
+    bits += [0] * (-len(bits) % 8)
+    octets = (bits[at : at + 8] for at in range(0, len(bits), 8))
+    return base64.b64encode(bytes(int("".join(map(str, each)), 2) for each in octets))
+
+
+def test_half_characters_of_lz64_become_replacements() -> None:
+    units = [0x61, 0xD800, 0xDC00, 0xD801, 0xD802, 0xDC01, 0xDC02, 0x20AC, 0xDBFF, 0xDFFF, 0xD900]
+    expected = array("H", units).tobytes().decode(f"utf-16-{sys.byteorder[0]}e", "replace")
+    assert decompress_lz64(lz64_of(units), MIB).decode() == expected
+    assert expected.count("\ufffd") == 3
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_half_characters_of_lz64_cost_no_more_than_others() -> None:
+    """Reading them was forty times slower, in a single call that holds the interpreter."""
+    seconds = []
+    for unit in (0x20AC, 0xD800):
+        packed = lz64_of([unit], of_last=1_000)
+        started = time.thread_time()
+        assert len(decompress_lz64(packed, 2 * MIB)) > 1_500_000
+        seconds.append(time.thread_time() - started)
+    assert seconds[1] < 8 * seconds[0] + 0.02, seconds
 
 
 @pytest.mark.parametrize("data", [b"", b"!", b"AAAA", b"////", b"N4Ig", b"\xff\xff\xff\xff", b"MA=="])

@@ -290,6 +290,13 @@ def test_a_process_that_dies_before_it_has_answered_blames_the_one_it_was_at(
 SLOW = "let i := 0 while (i < 300000) { i := i + 1 }"
 
 
+def serve_quick_ones(pool: BodyPool) -> None:
+    together = Together(pool)
+    for number in range(50):
+        together.add(f"quick {number}", work("return 1", "quick"))
+    together.wait()
+
+
 @rule("H9.3")
 def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
     """While jobs of a slow function do not end at all, quick ones are served."""
@@ -299,10 +306,30 @@ def test_slow_functions_leave_a_process_to_the_others(pool: BodyPool) -> None:
     try:
         for _ in range(4):
             pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="slow")
-        together = Together(pool)
-        for number in range(50):
-            together.add(f"quick {number}", work("return 1", "quick"))
-        together.wait()
+        serve_quick_ones(pool)
+    finally:
+        gate.set()
+
+
+def test_functions_whose_jobs_compute_long_in_the_server_leave_a_process_to_the_others(
+    pool: BodyPool,
+) -> None:
+    """As those whose bodies do: their inputs, say."""
+    pool.compute(work("return 0", "quick"))
+
+    def slow() -> None:
+        started = time.thread_time()
+        while time.thread_time() - started < 0.03:
+            pass
+
+    pool.compute(work("return 0", "slow inputs"))
+    for _ in range(3):
+        pool.call(slow, "slow inputs")
+    gate = threading.Event()
+    try:
+        pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="first")
+        pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="slow inputs")
+        serve_quick_ones(pool)
     finally:
         gate.set()
 
@@ -318,10 +345,7 @@ def test_another_process_joins_when_one_does_not_keep_up(pool: BodyPool) -> None
     try:
         pool.submit(hold_up, lambda _value, _error: None, function_id="quick")
         assert begun.wait(60)
-        together = Together(pool)
-        for number in range(50):
-            together.add(f"quick {number}", work("return 1", "quick"))
-        together.wait()
+        serve_quick_ones(pool)
     finally:
         gate.set()
 

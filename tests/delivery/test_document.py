@@ -13,7 +13,6 @@ import hoglab.app  # noqa: F401 - so that every metric is known
 from hoglab.delivery import (
     breaker,
     calls,
-    dispatch,
     loops,
     program_run,
     progress,
@@ -28,7 +27,7 @@ from hoglab.delivery.fair_semaphore import FUNCTION_PART
 from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.mail import MailLimits
 from hoglab.delivery.retries import LASTING, POSTHOG
-from hoglab.delivery.webhooks import WebhookLimits
+from hoglab.delivery.webhooks import PROJECT_PART, WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.filters.hog import patience
 from hoglab.functions import code, fair_share, liquid, liquid_filters
@@ -93,11 +92,13 @@ def limits() -> dict[str, str]:
         "computing time of the transformations of a project for each event, while others wait": seconds(
             fair_share.EVENT_S
         ),
-        "beyond that at once": seconds(fair_share.BURST_S),
+        "computing time beyond that, with that of filters and inputs, at once, "
+        f"without the first {seconds(patience.QUICK_RUN_S)} of each filter and input": seconds(
+            fair_share.BURST_S
+        ),
         "of which come back in a second": seconds(fair_share.SHARE),
-        "computing time of all filters and inputs of a project at once, while others wait, "
-        f"without the first {seconds(patience.QUICK_RUN_S)} of each run": seconds(dispatch.SHARING.burst_s),
-        "of which come back in a second, too": seconds(dispatch.SHARING.share),
+        "of which come back in a second to all projects together": seconds(fair_share.SHARE_OF_ALL),
+        "the most that a project can owe of it": seconds(fair_share.DEBT_S),
         "items of a range in a Liquid template": str(liquid_filters.MAX_VALUE_ITEMS),
         "starts of a server at the same events before these are dispatched one by one": str(
             restarts.MOST_STARTS
@@ -146,6 +147,7 @@ def limits() -> dict[str, str]:
         "deaths of a worker or process before a run is given up": str(janitor.MAX_RESETS),
         "body of a webhook's request": f"{webhook.body} bytes",
         "webhook requests at work or waiting": str(webhook.waiting),
+        "of these, of one project": str(round(webhook.waiting * PROJECT_PART)),
         "dead letters of a function": str(dead_events.MAX_DEAD_EVENTS),
         "days that dead letters are kept": str(dead_events.DEAD_EVENT_RETENTION_DAYS),
         "days that runs are kept to be run again": str(traces.RESULT_RETENTION_DAYS),

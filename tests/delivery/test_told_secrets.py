@@ -7,9 +7,11 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored
 
+from hoglab.delivery.reruns import RerunFilter, rerun
 from hoglab.functions.redaction import REPLACEMENT
 
 TELLING = """
@@ -46,3 +48,33 @@ def test_logs_results_and_errors_of_a_run_have_none(house: House, receiver: Rece
             text = encode((before + secret).encode()).decode()
             assert text[-(-8 * shift // 6) : 8 * (shift + len(secret)) // 6] not in said
     assert quote(SECRET, safe="") not in said
+
+
+@pytest.mark.parametrize("change", ["rotated", "removed"])
+def test_runs_from_before_use_the_secret_of_now(house: House, receiver: Receiver, change: str) -> None:
+    """One that failed, when it is run again, and one that waited."""
+
+    async def refuse(request: web.Request) -> web.Response:
+        told.append((await request.json())["token"])
+        return web.Response(status=404)
+
+    told: list[str | None] = []
+    receiver.answer = lambda request, _number: refuse(request)
+    function = house.create(
+        f"fetch('{receiver.url}', {{'body': {{'token': inputs.token}}}})",
+        inputs_schema=[{"key": "token", "type": "string", "secret": True}],
+        inputs={"token": {"value": "before-sesame"}},
+    )
+    house.run(stored())
+    house.delivery.stop(10)
+    house.restart()
+    house.dispatch(stored())
+    if change == "rotated":
+        house.change(function, inputs={"token": {"value": "now-sesame"}})
+    else:
+        house.change(function, inputs_schema=[], inputs={})
+    assert rerun(house.delivery, house.project, function["id"], RerunFilter(), {}).queued == 1
+    house.run()
+    assert told == ["before-sesame", *2 * ["now-sesame" if change == "rotated" else None]]
+    kept = [house.rows(table, "*", "1") for table in ("invocation", "invocation_result", "log_entry")]
+    assert "sesame" not in str(kept)

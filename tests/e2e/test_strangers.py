@@ -22,6 +22,7 @@ import zstandard
 from tests.http.asgi import Answer, ask
 
 from hoglab.app import Hoglab
+from hoglab.http.budget import BodyBudget, Lease
 from hoglab.http.deadlines import Deadlines
 from hoglab.http.management import STRANGER_BODY_BYTES
 from hoglab.settings import Settings
@@ -127,6 +128,43 @@ def test_the_protocol_with_its_token_in_a_header_reads_no_body_of_a_stranger(
     wrong = [(b"authorization", b"Bearer phc_wrong"), *V1[1:], (b"content-length", b"%d" % (9 * MIB))]
     answer = runner.run(ask(hoglab.http, "POST", "/i/v1/analytics/events", wrong, body=chunks(9 * MIB)))
     assert (answer.status, answer.asked) == (401, 0)
+
+
+def test_bodies_count_for_their_project_once_it_is_known(
+    hoglab: Hoglab, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of webhooks and flags were among those of strangers for as long as they were worked on."""
+    moved: list[tuple[str | None, int]] = []
+    move = BodyBudget.move
+
+    def noted(self: BodyBudget, lease: Lease, size: int) -> None:
+        moved.append((lease.owner, size))
+        move(self, lease, size)
+
+    monkeypatch.setattr(BodyBudget, "move", noted)
+    flags = orjson.dumps({"token": TOKEN, "distinct_id": "u", "x": "x" * 300_000})
+    webhook = orjson.dumps({"x": "x" * 300_000})
+
+    async def send(path: str, body: bytes) -> list[tuple[str | None, int]]:
+        moved.clear()
+        answer = await ask(hoglab.http, "POST", path, [(b"content-type", JSON_TYPE)], body=[body])
+        assert answer.status == 200, answer
+        assert sum(size for _, size in moved) == 0, "all of it is given back"
+        return list(moved)
+
+    async def main() -> None:
+        headers = [(b"authorization", f"Bearer {KEY}".encode()), (b"content-type", JSON_TYPE)]
+        function = {"type": "source_webhook", "name": "W", "hog": "return {}", "enabled": True}
+        made = await ask(
+            hoglab.http, "POST", "/api/projects/1/hog_functions/", headers, body=[orjson.dumps(function)]
+        )
+        path = f"/public/webhooks/{orjson.loads(made.body)['id']}"
+        assert "project:1" in {owner for owner, _ in await send("/flags/", flags)}
+        await send(path, webhook)
+        of_known = {owner for owner, _ in await send(path, webhook)}
+        assert of_known == {"project:1"}, "of a function that is known, from the beginning"
+
+    runner.run(main())
 
 
 # --- slow senders

@@ -9,7 +9,9 @@ import pytest
 from tests.delivery.conftest import House, Receiver, stored
 from tests.delivery.test_watcher import Clock
 
+from hoglab.delivery import watcher
 from hoglab.delivery.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
+from hoglab.filters.hog import patience
 from hoglab.filters.hog.patience import GIVEN_UP
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 
@@ -113,3 +115,26 @@ def test_a_filter_that_is_slow_in_batch_after_batch_stops_its_function(house: Ho
         (slow["id"], DEGRADED_STATE, DISABLED_STATE),
     ]
     assert house.metrics(slow) == {"filtering_failed": 2 * batches}
+
+
+SLOW_BUT_SOUND = "arrayMap(a -> arrayMap(b -> a * b, range(200)), range(200))"
+"""Ends within its limits, after a tenth of a second or more."""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("batch", [None, {"max_events": 5, "max_wait_ms": 10}])
+def test_slow_inputs_count_when_runs_begin_too(
+    house: House, batch: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SLOW_RUN_S", 0.0)  # however quick the machine is
+    monkeypatch.setitem(watcher.COSTS, "hog", (100, 0.0, 1.0))
+    options = {} if batch is None else {"x_delivery": {"batch": batch}}
+    house.close()
+    house.options = {"now": Clock()}  # so that no tokens come back
+    house.open()
+    slow = house.create(values={"a": f"{{{SLOW_BUT_SOUND}}}"}, **options)
+    house.dispatch(*(stored() for _ in range(5)))
+    before = tokens(house, slow)
+    house.run()
+    assert house.metrics(slow)["succeeded"] == 5
+    assert tokens(house, slow) <= before - 5 * 100

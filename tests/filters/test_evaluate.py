@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.filters import parse_filter, parse_filters
+from hoglab.filters import backtracking, parse_filter, parse_filters
 from hoglab.filters.backtracking import MAX_TEXT_LENGTH
 from hoglab.filters.evaluate import (
     MISSING,
@@ -365,6 +366,32 @@ class TestLookAround:
         assert compile_predicate("regex", pattern)("a" * 5_000) is False
         assert compile_predicate("not_regex", pattern)("a" * 5_000) is True
         assert time.thread_time() - started < 5
+
+    def test_searches_of_one_account_take_a_little_time_in_all(self, monkeypatch):
+        endless = compile_predicate("regex", r"^(?=(a|a)*b)(.*)\1$")
+        sound = compile_predicate("regex", "^(?!free)")
+        moment = [1_000.0]
+        monkeypatch.setattr(backtracking, "_now", lambda: moment[0])
+
+        def many():
+            backtracking.search_on_account(1)
+            for _ in range(1_000):
+                assert endless("a" * 5_000) is False
+            assert sound("pro") is False, "nothing is searched any more"
+            backtracking.search_on_account(2)
+            assert sound("pro") is True, "for nobody else"
+
+        started = time.thread_time()
+        contextvars.copy_context().run(many)
+        assert time.thread_time() - started < 5, "it would be 20"
+        assert sound("pro") is True, "here they are on nobody's account"
+        moment[0] += 60
+
+        def later():
+            backtracking.search_on_account(1)
+            assert sound("pro") is True
+
+        contextvars.copy_context().run(later)
 
     def test_a_text_that_is_too_long_does_not_match(self):
         assert compile_predicate("regex", "(?=a)")("a" * MAX_TEXT_LENGTH) is True

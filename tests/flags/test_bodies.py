@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import time
 import zlib
 from urllib.parse import quote, quote_plus
 
@@ -338,3 +339,13 @@ def test_any_request_of_the_right_shape_is_answered(project, distinct_id, person
     answer = project.sdk.post(path + query, content=json.dumps(body).encode())
     assert answer.status_code == 200, answer.text
     assert answer.json().get("errorsWhileComputingFlags", False) is False
+
+
+def test_endless_patterns_of_a_flag_hold_up_nobody(server):
+    """Each ends after 20 ms, but there may be a thousand in a flag, and all flags are evaluated on one thread."""
+    endless = {"key": "a", "type": "person", "operator": "regex", "value": r"^(?=(a|a)*b)(.*)\1$"}
+    server.create("slow", {"groups": [{"properties": [{**endless}], "rollout_percentage": 100}] * 500})
+    started = time.process_time()
+    answer = server.flags(person_properties={"a": "a" * 5_000})
+    assert answer["flags"]["slow"]["enabled"] is False
+    assert time.process_time() - started < 4, "it would be 10 s"

@@ -18,7 +18,7 @@ from hoglab.functions.secrets import SecretBox
 from hoglab.functions.transformations import FAILED, OVER_SHARE, SUCCEEDED, Transformations
 from hoglab.storage.database import Database
 
-RULES = Sharing(event_s=0.25, burst_s=8.0, share=0.5, neighbour_s=100.0)
+RULES = Sharing(event_s=0.25, burst_s=8.0, debt_s=16.0, share=0.5, share_of_all=0.5, neighbour_s=100.0)
 """Numbers that floating point keeps exact."""
 
 
@@ -55,22 +55,35 @@ def test_what_events_pay_for_costs_nothing(shares: FairShares) -> None:
     shares.allowed_s(2, 1)
     for _ in range(100):
         assert shares.allowed_s(1, 4) == 1.0 + 8.0
-        shares.spent(1, 4, 1.0)
+        shares.spent(1, 1.0, 4)
 
 
 def test_the_rest_comes_out_of_a_bucket_that_fills_with_time(shares: FairShares, clock: Clock) -> None:
     shares.allowed_s(2, 1)
-    shares.spent(1, 4, 6.0)
+    shares.spent(1, 6.0, 4)
     assert shares.allowed_s(1, 4) == 1.0 + 3.0
-    shares.spent(1, 4, 5.5)
+    shares.spent(1, 5.5, 4)
     assert shares.allowed_s(1, 4) == 1.0 - 1.5, "it owes what it took too much"
-    shares.spent(1, 4, 99.0)
-    assert shares.allowed_s(1, 4) == 1.0 - 8.0, "but no more than it may take at once"
+    shares.spent(1, 99.0, 4)
+    assert shares.allowed_s(1, 4) == 1.0 - 16.0, "but no more than so much"
     assert shares.allowed_s(2, 4) == 1.0 + 8.0, "each has its own"
-    clock.at += 20
-    assert shares.allowed_s(1, 0) == 2.0
+    clock.at += 36
+    assert shares.allowed_s(1) == 2.0
     clock.at += 40
-    assert shares.allowed_s(1, 0) == 8.0
+    assert shares.allowed_s(1) == 8.0
+
+
+def test_what_comes_back_is_divided_among_those_who_took_too_much(shares: FairShares, clock: Clock) -> None:
+    for project_id in (1, 2, 1, 2):
+        shares.allowed_s(project_id)
+        shares.spent(project_id, 4.0)
+    assert [shares.allowed_s(each) for each in (1, 2, 3)] == [0.0, 0.0, 8.0]
+    clock.at += 16
+    assert [shares.allowed_s(each) for each in (1, 2, 3)] == [4.0, 4.0, 8.0], "a quarter of a second each"
+    clock.at += 8
+    shares.spent(2, 6.0)
+    clock.at += 24
+    assert [shares.allowed_s(each) for each in (1, 2)] == [8.0, 6.0], "each until its bucket is full"
 
 
 # --- with real programs

@@ -15,10 +15,12 @@ from hoglab.http.streams import ServerEvent, Streams
 class Client:
     """One request for a stream, as an ASGI server would pass it on."""
 
-    def __init__(self, streams: Streams, events: AsyncGenerator[ServerEvent, None], method: str) -> None:
+    def __init__(
+        self, streams: Streams, events: AsyncGenerator[ServerEvent, None], method: str, owner: str
+    ) -> None:
         self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._gone = asyncio.Event()
-        response = streams.response(events)
+        response = streams.response(events, owner)
         self.task = asyncio.create_task(
             response({"type": "http", "method": method}, self._receive, self._send)
         )
@@ -54,8 +56,8 @@ class Source:
             self.closed = True
 
 
-async def opened(streams: Streams, source: Source, method: str = "GET") -> Client:
-    client = Client(streams, source.events(), method)
+async def opened(streams: Streams, source: Source, method: str = "GET", owner: str = "a") -> Client:
+    client = Client(streams, source.events(), method, owner)
     start = await client.next()
     headers = dict(start["headers"])
     assert (start["status"], headers[b"content-type"]) == (200, b"text/event-stream; charset=utf-8")
@@ -146,9 +148,27 @@ def test_there_is_a_limit_and_a_closed_server_takes_none() -> None:
         client = await opened(streams, source)
         for _ in range(2):
             with pytest.raises(ApiError) as refused:
-                streams.response(Source().events())
+                streams.response(Source().events(), "a")
             assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "5")
             streams.close()
         await client.task
+
+    run(story())
+
+
+def test_one_project_leaves_half_of_them_to_others() -> None:
+    async def story() -> None:
+        streams = Streams(limit=4)
+        clients = [await opened(streams, Source(), owner="a") for _ in range(2)]
+        with pytest.raises(ApiError):
+            streams.response(Source().events(), "a")
+        clients += [await opened(streams, Source(), owner="b") for _ in range(2)]
+        clients[0].hang_up()
+        await clients[0].task
+        with pytest.raises(ApiError):
+            streams.response(Source().events(), "b")
+        clients.append(await opened(streams, Source(), owner="a"))
+        streams.close()
+        await asyncio.gather(*(client.task for client in clients))
 
     run(story())

@@ -424,6 +424,30 @@ def test_accepting_goes_first_while_requests_outpace_ingestion(house: Any, dispa
     assert len(house.rows()) == 20
 
 
+@pytest.mark.parametrize("part", ["transformer", "dispatcher"])
+def test_slow_functions_are_no_reason_to_leave_time_to_accepting(
+    house: Any, parts: dict[str, Any], part: str
+) -> None:
+    class SlowDispatcher(Recorder):
+        def dispatch(self, events: Any, *, log_offset: int) -> None:
+            parts["clock"].transform(1, events)
+            super().dispatch(events, log_offset=log_offset)
+
+    slow = parts["clock"] = Slow()
+    parts[part] = slow if part == "transformer" else SlowDispatcher()
+    house.limits = IngestionLimits(
+        read_records=1, busy_factor=0, busy_share=0.001, max_pause_s=3600, idle_s=0.05
+    )
+    house.restart()
+    house.send(event("e"))
+    house.ingestion.start()
+    for _ in range(20):
+        house.send(event("e"))
+    house.run()
+    assert slow.at >= 20
+    assert len(house.rows()) == 21
+
+
 def test_stopping_does_not_wait_for_an_event(house: Any) -> None:
     house.limits = replace(house.limits, idle_s=600)
     house.restart()

@@ -7,6 +7,7 @@ event store holds nothing newer, for `FRESH_FOR` at most and within one day of t
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -21,6 +22,7 @@ from uuid import uuid4
 import structlog
 
 from hoglab.analysis.cancelling import Cancellation, cancellable
+from hoglab.analysis.errors import DidNotEndError
 from hoglab.http.errors import ApiError, WireError
 
 FRESH_FOR = timedelta(hours=24)
@@ -33,6 +35,10 @@ MAX_WAITING = 100
 """How many asynchronous queries may wait or run; further ones are refused."""
 WORKERS = 2
 """How many asynchronous queries run at the same time; each uses all processors."""
+FIRST_WAIT = timedelta(seconds=30)
+"""How long a query that ran out of time or memory is refused, with its error; each further time twice as long."""
+MAX_WAIT = timedelta(hours=1)
+"""And at most."""
 CANCEL_PATIENCE_S = 2.0
 """How long somebody who cancels waits for the query to end."""
 CANCEL_INTERVAL_S = 0.02
@@ -109,6 +115,20 @@ class Status:
             self.ended.wait(CANCEL_INTERVAL_S)
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A query that did not end, so many times in a row."""
+
+    times: int
+    retry_at: datetime
+    text: str
+
+
+def _did_not_end(text: str, wait: timedelta) -> ApiError:
+    headers = {"Retry-After": str(max(1, math.ceil(wait.total_seconds())))}
+    return ApiError(429, "throttled_error", "query_limit", text, headers=headers)
+
+
 class Queries:
     """Keeps answers and statuses, runs what is asynchronous. Thread-safe."""
 
@@ -118,6 +138,7 @@ class Queries:
         self._position = position
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._failed: OrderedDict[str, _Failed] = OrderedDict()
         self._statuses: OrderedDict[str, Status] = OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
@@ -139,17 +160,39 @@ class Queries:
         )
 
     def compute(self, query: Prepared) -> Kept:
-        """Compute and keep an answer. Raises `ApiError`."""
+        """Compute and keep an answer. Raises `ApiError`; for one that did not end, 429 at once until its time comes."""
         position, now = self._position(), self._now()
-        found = Kept(query.key, query.compute(), now, position, query.day)
+        with self._lock:
+            failed = self._failed.get(query.key)
+        if failed is not None and now < failed.retry_at:
+            raise _did_not_end(failed.text, failed.retry_at - now)
+        try:
+            answer = query.compute()
+        except ApiError as error:
+            if not isinstance(error.__cause__, DidNotEndError):
+                raise
+            wait = self._note_failure(query.key, 0 if failed is None else failed.times, str(error.__cause__))
+            raise _did_not_end(str(error.__cause__), wait) from error
+        found = Kept(query.key, answer, now, position, query.day)
         if not query.keeps:
             return found
         with self._lock:
+            self._failed.pop(query.key, None)
             self._kept[query.key] = found
             self._kept.move_to_end(query.key)
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return found
+
+    def _note_failure(self, key: str, times: int, text: str) -> timedelta:
+        """Note that a query did not end, after so many times; how long it waits."""
+        wait = min(FIRST_WAIT * (1 << min(times, 16)), MAX_WAIT)
+        with self._lock:
+            self._failed[key] = _Failed(times + 1, self._now() + wait, text)
+            self._failed.move_to_end(key)
+            while len(self._failed) > MAX_KEPT:
+                self._failed.popitem(last=False)
+        return wait
 
     def blocking(self, query: Prepared, project_id: int, query_id: str | None) -> Kept:
         """Compute now; under ``query_id`` it can be cancelled meanwhile. Raises `ApiError`."""

@@ -15,9 +15,13 @@ import binascii
 import sys
 from array import array
 
+import numpy as np
+
 _BASE64_ZERO = b"A"
 _NEW_8_BITS, _NEW_16_BITS, _END = 0, 1, 2
 _FIRST_PHRASE = 3
+_SURROGATE_BITS, _HIGH_SURROGATE, _LOW_SURROGATE = 0xFC00, 0xD800, 0xDC00
+_REPLACEMENT = 0xFFFD
 _UTF_16 = f"utf-16-{sys.byteorder[0]}e"
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -38,10 +42,22 @@ def decompress_lz64(data: bytes, limit_bytes: int) -> bytes:
         packed = base64.b64decode(digits + _BASE64_ZERO * (-len(digits) % 4), validate=True)
     except binascii.Error:
         raise Lz64Error("it is not base64") from None
-    utf8 = _units(_Bits(packed), limit_bytes).tobytes().decode(_UTF_16, "replace").encode()
+    utf8 = _text(_units(_Bits(packed), limit_bytes)).encode()
     if len(utf8) > limit_bytes:
         raise Lz64LimitError
     return utf8
+
+
+def _text(units: array[int]) -> str:
+    """Surrogates without their other half become U+FFFD, all at once: the codec takes longer for each of them than for
+    a page of text."""
+    found = np.frombuffer(units, dtype=np.uint16)
+    kinds = found & _SURROGATE_BITS
+    first, second = kinds == _HIGH_SURROGATE, kinds == _LOW_SURROGATE
+    alone = first | second
+    pairs = np.flatnonzero(first[:-1] & second[1:])
+    alone[pairs] = alone[pairs + 1] = False
+    return np.where(alone, np.uint16(_REPLACEMENT), found).tobytes().decode(_UTF_16)
 
 
 class _Bits:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from hoglab.hog.rt.values import from_json, to_json
 if TYPE_CHECKING:
     from hoglab.delivery.program_run import EventFacts
     from hoglab.delivery.state import Item, State
-    from hoglab.functions.compile import CompiledFunction
+    from hoglab.functions.compile import CompiledFunction, CompiledMapping
     from hoglab.functions.redaction import Redact
     from hoglab.storage.invocations import InvocationResult
 
@@ -38,6 +38,14 @@ MAX_ITEM_LINES = 24
 
 class BatchInputsError(Exception):
     """The inputs of no event of a batch can be built; the text says why."""
+
+
+class BuildInputs(Protocol):
+    """Builds the inputs of a function for one event. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
+
+    def __call__(
+        self, function: CompiledFunction, variables: dict[str, Any], mapping: CompiledMapping | None
+    ) -> dict[str, Any]: ...
 
 
 @dataclass(slots=True)
@@ -97,6 +105,7 @@ class BatchRun:
         alone: Item,
         *,
         source: Any,
+        build_inputs: BuildInputs,
         late_person: Callable[[str], Any],
         pinned: dict[str, Any] | None,
         run_id: str,
@@ -105,7 +114,8 @@ class BatchRun:
         """The program on all events whose inputs can be built.
 
         ``alone``: the invocation as its only event, when it was not made of several; ``source``: the global of that
-        name; ``pinned``: the inputs that the run began with, None when it begins. Raises `BatchInputsError`.
+        name; ``build_inputs``: of one event; ``pinned``: the inputs that the run began with, None when it begins.
+        Raises `BatchInputsError`.
         """
         contents = self._contents = Contents()
         different: dict[bytes, Redact] = {}
@@ -120,7 +130,7 @@ class BatchRun:
             if pinned is None and function.lacks_mapping(item.mapping_id):
                 contents.failed[item.id] = MAPPING_GONE
                 continue
-            build = partial(function.build_inputs, mapping=mapping)
+            build = partial(build_inputs, function, mapping=mapping)
             contents.add(item, more, build, function.input_failure, pinned)
             if item.id in contents.inputs:
                 inputs = contents.inputs[item.id]

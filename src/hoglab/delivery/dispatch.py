@@ -27,7 +27,7 @@ from hoglab.delivery.state import Timing, invocation_id, raw_json
 from hoglab.delivery.watcher import cost_of
 from hoglab.filters.hog import FilterFailure
 from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
-from hoglab.functions.fair_share import FairShares, Sharing
+from hoglab.functions.fair_share import FairShares
 from hoglab.functions.globals import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -54,10 +54,6 @@ FILTERED_EVERY_S = 1.0
 would be a row for each function that nothing is run of; the end of the process may lose those of the last second."""
 OVERFLOW_QUEUE = "hogoverflow"
 """Where functions go that are slow, so that they hold up nobody else."""
-
-SHARING = Sharing(event_s=0.0)
-"""What the filters and inputs of one project together may compute while others wait for the same batches; runs that are
-quick (`QUICK_RUN_S`) count for nothing, however many there are."""
 
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""
@@ -110,7 +106,8 @@ class EventDispatcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``once``: leave out runs that were begun before, not only those that are still in the queue;
-        ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may take.
+        ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may have
+        computed; runs that are quick (`QUICK_RUN_S`) count for nothing, however many there are.
         """
         self._queue = queue
         self._registry = registry
@@ -121,7 +118,7 @@ class EventDispatcher:
         self._site = site
         self._versions = versions or Versions()
         self._once = once
-        self._shares = shares or FairShares(SHARING)
+        self._shares = shares or FairShares()
         self._restarts = Restarts(queue)
         self._known_dead = known_dead
         self.progress = Progress()
@@ -261,7 +258,7 @@ class EventDispatcher:
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
         asked = self._audience.functions(functions)
         project_id = functions.project.id
-        allowed_s = self._shares.allowed_s(project_id, len(events))
+        allowed_s = self._shares.allowed_s(project_id)
         batch.patience = Patience(allowed_s)
         self._hold_back(asked, batch)
         hits: Counter[int] = Counter()
@@ -279,7 +276,7 @@ class EventDispatcher:
         if batch.patience.was_tried():
             for function in asked.functions:
                 self._charge(function, batch)
-        self._shares.spent(project_id, len(events), batch.patience.shared_s)
+        self._shares.spent(project_id, batch.patience.shared_s)
         if batch.patience.shared_s > allowed_s:
             _logger.warning(
                 "filters_and_inputs_over_share",
@@ -406,35 +403,26 @@ class EventDispatcher:
         mapping_id = None if mapping is None else mapping.id
         run_id = invocation_id(function.id, cause.uuid, mapping_id)
         globals_: dict[str, Any] = {}
-        if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
-            globals_ = {**values, "source": self._site.source(function)}
-            try:
-                globals_["inputs"] = self._inputs(function, mapping, globals_, batch)
-            except (HogRuntimeError, HogThrow, HogLimit) as error:
-                self._inputs_failed(run_id, function, mapping_id, cause, error, batch)
-                return
+        masked = None
         try:
-            order_key = batch.patience.run(function.id, lambda: function.delivery.order_key(globals_))
+            if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
+                globals_ = {**values, "source": self._site.source(function)}
+                globals_["inputs"] = batch.patience.attempt(
+                    function.id, lambda: function.build_inputs(globals_, mapping)
+                )
+            if (masking := function.masking) is not None:
+                masked = batch.patience.attempt(function.id, lambda: mask_of(function.id, masking, globals_))
+        except (HogRuntimeError, HogThrow, HogLimit) as error:
+            self._inputs_failed(run_id, function, mapping_id, cause, error, batch)
+            return
+        order_key = None
+        try:
+            if function.delivery.order is not None:
+                order_key = batch.patience.attempt(function.id, lambda: function.delivery.order_key(globals_))
         except (HogRuntimeError, HogThrow, HogLimit) as error:
             self._unordered(function, cause.event, error, batch)
             return
-        masked = None
-        if (masking := function.masking) is not None:
-            masked = batch.patience.run(function.id, lambda: mask_of(function.id, masking, globals_))
         batch.candidates.append(Candidate(run_id, function, mapping_id, cause, masked, order_key))
-
-    def _inputs(
-        self,
-        function: CompiledFunction,
-        mapping: CompiledMapping | None,
-        globals_: dict[str, Any],
-        batch: Plan,
-    ) -> dict[str, Any]:
-        """Build inputs. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
-        refusal = batch.patience.refusal(function.id)
-        if refusal is not None:
-            raise HogRuntimeError(refusal)
-        return batch.patience.run(function.id, lambda: function.build_inputs(globals_, mapping))
 
     def _unordered(
         self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan

@@ -110,7 +110,8 @@ def router(
         await asyncio.to_thread(known, call, function_id)
         wanted = call.validate_query(TailQuery)
         after = parse_integer(call.request.headers.get("last-event-id"))
-        return streams.response(live.follow(call.project.id, function_id, _tail_query(wanted), after))
+        events = live.follow(call.project.id, function_id, _tail_query(wanted), after)
+        return streams.response(events, f"project:{call.project.id}")
 
     @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
     def totals(call: Call, function_id: UuidId) -> dict[str, Any]:

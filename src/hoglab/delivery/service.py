@@ -51,6 +51,7 @@ from hoglab.delivery.watcher import Watcher, cost_of
 from hoglab.delivery.webhooks import WebhookLimits, Webhooks
 from hoglab.delivery.worker import Worker, WorkerLimits
 from hoglab.functions.compile import FunctionSet
+from hoglab.functions.fair_share import FairShares
 from hoglab.http.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 
@@ -129,6 +130,8 @@ class Delivery:
         self.room = Room(queue, registry, self.watcher, self.breakers, now=now)
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(last_version(queue_database))
+        self.shares = FairShares()
+        """Of ingestion's time, for transformations as well."""
         self.dispatcher = EventDispatcher(
             queue,
             registry,
@@ -138,6 +141,7 @@ class Delivery:
             self.site,
             versions=versions,
             known_dead=self._known_dead,
+            shares=self.shares,
             now=now,
         )
         self._versions = versions

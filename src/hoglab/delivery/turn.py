@@ -38,6 +38,7 @@ from hoglab.delivery.program_run import MAX_ERROR_CHARS, Call, Line, ProgramRun,
 from hoglab.delivery.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.retries import LASTING, RetryPolicy, excused
 from hoglab.delivery.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
+from hoglab.filters.hog.patience import Patience
 from hoglab.functions.secrets import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.values import from_json, to_json
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import Held, Work
     from hoglab.delivery.bodies.protocol import Outcome
     from hoglab.delivery.globals import EventGlobals, KnownProject, Site
-    from hoglab.functions.compile import CompiledFunction
+    from hoglab.functions.compile import CompiledFunction, CompiledMapping
     from hoglab.functions.redaction import Redact
     from hoglab.functions.registry import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
@@ -157,6 +158,7 @@ class Turn:
         self._lines: list[Line] = []
         self._calls: Counter[tuple[str, str]] = Counter()
         self._batch = BatchRun()
+        self._patience = Patience()
 
     def accepted_at(self) -> datetime | None:
         """When the event was accepted, for the first request of a run that it caused when it came; else None."""
@@ -271,7 +273,7 @@ class Turn:
             inputs, redact = function.fixed_inputs  # the event need not be looked into
         else:
             variables = from_json({**orjson.loads(memoryview(state.globals)), **more})
-            inputs = function.build_inputs(variables, mapping)
+            inputs = self._build_inputs(function, variables, mapping)
         more["inputs"] = self._inputs = to_json(inputs)
         return ProgramRun(
             function.id,
@@ -294,6 +296,7 @@ class Turn:
             state,
             item_of(self.claimed, state),
             source=shop.site.source(function),
+            build_inputs=self._build_inputs,
             late_person=partial(shop.event_globals.late_person, project),
             pinned=to_json(self._pinned_inputs(state)) if state.journal else None,
             run_id=self.claimed.id,
@@ -301,6 +304,20 @@ class Turn:
         )
         self._inputs = self._batch.pins()
         return run
+
+    def _build_inputs(
+        self, function: CompiledFunction, variables: dict[str, Any], mapping: CompiledMapping | None
+    ) -> dict[str, Any]:
+        """Build inputs, of one event of many, too, unless those of the others took too long. They are computed in the
+        server, so that slow ones count as a body does. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
+        patience = self._patience
+        known = len(patience.slow_runs(function.id))
+        try:
+            return patience.attempt(function.id, lambda: function.build_inputs(variables, mapping))
+        finally:
+            assert self._state is not None  # noqa: S101 - inputs are those of a state
+            slow = patience.slow_runs(function.id)[known:]
+            self._state.timings += [Timing("hog", round(used_s * 1000, 3)) for used_s in slow]
 
     def _pinned_inputs(self, state: State) -> dict[str, Any]:
         sealed = state.sealed_inputs
@@ -507,7 +524,7 @@ class Turn:
             metrics=metrics,
             results=results,
             function_id=self.claimed.function_id,
-            timings=list(run.timings) if run is not None and over else [],
+            timings=list(self._state.timings) if self._state is not None and over else [],
             captured=None if run is None else run.captured,
         )
 

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from hoglab.delivery.loops import WEBHOOK_PATH
 from hoglab.delivery.webhooks import BROKEN, CROWDED, TOO_LARGE, TOO_SLOW, IncomingRequest, Reply
 from hoglab.http.body import read_body
+from hoglab.http.budget import known_owner
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
 from hoglab.http.responses import send_answer
@@ -43,14 +44,17 @@ class WebhookEndpoint:
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
         limits = self._webhooks.limits
+        address = scope["path_params"]["address"].rstrip("/")
         try:
+            if (owner := self._webhooks.owner_of(address)) is not None:
+                known_owner(scope, owner)
             body = await read_body(scope, receive, limits.body, limits.body_timeout_s)
         except ApiError as error:
             return _UNREAD[error.status]
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         query = scope["query_string"].decode("latin-1")
         request = IncomingRequest(scope["method"], headers, query, body, client_ip(scope))
-        return await self._webhooks.answer(scope["path_params"]["address"].rstrip("/"), request)
+        return await self._webhooks.answer(address, request)
 
 
 async def _send(send: Send, reply: Reply) -> None:

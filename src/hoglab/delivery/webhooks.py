@@ -7,13 +7,13 @@ before the sender gets its answer; when that cannot be done, a 503 asks to send 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from uuid import uuid4
@@ -27,6 +27,7 @@ from hoglab.delivery.dispatch import DEGRADED_PRIORITY, OVERFLOW_QUEUE
 from hoglab.delivery.globals import NO_PERSON, milliseconds
 from hoglab.delivery.loops import CHAIN_HEADER, chain_of
 from hoglab.delivery.program_run import clipped
+from hoglab.delivery.shares import one_less
 from hoglab.delivery.state import State, encode_state, raw_json
 from hoglab.delivery.turn import Settled, Turn
 from hoglab.delivery.watcher import cost_of
@@ -34,6 +35,7 @@ from hoglab.hog.rt.json_text import stringify
 from hoglab.http.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
 from hoglab.http.decompression import BY_NAME, BrokenDataError, TooLargeError
 from hoglab.http.errors import ApiError
+from hoglab.http.fair_threads import FairThreads
 from hoglab.http.fields import parse_uuid
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import AppMetric, ClaimedInvocation, InvocationResult, LogEntry, NewInvocation
@@ -92,6 +94,11 @@ RETRY_AFTER_S = 5
 DEFERRED = "Function scheduled for future execution due to degraded state"
 
 _logger = structlog.get_logger(__name__)
+
+
+UNKNOWN_OWNER = "unknown"
+PROJECT_PART = 0.75
+"""How much of the places for requests at work or waiting those of one project may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,25 +300,32 @@ class Webhooks:
         self._bodies = bodies
         self._capture = capture
         self._has_room = has_room
-        self._waiting = 0
-        self._pool = ThreadPoolExecutor(self.limits.threads, "webhook")
+        self._pool = FairThreads(self.limits.threads, "webhook", waiting=self.limits.waiting)
+        self._waiting: Counter[str] = Counter()
 
     async def answer(self, address: str, request: IncomingRequest) -> Reply:
         """What the sender of a request is told. ``address``: a function's id, perhaps with an extension."""
         function_id = parse_uuid(address.partition(".")[0])
         if function_id is None:
             return NOT_FOUND
-        if self._waiting >= self.limits.waiting:
+        owner = self.owner_of(address) or UNKNOWN_OWNER
+        most = self.limits.waiting
+        if self._waiting.total() >= most or self._waiting[owner] >= math.ceil(most * PROJECT_PART):
             return BUSY
-        self._waiting += 1
+        self._waiting[owner] += 1
         try:
-            return await self._answer(function_id, request)
+            return await self._answer(owner, function_id, request)
         finally:
-            self._waiting -= 1
+            one_less(self._waiting, owner)
 
-    async def _answer(self, function_id: str, request: IncomingRequest) -> Reply:
-        loop = asyncio.get_running_loop()
-        visit = await loop.run_in_executor(self._pool, self._visit, function_id, request)
+    def owner_of(self, address: str) -> str | None:
+        """On whose account requests to an address are, None before the first of them was answered."""
+        function_id = parse_uuid(address.partition(".")[0])
+        project_id = None if function_id is None else self._shop.registry.known_project(function_id)
+        return None if project_id is None else f"project:{project_id}"
+
+    async def _answer(self, owner: str, function_id: str, request: IncomingRequest) -> Reply:
+        visit = await self._pool.run(owner, partial(self._visit, function_id, request))
         if visit.captured is not None and self._capture is not None:
             try:
                 await self._capture(visit.project_id, visit.captured)
@@ -320,11 +334,11 @@ class Webhooks:
             except Exception as error:
                 _logger.warning("webhook_event_not_stored", function_id=function_id, error=str(error))
                 visit = self._not_captured(visit)
-        return await loop.run_in_executor(self._pool, self._leave, visit)
+        return await self._pool.run(owner, partial(self._leave, visit))
 
     def close(self) -> None:
         """Take no more requests. Those that are worked on are finished."""
-        self._pool.shutdown()
+        self._pool.close(wait=True)
 
     # --- in a thread
 

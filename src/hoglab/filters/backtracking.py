@@ -6,13 +6,24 @@ RE2 knows neither. Backtracking can take exponential time, so a search is given 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
 import regex
 
 SEARCH_TIMEOUT_S: Final = 0.02
 """How long one search may take; a sound pattern takes microseconds."""
+
+QUICK_SEARCH_S: Final = 0.002
+"""What a search takes beyond this comes out of the bucket of its account."""
+BURST_S: Final = 0.2
+"""What the searches of one account may take at once beyond that. They hold up everybody's flags."""
+REFILL: Final = 0.02
+"""And how much of it comes back in a second, in seconds."""
+MAX_ACCOUNTS: Final = 10_000
+"""Accounts whose buckets are remembered; beyond that all count as full."""
 
 MAX_PATTERN_LENGTH: Final = 1_000
 """Longest pattern that backtracks; longer ones count as invalid."""
@@ -23,10 +34,32 @@ MAX_TEXT_LENGTH: Final = 10_000
 _NEEDS_BACKTRACKING = re.compile(r"\(\?(?:=|!|<=|<!|>|P=)|\\[1-9]|\\k<")
 
 
+_now = time.monotonic
+_account: ContextVar[int | None] = ContextVar("account", default=None)
+_buckets: dict[int, tuple[float, float]] = {}  # what is left, and since when
+
+
+def search_on_account(project_id: int) -> None:
+    """From now on, searches in this context are on the account of a project; before, they are on nobody's."""
+    _account.set(project_id)
+
+
+def _left_s(account: int, now: float) -> float:
+    left_s, at = _buckets.get(account, (BURST_S, now))
+    return min(BURST_S, left_s + (now - at) * REFILL)
+
+
+def _spend(account: int, used_s: float, now: float) -> None:
+    if len(_buckets) > MAX_ACCOUNTS:
+        _buckets.clear()
+    _buckets[account] = (_left_s(account, now) - used_s, now)
+
+
 def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
     """An unanchored, case-sensitive search for a pattern that RE2 cannot take.
 
-    None for a pattern that is invalid, and for one that fails in RE2 for another reason than what RE2 lacks.
+    None for a pattern that is invalid, and for one that fails in RE2 for another reason than what RE2 lacks. Nothing is
+    found where searches on the same account took too long before.
     """
     if len(pattern) > MAX_PATTERN_LENGTH or not _NEEDS_BACKTRACKING.search(pattern):
         return None
@@ -38,9 +71,16 @@ def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
     def search(text: str) -> bool:
         if len(text) > MAX_TEXT_LENGTH:
             return False
+        account, started = _account.get(), time.thread_time()
+        if account is not None and account in _buckets and _left_s(account, _now()) <= 0:
+            return False
         try:
             return compiled.search(text, timeout=SEARCH_TIMEOUT_S) is not None
         except (TimeoutError, MemoryError):
             return False
+        finally:
+            used_s = time.thread_time() - started
+            if account is not None and used_s > QUICK_SEARCH_S:
+                _spend(account, used_s, _now())
 
     return search

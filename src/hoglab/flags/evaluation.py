@@ -13,6 +13,7 @@ import orjson
 import structlog
 from uuid_utils import uuid7
 
+from hoglab.filters.backtracking import search_on_account
 from hoglab.flags import continuity
 from hoglab.flags.answers import Form, decide_form, encode_answer, flags_form
 from hoglab.flags.decoding import MAX_WIRE_BYTES, decode_body
@@ -31,6 +32,7 @@ from hoglab.flags.request import (
 )
 from hoglab.flags.subject import FlagRequest, Subject
 from hoglab.http.body import header, read_body
+from hoglab.http.budget import known_owner
 from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
 from hoglab.http.fields import parse_uuid
@@ -114,6 +116,7 @@ class FlagEvaluator:
     ) -> tuple[list[Outcome], bool]:
         """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`; ``ip``: the
         address whose place counts."""
+        search_on_account(project.id)
         facts = self._facts.get(project.id)
         if facts is None:
             facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
@@ -183,6 +186,7 @@ class EvaluationEndpoint:
             body = await loop.run_in_executor(evaluator.threads, self._decode, scope, query, raw)
         call = read_call(body)
         project = evaluator.project(call.token)
+        known_owner(scope, f"project:{project.id}")
         loaded = evaluator.registry.current(project) or await evaluator.load(project)
         flags = loaded.flags
         outcomes: list[Outcome] = []

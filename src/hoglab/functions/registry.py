@@ -111,6 +111,10 @@ class FunctionRegistry:
                 known = self._loaded[project_id] = self._load(project_id, versions, known)
         return known.functions
 
+    def known_project(self, function_id: str) -> int | None:
+        """The project of a function that was looked for before; asks nobody, so that an event loop may."""
+        return self._projects.get(function_id)
+
     def find(self, function_id: str) -> tuple[Project, CompiledFunction] | None:
         """An enabled function by its id alone, with its project; None when there is none."""
         project_id = self._projects.get(function_id)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from time import thread_time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -15,7 +16,7 @@ import orjson
 import structlog
 
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import GIVEN_UP, SLOW_RUN_S, Patience
+from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
 from hoglab.functions.fair_share import FairShares
 from hoglab.functions.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -114,13 +115,19 @@ class _Notes:
     """What was slow of all functions so far."""
     allowed_s: float = math.inf
     """What all functions together may compute."""
-    used_s: float = 0.0
-    """What they computed so far, without the filters and inputs of the one at hand."""
+    bodies_s: float = 0.0
+    """What their programs computed so far, in the process that runs them."""
+    started: float = field(default_factory=thread_time)
 
-    def left_s(self, function: CompiledFunction) -> float:
+    @property
+    def used_s(self) -> float:
+        """What was computed for them so far: programs, filters, inputs, and what handing events over takes."""
+        return self.bodies_s + thread_time() - self.started
+
+    @property
+    def left_s(self) -> float:
         """What may be computed yet."""
-        here_s = self.patience.used_s(function.filter) + self.patience.used_s(function.id)
-        return self.allowed_s - self.used_s - here_s
+        return self.allowed_s - self.used_s
 
     def slow(self, used_s: float) -> None:
         self.slow_s += max(0.0, used_s - SLOW_RUN_S)
@@ -193,8 +200,8 @@ class Transformations:
         for function in functions.transformations.functions:
             self._apply(function, left, notes)
             left = [passage for passage in left if not passage.is_dropped]
-        self._shares.spent(project_id, len(events), notes.used_s)
-        if notes.used_s > allowed_s:
+        self._shares.spent(project_id, notes.used_s, len(events))
+        if notes.left_s < 0:
             _logger.warning(
                 "transformations_over_share", project_id=project_id, used_s=round(notes.used_s, 1)
             )
@@ -250,7 +257,7 @@ class Transformations:
             text,
             wanted(),
             hurried=hurried,
-            most_s=max(0.0, notes.left_s(function)),
+            most_s=max(0.0, notes.left_s),
         )
         with closing(runs):
             for run in runs:
@@ -260,7 +267,6 @@ class Transformations:
                     passage.is_dropped = True
                 else:
                     passage.outcomes[outcome].append(label)
-        notes.used_s += sum(map(notes.patience.used_s, (function.filter, function.id)))
         excess_s = sum(map(notes.patience.excess_s, (function.filter, function.id)))
         if excess_s:
             notes.slow_s += excess_s
@@ -274,7 +280,7 @@ class Transformations:
         if self._is_stopped(function.id):
             notes.count(function, "disabled_permanently")
             return SKIPPED
-        if notes.left_s(function) < 0:
+        if notes.left_s < 0:
             self._give_up(function, passage.event, notes)
             return FAILED
         if passage.shown is None:
@@ -286,7 +292,8 @@ class Transformations:
             if function.has_fixed_inputs:
                 return orjson.dumps({"event": shown["event"]}), function.fixed_inputs[1]
             event = {**shown["event"], "properties": from_json(shown["event"]["properties"])}
-            inputs = self._inputs(function, {"project": shown["project"], "event": event}, notes)
+            variables = {"project": shown["project"], "event": event}
+            inputs = notes.patience.attempt(function.id, lambda: function.build_inputs(variables))
             return orjson.dumps({"event": shown["event"], "inputs": to_json(inputs)}), function.redactor(
                 inputs
             )
@@ -295,12 +302,6 @@ class Transformations:
             text = f"Error building inputs: {function.input_failure(error)}"
             self._log(function, passage.event, [], text, str, notes)
             return FAILED
-
-    def _inputs(self, function: CompiledFunction, variables: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-        """Build the inputs of a run. Raises `_INPUT_ERRORS`."""
-        if notes.patience.is_over(function.id):
-            raise HogRuntimeError(GIVEN_UP)
-        return notes.patience.run(function.id, lambda: function.build_inputs(variables))
 
     def _matches(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> bool:
         expression = function.filter.expression
@@ -328,7 +329,7 @@ class Transformations:
             error = _wrong_result(result)
         if not run.given_up:
             notes.slow(run.used_s)
-            notes.used_s += run.used_s
+            notes.bodies_s += run.used_s
             self._watch(function.id, run.used_s * 1_000)
         if not run.given_up or function.id not in notes.given_up:  # said once: it may be thousands of events
             self._log(function, event, run.lines, error, redact, notes)

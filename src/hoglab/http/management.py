@@ -35,6 +35,7 @@ from hoglab.http.body import (
 )
 from hoglab.http.call import Call
 from hoglab.http.dates import utc_now
+from hoglab.http.fair_threads import FairThreads
 from hoglab.http.idempotency import HEADER as IDEMPOTENCY_KEY
 from hoglab.http.identity import Principal, Project, Unknown
 from hoglab.http.preconditions import EntityTags, entity_tag
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 HANDLER_THREADS = 16
 """How many handlers run at the same time."""
 HEAVY_THREADS = 4
-"""How many slow handlers (queries over events, say) run at the same time, beside the others."""
+"""How many slow handlers (queries over events, say) run at the same time, beside the others. Of one project, one less:
+see `FairThreads`."""
 
 DECODING_THREADS = 2
 """How many large bodies are decoded at the same time."""
@@ -129,14 +131,15 @@ class ManagementApi:
         self._public_url = public_url
         self._lag_s = lag_s
         self._now = now
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="hoglab-http")
-        self._heavy_threads = ThreadPoolExecutor(heavy_threads, thread_name_prefix="hoglab-heavy")
+        self._threads = FairThreads(threads, "hoglab-http")
+        self._heavy_threads = FairThreads(heavy_threads, "hoglab-heavy")
         self._decoders = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="hoglab-decode")
 
     def close(self) -> None:
         """Take no more work. Handlers that are still running are not waited for."""
-        for pool in (self._threads, self._heavy_threads, self._decoders):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
+        self._heavy_threads.close()
+        self._decoders.shutdown(wait=False, cancel_futures=True)
 
     async def serve(
         self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive, send: Send
@@ -170,7 +173,8 @@ class ManagementApi:
             record.project_id = project.id
         else:
             access.check_outside_projects(principal, operation)
-        budget.known_owner(scope, f"user:{principal.user.id}" if project is None else f"project:{project.id}")
+        owner = f"user:{principal.user.id}" if project is None else f"project:{project.id}"
+        budget.known_owner(scope, owner)
         self._authenticator.used(principal)
         if self._throttle is not None and counted:
             wait_s = self._throttle.admit(principal.key_id)
@@ -186,7 +190,9 @@ class ManagementApi:
         body = await self._body(arrived, self._max_body_bytes) if method in _WITH_BODY else empty_body()
         request = Request(scope, arrived.receive)
         call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
-        response = await self._handled(operation, operation.handler, call, segments, arrived.raw or b"")
+        response = await self._handled(
+            operation, operation.handler, call, segments, arrived.raw or b"", owner
+        )
         if operation.reads_events:
             response.headers[LAG_HEADER] = f"{await asyncio.to_thread(self._lag_s):.1f}"
         return response
@@ -265,6 +271,7 @@ class ManagementApi:
         call: Call,
         segments: dict[str, str],
         raw_body: bytes,
+        owner: str,
     ) -> Response:
         values: dict[str, int | str] = {}
         for name, kind in operation.params.items():
@@ -286,8 +293,7 @@ class ManagementApi:
         if idempotency is not None and operation.method == "POST" and IDEMPOTENCY_KEY in call.request.headers:
             run = partial(idempotency.answer, call, raw_body, run)
         pool = self._heavy_threads if operation.heavy else self._threads
-        work = partial(contextvars.copy_context().run, run)
-        return await asyncio.get_running_loop().run_in_executor(pool, work)
+        return await pool.run(owner, partial(contextvars.copy_context().run, run))
 
 
 _INLINE_BYTES = 64 * 1024

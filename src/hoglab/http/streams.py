@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ EVENT_STREAM = "text/event-stream"
 
 MAX_STREAMS = 100
 """Open-ended answers at the same time; one more is refused with 429."""
+OWNER_PART = 2
+"""Of these, one project has no more than this part, a half."""
 BUSY_RETRY_S = 5.0
 """When a client may try again that was refused."""
 HEARTBEAT_S = 15.0
@@ -56,14 +59,15 @@ class Streams:
         """How many are open."""
         return len(self._open)
 
-    def response(self, events: AsyncGenerator[ServerEvent, None]) -> Response:
+    def response(self, events: AsyncGenerator[ServerEvent, None], owner: str) -> Response:
         """An answer that sends events as they come, until the client leaves or the server stops.
 
-        ``events`` is closed then. Raises 429 when there are too many.
+        ``events`` is closed then; ``owner``: on whose account. Raises 429 when there are too many.
         """
-        if self._closed or len(self._open) >= self._limit:
+        of_owner = sum(each.owner == owner for each in self._open)
+        if self._closed or len(self._open) >= self._limit or of_owner >= math.ceil(self._limit / OWNER_PART):
             raise throttled(BUSY_RETRY_S)
-        stream = _EventStream(events, self.heartbeat_s, done=self._open.discard)
+        stream = _EventStream(events, owner, self.heartbeat_s, done=self._open.discard)
         self._open.add(stream)
         return stream
 
@@ -80,12 +84,14 @@ class _EventStream(Response):
     def __init__(
         self,
         events: AsyncGenerator[ServerEvent, None],
+        owner: str,
         heartbeat_s: float,
         *,
         done: Callable[[_EventStream], None],
     ) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
+        self.owner = owner
         self._events = events
         self._heartbeat_s = heartbeat_s
         self._done = done

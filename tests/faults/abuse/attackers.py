@@ -207,7 +207,10 @@ async def many_parts(self: Attacker) -> None:
 
 # -- functions of another project --------------------------------------------------------------------------------------
 
-PROGRAMS = (
+LONG = "arrayExists(a -> arrayExists(b -> a + b = 0.5, range(1500)), range(1500))"
+"""It ends within its limits, if only just."""
+
+PROGRAMS: tuple[dict[str, Any], ...] = (
     {"hog": "while (true) { let a := 1 }"},
     {"hog": "fetch('@', {'body': {'uuid': event.uuid}})"},
     {"hog": "let a := 'x' while (true) { a := concat(a, a) }"},
@@ -239,9 +242,28 @@ PROGRAMS = (
             }
         },
     },
+    {
+        "hog": "sleep(0)",
+        "inputs_schema": [{"key": "a", "type": "string"}],
+        "inputs": {"a": {"value": f"{{{LONG}}}"}},
+    },
+    {"hog": "print(1)", "x_delivery": {"order_key": f"{{{LONG}}}"}},
+    {"hog": "print(1)", "masking": {"ttl": 60, "threshold": 1, "hash": f"{{{LONG}}}"}},
+    {
+        "hog": "print(1)",
+        "inputs_schema": [{"key": "a", "type": "string"}],
+        "inputs": {"a": {"value": f"{{{LONG}}}"}},
+        "x_delivery": {"batch": {"max_events": 100, "max_wait_ms": 100}},
+    },
     {"hog": "return event", "type": "transformation"},
     {"hog": "while (true) { let a := 1 }", "type": "transformation"},
+    {
+        "hog": "let a := 'x' while (length(a) < 9999999) { a := concat(a, a) } return event",
+        "type": "transformation",
+    },
 )
+EVENTS_AT_ONCE, PAUSE_S = 5, 0.25
+"""About 4 MB a second, which is no flood: it is the functions that attack."""
 
 
 async def hostile_functions(self: Attacker) -> None:
@@ -255,15 +277,16 @@ async def hostile_functions(self: Attacker) -> None:
     text = " " * 200_000
     while self.goes_on:
         events = [
-            {"event": "e", "distinct_id": f"d{n}", "properties": {"t": text, "a": n}} for n in range(20)
+            {"event": "e", "distinct_id": f"d{n}", "properties": {"t": text, "a": n}}
+            for n in range(EVENTS_AT_ONCE)
         ]
         await self.send("POST", "/batch/", json={"api_key": self.token, "batch": events})
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(PAUSE_S)
 
 
 KINDS: dict[str, tuple[Attack, ...]] = {
     "stranger": (large_bodies, large_bodies, unfinished_bodies, slow_headers, bombs, made_up_tokens),
-    "key": (hostile_metrics, hostile_metrics, large_bodies_with_a_key, many_parts),
+    "key": (*[hostile_metrics] * 6, large_bodies_with_a_key, many_parts),
     "function": (hostile_functions,),
 }
 

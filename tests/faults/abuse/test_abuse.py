@@ -1,6 +1,8 @@
 """A stranger, a hostile key and hostile functions at work, and a project beside them that notices nothing.
 
-``HOGLAB_TEST_ABUSE_S``: for how many seconds. Without it these tests are not collected: `make soak` runs them.
+``HOGLAB_TEST_ABUSE_S``: for how many seconds; `make soak` says minutes, and the bounds are strict then. Without it the
+attacks are short, and the bounds so generous that neither other tests at work nor a slow machine reach them, but only a
+wall that is missing.
 """
 
 from __future__ import annotations
@@ -26,13 +28,18 @@ from hoglab.demo.server import ChildServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
-SECONDS = float(os.environ.get("HOGLAB_TEST_ABUSE_S", "10"))
+IS_LONG = "HOGLAB_TEST_ABUSE_S" in os.environ
+SECONDS = float(os.environ.get("HOGLAB_TEST_ABUSE_S", "5"))
 ENGINE_MEMORY = 256 * 1024 * 1024
 MAX_RESIDENT = ENGINE_MEMORY * 6 // 5 + 900 * 1024 * 1024
 """Memory of the server under attack: what its engine may have, its own, and the budget for bodies in flight."""
-TIMES_ALONE = 3
+TIMES_ALONE = 3 if IS_LONG else 10
 LEAST_TURNS = 20
-FLOORS_S = {"flags": 0.25, "capture": 0.5, "results": 3.0, "delivery": 5.0}
+FLOORS_S = (
+    {"flags": 0.25, "capture": 0.5, "results": 3.0, "delivery": 5.0}
+    if IS_LONG
+    else {"flags": 3.0, "capture": 3.0, "results": 15.0, "delivery": 15.0}
+)
 """What 99 of 100 may take anyway: on a small machine the attacks that are allowed take their share of time too."""
 
 
@@ -205,7 +212,7 @@ def test_others_notice_nothing(
     assert attacker.returncode == 0
     assert sum(answers.values()) > 0
     assert not [status for status in answers if status in ("500", "502")], answers
-    later = shop.work(2)
+    later = shop.work(1)
     figures = {
         name: (round(alone[name], 3), round(attacked[name], 3), round(later[name], 3)) for name in alone
     }

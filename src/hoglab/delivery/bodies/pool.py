@@ -7,8 +7,8 @@ needed; from the first job on, a spare process is kept warm, so that one that di
 As few threads as possible work: another one joins only where one does not keep up. Threads that take turns at small
 jobs spend more time on waiting for the interpreter than on the jobs.
 
-Functions take turns, so that one with many jobs holds up none of the others. Those whose bodies take long, and those
-that nobody has seen run yet, are served apart: one at a time, and never by all of the processes.
+Functions take turns, so that one with many jobs holds up none of the others. Those whose bodies or inputs take long,
+and those that nobody has seen run yet, are served apart: one at a time, and never by all of the processes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -72,6 +73,7 @@ class _Task:
     child: Child | None  # where the run waits, which is where it is best gone on with
     compute: Compute[Any] | None = None
     alone: bool = False  # it may be what killed a process
+    began_s: float = 0.0  # what computing its job in the server took
 
 
 @dataclass(slots=True, eq=False)
@@ -310,9 +312,13 @@ class BodyPool:
         asking = []
         for task in tasks:
             if task.compute is None:
+                started = thread_time()
                 self._advance(task, task.job)
+                task.began_s = thread_time() - started
             if task.compute is not None:
                 asking.append(task)
+            elif task.began_s > SLOW_S:
+                self._note_pace(task.function_id, task.began_s)
         while asking and not self._closing:
             batch = _message(asking)
             sent = set(batch)
@@ -363,7 +369,7 @@ class BodyPool:
             work.held = None  # the process made room for others: it is to come back by its journal
             return
         compute = _compute_of(task)
-        self._note_pace(work.function_id, outcome.used_s / (1 + outcome.answered))
+        self._note_pace(work.function_id, task.began_s + outcome.used_s / (1 + outcome.answered))
         work.held = held if outcome.held else None
         self._advance(task, lambda: compute.then(outcome))
 

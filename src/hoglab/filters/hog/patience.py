@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable, Sequence
 from time import thread_time
 from typing import TypeVar
 
+from hoglab.hog.errors import HogRuntimeError
+
 T = TypeVar("T")
 
 SLOW_RUN_S = 0.05
@@ -65,6 +67,13 @@ class Patience:
         if key in self._over:
             return GIVEN_UP
         return SHARE_SPENT if self.shared_s > self._most_s else None
+
+    def attempt(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Compute something, unless it was given up: that raises `HogRuntimeError`."""
+        refusal = self.refusal(key)
+        if refusal is not None:
+            raise HogRuntimeError(refusal)
+        return self.run(key, compute)
 
     def run(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Compute something and take stock of it."""
