@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -94,6 +94,7 @@ from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
+from hoglab.storage.database.log_damage import lost_commits
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines, EventStoreEngine
 from hoglab.storage.event_log import EventLogFullError
@@ -182,6 +183,13 @@ class Hoglab:
         settings = self._settings
         present = Present.in_directory(directory)
         present = check_metadata_present(directory, present, accept_loss=accept_loss)
+        self._lost_commits = {
+            path.name: text
+            for path in (directory.metadata_path, directory.queue_path)
+            if (text := lost_commits(path)) is not None
+        }
+        for text in self._lost_commits.values():
+            _log.error("commits_lost", finding=text)
         engines = self._resources.enter_context(Engines.on(directory, engine_options(settings)))
         if deliver:
             _log.info("held_runs_released", runs=release(engines.queue_database))
@@ -191,6 +199,8 @@ class Hoglab:
         )
         files.check(accept_loss=accept_loss)
         check_secrets(engines.database, secrets, directory, accept_loss=accept_loss)
+        if accept_loss:
+            engines.database.accept_rows()
         files.begin(engines.store)
         keep_check(engines.database, secrets)
         return engines, secrets
@@ -318,7 +328,7 @@ class Hoglab:
         )
         integrity = IntegrityWatch({"hoglab.db": database, "queue.db": engines.queue_database})
         self.problems: Callable[[], list[Problem]] = lambda: _problems(
-            engines, ingestion, quarantine, functions, delivery, integrity
+            engines, ingestion, quarantine, functions, delivery, integrity, self._lost_commits
         )
         streams = Streams()
         backfills = Backfills(delivery, store, catch_up=catch_up)
@@ -475,8 +485,9 @@ def _problems(
     functions: FunctionRegistry,
     delivery: Delivery,
     integrity: IntegrityWatch,
+    lost: Mapping[str, str],
 ) -> list[Problem]:
-    """What does not work as it should now."""
+    """What does not work as it should now. ``lost``: what write-ahead logs lacked at the start, by database files."""
     problems = [
         Problem(
             "database",
@@ -484,6 +495,14 @@ def _problems(
             blocks=False,
         )
         for name, text in integrity.damages().items()
+    ]
+    problems += [
+        Problem(
+            "database" if name == "hoglab.db" else "queue",
+            f"{text} Unless the power failed, changes that were answered are lost: restore a backup, or start again",
+            blocks=False,
+        )
+        for name, text in lost.items()
     ]
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
         try:

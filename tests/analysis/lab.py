@@ -153,11 +153,13 @@ class Lab:
         created: dict[str, Any] = self.ok("POST", "/experiments/", body | fields, status=201)
         return created
 
-    def store_metrics(self, experiment: dict[str, Any], metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def store_metrics(
+        self, experiment: dict[str, Any], metrics: Sequence[dict[str, Any]], *, field: str = "metrics"
+    ) -> dict[str, Any]:
         """The experiment with metrics that nobody checked, as those are whose cohort was deleted meanwhile."""
         with self.database.write() as tx:
             kept = [{"uuid": str(uuid4()), **metric} for metric in metrics]
-            experiments_store.update(tx.connection, experiment["id"], {"metrics": kept})
+            experiments_store.update(tx.connection, experiment["id"], {field: kept})
             tx.changed("experiments", 1)
         found: dict[str, Any] = self.ok("GET", f"/experiments/{experiment['id']}/")
         return found

@@ -414,6 +414,24 @@ def test_variants_of_a_flag_without_people_are_no_winners(lab: Lab) -> None:
     assert found["numbers"]["people"] == 0
 
 
+def test_a_secondary_metric_that_cannot_be_computed_is_withheld_alone(lab: Lab) -> None:
+    """The experiment is judged by the others; where it is a primary metric nothing is decided."""
+    lost_cohort = {"key": "id", "type": "cohort", "operator": "in", "value": 77}
+    lost = {**PURCHASES, "name": "Of members"}
+    lost["series"] = [{**PURCHASES["series"][0], "properties": [lost_cohort]}]
+    lab.send(crowd(("control", 100, 20), ("test", 100, 80)))
+    experiment = lab.store_metrics(running(lab, stats_config=SEQUENTIAL), [lost], field="metrics_secondary")
+    found = verdict(lab, experiment)
+    assert (found["state"], found["withholds_decisions"]) == ("better", False)
+    decided = {metric["name"]: metric["variants"][0]["decision"] for metric in found["metrics"]}
+    assert decided == {"Purchase rate": "better", "Of members": "withheld"}
+    (reason,) = (each for each in found["reasons"] if each["code"] == "metric_not_computable")
+    assert reason["metric_uuid"] == experiment["metrics_secondary"][0]["uuid"]
+    lab.store_metrics(experiment, [PURCHASES, lost])
+    found = verdict(lab, experiment)
+    assert (found["state"], found["withholds_decisions"]) == ("invalid", True)
+
+
 def test_an_experiment_without_metrics_needs_one(lab: Lab) -> None:
     experiment = running(lab, metrics=[])
     lab.send(crowd(("control", 100, 20), ("test", 100, 25)))

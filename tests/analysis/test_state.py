@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -452,6 +453,25 @@ def test_damage_that_a_statement_runs_into_is_mended(experiment: Experiment) -> 
     other = experiment.ask(REVENUE | in_window((1, "day")))
     assert experiment.cost(other).events == 2 * experiment.stored
     assert engine.store.has_state
+
+
+def test_flipped_bits_change_no_answer_and_are_not_blamed_on_the_events(experiment: Experiment) -> None:
+    engine, dice = experiment.engine, Random(7)
+    question = experiment.ask(REVENUE)
+    engine.close()
+    path = engine.path / "results-state.duckdb"
+    content = path.read_bytes()
+    for start in range(3 * 4096, len(content), 256 * 1024):  # one block after the other
+        flipped = bytearray(content)
+        flipped[start + dice.randrange(4096)] ^= 1 << dice.randrange(8)
+        path.write_bytes(flipped)
+        engine.open()
+        assert_same_points(engine, question, "flipped")
+        assert_same_points(engine, question, "begun anew")
+        assert engine.store.damage is None
+        assert experiment.cost(question).events == 0, "kept again"
+        engine.close()
+    engine.open()
 
 
 def test_state_of_other_events_is_thrown_away(experiment: Experiment) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,15 +19,20 @@ from uuid import uuid4
 import duckdb
 import httpx
 import pytest
-from tests.conftest import StartServer
+from tests.conftest import StartServer, free_port
 from tests.faults.destination import Destination
+from tests.ingestion.conftest import event, record
 
+from hoglab.app import Hoglab
 from hoglab.backup.checking import check
 from hoglab.backup.depot import BackupError, Depot
 from hoglab.backup.making import make_backup, packed
 from hoglab.backup.restoring import restore_backup
+from hoglab.capture.records import decode_record
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
+from hoglab.settings import Settings
+from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 FORWARD = {
     "name": "Forward purchases",
@@ -34,6 +42,7 @@ FORWARD = {
     "inputs_schema": [{"key": "url", "type": "string", "required": True, "secret": True}],
     "filters": {"events": [{"id": "bought", "type": "events"}]},
 }
+BACKUPS = int(os.environ.get("HOGLAB_TEST_BACKUPS", "2"))
 LOCAL = {"HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.1/32"}
 
 
@@ -91,6 +100,7 @@ class Writer(threading.Thread):
                 self.flags.append(key)
 
 
+@pytest.mark.timeout(180 + 30 * BACKUPS)
 def test_a_backup_under_load_has_all_that_was_answered_before_it(
     start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -98,36 +108,134 @@ def test_a_backup_under_load_has_all_that_was_answered_before_it(
     writers = [Writer(server) for _ in range(2)]
     for writer in writers:
         writer.start()
+    before, made = [], []
     try:
         wait_for(lambda: all(writer.flags for writer in writers))
-        for _ in range(3):
-            before = [(list(writer.sent), list(writer.flags)) for writer in writers]
-            made = make_backup(server.data, tmp_path / "backups")
+        for _ in range(BACKUPS):
+            before.append([(list(writer.sent), list(writer.flags)) for writer in writers])
+            made.append(make_backup(server.data, tmp_path / "backups").manifest)
     finally:
         for writer in writers:
             writer.stopped.set()
             writer.join(60)
+    wait_for(lambda: set(writers[0].sent[-20:]) <= stored(server))
     server.stop()
-    data = tmp_path / "restored"
-    restored = restore_backup(tmp_path / "backups", data)
-    assert restored.manifest == made.manifest
-    assert restored.generation == 2
-    assert check(data, full=True).problems == []
-    again = start_server(data=data)
+    for number, (answered, manifest) in enumerate(zip(before, made, strict=True)):
+        data = tmp_path / "restored" / str(number)
+        data.parent.mkdir(exist_ok=True)
+        restored = restore_backup(tmp_path / "backups", data, name=manifest.name)
+        assert (restored.manifest, restored.generation) == (manifest, 2)
+        assert check(data, full=True).problems == []
+        position, digests = contents(data)
+        assert position <= manifest.position <= manifest.log_last_offset
+        assert digests == contents(server.data, position, manifest.log_last_offset)[1]
+        with sqlite3.connect(data / "hoglab.db") as connection:
+            flags = {key for (key,) in connection.execute("SELECT key FROM feature_flag")}
+        for sent, changed in answered:
+            assert set(sent) <= events_and_records(data)
+            assert set(changed) <= flags
+        if number < len(made) - 1:
+            shutil.rmtree(data)
+    again = start_server(data=data)  # what was accepted and not stored yet is stored now
     again.api_key, again.project_token = server.api_key, server.project_token
     marker = send(again, "marker")[0]
     headers = {"Authorization": f"Bearer {again.api_key}"}
     with httpx.Client(base_url=again.url, headers=headers, timeout=60) as client:
         wait_for(lambda: client.get(f"/api/projects/1/events/{marker}/").status_code == 200)
-        flags = {
-            one["key"] for one in client.get("/api/projects/1/feature_flags/?limit=1000").json()["results"]
-        }
     again.stop()
     events = uuids_in(data)
-    for sent, changed in before:
+    for sent, _ in before[-1]:
         assert set(sent) <= events
-        assert set(changed) <= flags
     assert {marker} < events <= {marker, *writers[0].sent, *writers[1].sent}
+
+
+def contents(
+    data: Path, position: int | None = None, last: int | None = None
+) -> tuple[int, dict[str, object]]:
+    """How far a directory has stored, and digests of its events up to a position and of the log up to a record."""
+    connection = duckdb.connect(str(data / "events.duckdb"))
+    if position is None:
+        [(position,)] = connection.execute("SELECT position FROM store_state").fetchall()
+    events = connection.execute(
+        "SELECT count(*), bit_xor(hash(seq, uuid, event, distinct_id, person_id, timestamp, properties)) "
+        "FROM stored_events WHERE log_offset <= $1",
+        [position],
+    ).fetchall()
+    connection.close()
+    log = sha256()
+    with sqlite3.connect(data / "queue.db") as queue:
+        query = 'SELECT "offset", payload FROM event_log_record WHERE "offset" <= ? ORDER BY "offset"'
+        for offset, payload in queue.execute(query, (2**60 if last is None else last,)):
+            log.update(b"%d " % offset + payload)
+    return position, {"events": events, "log": log.hexdigest()}
+
+
+def events_and_records(data: Path) -> set[str]:
+    """The uuids of all events that are stored or accepted."""
+    with sqlite3.connect(data / "queue.db") as queue:
+        records = [decode_record(each) for (each,) in queue.execute("SELECT payload FROM event_log_record")]
+    accepted = {str(each.uuid) for one in records for each in one.envelope.events}
+    return accepted | uuids_in(data)
+
+
+def test_what_waits_is_restored_and_held_until_somebody_lets_it_go(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """Records that were accepted and not stored, retries, backfills, internal events, quarantine."""
+    port = free_port()
+    server = start_server(data=tmp_path / "data", **LOCAL)
+    url = {"url": {"value": f"http://127.0.0.1:{port}/"}}
+    function = Api(server.url, server.api_key).create_hog_function({**FORWARD, "inputs": url})
+    failed = send(server, "bought")
+    with sqlite3.connect(server.data / "queue.db") as queue:
+        waits = "SELECT count(*) FROM invocation WHERE status = 'available' AND scheduled_at > created_at"
+        wait_for(lambda: queue.execute(waits).fetchone() == (1,))  # nobody listens: to be tried again
+    server.stop()
+    made_up = [event(name, uuid=str(uuid4())) for name in ("bought", "viewed")]
+    log = SqliteEventLog(server.data / "queue.db")
+    offset = asyncio.run(log.append(record(*made_up)))
+    log.close()
+    with sqlite3.connect(server.data / "queue.db") as queue:
+        quarantined = (1, 1, "ValueError", 3, 0, 0, b"abc")
+        queue.execute("INSERT INTO quarantined_record VALUES (?, ?, ?, ?, ?, ?, ?)", quarantined)
+        names = [row[1] for row in queue.execute("PRAGMA table_info(backfill)")]
+        job = dict.fromkeys(names, 0) | {"id": "b", "project_id": 1, "function_id": function["id"]}
+        job |= {"status": "running", "selection": None, "error": None, "finished_at": None}
+        queue.execute(
+            f"INSERT INTO backfill VALUES ({', '.join(':' + name for name in names)})",  # noqa: S608
+            job,
+        )
+    with sqlite3.connect(server.data / "hoglab.db") as metadata:
+        metadata.execute(
+            "INSERT INTO internal_event (project_id, uuid, event, distinct_id, properties, person, created_at) "
+            "VALUES (1, 'u', '$activity_log_entry_created', 'd', '{}', '{}', 0)"
+        )
+    make_backup(server.data, tmp_path / "backups")
+    restored = restore_backup(tmp_path / "backups", tmp_path / "restored")
+    assert restored.held == (1, 1, 1)
+    assert check(tmp_path / "restored", full=True).problems == []
+    with sqlite3.connect(tmp_path / "restored" / "hoglab.db") as metadata:
+        assert metadata.execute("SELECT count(*) FROM internal_event").fetchone() == (0,)
+    with sqlite3.connect(tmp_path / "restored" / "queue.db") as queue:
+        found = queue.execute("SELECT status, error FROM backfill").fetchall()
+        assert found == [("cancelled", "restored from a backup")]
+        assert queue.execute("SELECT * FROM quarantined_record").fetchall() == [quarantined]
+    with Destination(port) as destination:
+        again = start_server(data=tmp_path / "restored", **LOCAL)
+        again.api_key, again.project_token = server.api_key, server.project_token
+        wait_for(lambda: {each["uuid"] for each in made_up} <= stored(again))
+        told = httpx.get(f"{again.url}/_readiness", timeout=60).json()["degraded"]
+        assert any("1 runs from before the restore are held" in each for each in told)
+        new = send(again, "bought")
+        wait_for(lambda: new[0] in destination.bodies)
+        assert set(destination.bodies) == set(new), "neither the retry nor what was accepted before"
+        again.stop()
+        hoglab = Hoglab.open(Settings(data=again.data, fetch_allow_cidrs=("127.0.0.1/32",)), deliver=True)
+        hoglab.start()
+        wait_for(lambda: failed[0] in destination.bodies)
+        hoglab.stop()
+        assert set(destination.bodies) == {*new, *failed}
+    assert offset > 1
 
 
 def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp_path: Path) -> None:
@@ -175,9 +283,6 @@ def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that a server has used and left."""
-    from hoglab.app import Hoglab
-    from hoglab.settings import Settings
-
     data = tmp_path_factory.mktemp("small") / "data"
     for _ in range(2):
         hoglab = Hoglab.open(Settings(data=data))

@@ -22,9 +22,9 @@ class _Server(ThreadingHTTPServer):
 
 
 class Destination:
-    """An HTTP server on a free loopback port. ``bodies``: idempotency keys by the ``uuid`` of the body."""
+    """An HTTP server on a loopback port, a free one by default. ``bodies``: idempotency keys by the body's uuid."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.bodies: dict[str, list[str | None]] = {}
         lock = threading.Lock()
         bodies, never = self.bodies, threading.Event()
@@ -46,7 +46,7 @@ class Destination:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 pass
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

@@ -8,37 +8,97 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
+import httpx
 import pytest
+from tests.conftest import free_port
 from tests.ingestion.conftest import event, record, wait_for
 
 from hoglab.app import Hoglab
+from hoglab.demo.api import Api
+from hoglab.demo.server import ChildServer
+from hoglab.people import erasing
 from hoglab.settings import Settings
+from hoglab.storage.event_store.sealing import SealingLimits
 
 PLACES = int(os.environ.get("HOGLAB_TEST_DAMAGES", "1"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 EVENTS = 300
-FILES = ("hoglab.db", "queue.db", "events.duckdb", "secret-keys")
+SEALED = 200
+STOPPED = (
+    "hoglab.db",
+    "queue.db",
+    "events.duckdb",
+    "events.duckdb.keys",
+    "results-state.duckdb",
+    "secret-keys",
+)
+KILLED = ("hoglab.db-wal", "hoglab.db-shm", "queue.db-wal", "queue.db-shm", "events.duckdb.wal")
+FORWARD = {
+    "name": "Forward",
+    "type": "destination",
+    "enabled": False,
+    "hog": "print(inputs.key)",
+    "inputs_schema": [{"key": "key", "type": "string", "secret": True}],
+    "inputs": {"key": {"value": "very secret"}},
+}
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = tmp_path_factory.mktemp("sound") / "data"
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that was used and left: with sealed and other events, persons, their index, flags, keys, a secret."""
+    data = tmp_path_factory.mktemp("stopped") / "data"
+    server = ChildServer(data=data, host="127.0.0.1", port=free_port(), environment={})
+    server.start()
+    headers = {"Authorization": f"Bearer {server.api_key}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+        for number in range(20):
+            body = {"key": f"f{number}", "filters": {"groups": [{"rollout_percentage": number}]}}
+            assert client.post("/api/projects/1/feature_flags/", json=body).status_code == 201
+            body = {"label": f"key {number}", "scopes": ["*"]}
+            assert client.post("/api/personal_api_keys/", json=body).status_code == 201
+    Api(server.url, server.api_key).create_hog_function(FORWARD)
+    server.stop()
     hoglab = Hoglab.open(Settings(data=data))
     hoglab.start()
-    for start in range(0, EVENTS, 100):
-        events = [
-            event("e", f"p{n}", properties={"n": n, "$set": {"n": n}}) for n in range(start, start + 100)
-        ]
-        asyncio.run(hoglab.engines.log.append(record(*events)))
-    wait_for(lambda: hoglab.engines.store.position() >= hoglab.engines.log.last_offset())
+    send(hoglab, 0, EVENTS)
+    hoglab.engines.store.seal(SealingLimits(idle_rows=1, recent_rows=EVENTS - SEALED), is_idle=True)
+    with hoglab.engines.database.write() as tx:
+        while erasing.person_search.fill(tx.connection):
+            pass
     hoglab.engines.store.checkpoint()
     hoglab.stop()
     return data
 
 
-def damage(file: Path, dice: random.Random, how: str) -> str:
+@pytest.fixture(scope="module")
+def killed(stopped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same while it is used further, as a killed process leaves it: with all that stands beside the files."""
+    folder = tmp_path_factory.mktemp("killed")
+    used = Path(shutil.copytree(stopped, folder / "used"))
+    hoglab = Hoglab.open(Settings(data=used))
+    hoglab.start()
+    send(hoglab, EVENTS, EVENTS + 50)
+    left = Path(shutil.copytree(used, folder / "left", ignore=shutil.ignore_patterns("*.sock")))
+    hoglab.stop()
+    return left
+
+
+def send(hoglab: Hoglab, first: int, last: int) -> None:
+    for start in range(first, last, 50):
+        events = [
+            event("e", f"p{n}", uuid=str(UUID(int=n + 1)), properties={"n": n, "$set": {"n": n}})
+            for n in range(start, start + 50)
+        ]
+        asyncio.run(hoglab.engines.log.append(record(*events)))
+    wait_for(lambda: hoglab.engines.store.position() >= hoglab.engines.log.last_offset())
+
+
+def damage(path: Path, dice: random.Random, how: str) -> str:
+    file = max(path.iterdir(), key=lambda each: each.stat().st_size) if path.is_dir() else path
     size = file.stat().st_size
     if how == "cut":
         left = dice.randrange(size)
@@ -53,33 +113,72 @@ def damage(file: Path, dice: random.Random, how: str) -> str:
     return f"{file.name} flipped at {place} of {size}"
 
 
+Look = Callable[[Path], str]
+
+
+@pytest.fixture(scope="module")
+def look() -> Iterator[Look]:
+    """How the start of a server on a directory ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.look"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    asked, told = process.stdin, process.stdout
+
+    def ask(data: Path) -> str:
+        asked.write(f"{data}\n")
+        asked.flush()
+        said = []
+        while line := told.readline():
+            if line.startswith("LOOK "):
+                return line.removeprefix("LOOK ").rstrip("\n")
+            said.append(line)
+        raise AssertionError("".join(said))
+
+    yield ask
+    asked.close()
+    process.wait(60)
+    told.close()
+
+
+@pytest.fixture(scope="module")
+def right(
+    stopped: Path, killed: Path, look: Look, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Path, str]:
+    """What undamaged copies answer."""
+    found = {}
+    for number, source in enumerate((stopped, killed)):
+        found[source] = look(Path(shutil.copytree(source, tmp_path_factory.mktemp("right") / str(number))))
+        assert found[source].startswith("answers "), found[source]
+    return found
+
+
 @pytest.mark.faults
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 60 * PLACES)
 @pytest.mark.parametrize("how", ["flip", "cut"])
-@pytest.mark.parametrize("name", FILES)
-def test_damage_is_never_silently_wrong(sound: Path, tmp_path: Path, name: str, how: str) -> None:
+@pytest.mark.parametrize("name", STOPPED + KILLED)
+def test_damage_is_never_silently_wrong(
+    stopped: Path, killed: Path, look: Look, right: dict[Path, str], tmp_path: Path, name: str, how: str
+) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(f"{SEED}:{name}:{how}")
-    right = (EVENTS, EVENTS * (EVENTS - 1) // 2)
+    source = killed if name in KILLED else stopped
     for number in range(PLACES):
         data = tmp_path / str(number)
-        shutil.copytree(sound, data)
+        shutil.copytree(source, data)
         what = damage(data / name, dice, how)
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.faults.look", str(data)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            cwd=Path(__file__).parents[2],
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith("LOOK ")]
-        assert lines, f"{what}: {done.stdout}{done.stderr}"
-        verdict = lines[-1].removeprefix("LOOK ")
+        verdict = look(data)
         kind, _, rest = verdict.partition(" ")
+        print(f"{what}: {kind} {'' if kind == 'answers' else rest[:200]}")
         if kind == "answers":
-            assert rest == f"{right[0]} {right[1]}", f"{what}: silently wrong: {rest}"
+            assert verdict == right[source], f"{what}: silently wrong: {rest}, not {right[source]}"
         else:
             assert kind in ("refused", "degraded"), f"{what}: {verdict}"
             assert rest

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from math import sqrt
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +23,7 @@ from hoglab.statistics import (
     QuantileSample,
     SampleMean,
     StatisticsConfig,
+    compare,
 )
 from hoglab.statistics.verdict import (
     Action,
@@ -46,6 +51,7 @@ BAYESIAN = StatisticsConfig(BayesianConfig())
 REACHED = Progress(10_000, 15, 10_000, 14, True, PlanSource.WRITTEN)
 AHEAD = Progress(3_210, 6, 8_000, 15, False, PlanSource.WRITTEN)
 MISMATCH = Concern("sample_ratio_mismatch", "The variants have not got their shares.", "Look for redirects.")
+FAILED = Concern("metric_failed", "The last computation failed.", "Give the server more memory.")
 
 UP, DOWN, NEITHER = (0.01, 0.09), (-0.09, -0.01), (-0.03, 0.042)
 
@@ -111,7 +117,7 @@ cases = st.builds(
     st.just("control"),
     metric_lists(),
     progresses,
-    st.lists(st.just(MISMATCH), max_size=1),
+    st.lists(st.sampled_from([MISMATCH, replace(FAILED, metric_uuid="m0")]), max_size=2),
     st.booleans(),
 )
 WINS = {State.BETTER, State.MIXED, State.WORSE}
@@ -131,6 +137,27 @@ def test_nothing_is_decided_while_a_critical_finding_stands(case: Case) -> None:
     assert found.action.code is Action.FIX_ASSIGNMENT
     assert found.action.variant is None
     assert [reason.code for reason in found.reasons] == ["sample_ratio_mismatch"]
+
+
+@given(cases, st.data())
+def test_a_critical_finding_of_a_secondary_metric_concerns_that_metric_alone(
+    case: Case, data: st.DataObject
+) -> None:
+    case = replace(case, critical=(), metrics=[*case.metrics, metric("more", UP, primary=False)])
+    wrong = data.draw(st.sampled_from(case.metrics))
+    concern = replace(FAILED, metric_uuid=wrong.uuid)
+    found = verdict(replace(case, critical=[concern]))
+    assert (found.state is State.INVALID) == found.withholds == wrong.is_primary
+    (reason,) = (each for each in found.reasons if each.code == "metric_failed")
+    assert (reason.text, reason.metric_uuid) == (concern.message, wrong.uuid)
+    if wrong.is_primary:
+        assert set(decisions(found)) <= {Decision.WITHHELD}
+        return
+    alone = verdict(replace(case, metrics=[each for each in case.metrics if each is not wrong]))
+    assert (found.state, found.headline, found.action) == (alone.state, alone.headline, alone.action)
+    by_metric = {each.metric_uuid: each for each in found.metrics}
+    assert {each.decision for each in by_metric.pop(wrong.uuid).variants} == {Decision.WITHHELD}
+    assert tuple(by_metric.values()) == alone.metrics
 
 
 @given(cases)
@@ -319,6 +346,33 @@ def test_many_comparisons_without_a_correction_are_warned_of(
     corrected = replace(config, correction=Correction.HOLM)
     codes = {each.code for each in judged(*metrics, config=corrected).reasons}
     assert ("uncorrected_comparisons" in codes) == (config is BAYESIAN), "Bayesian results are not corrected"
+
+
+def test_relative_effects_err_downwards_more_often_by_what_the_baseline_is_known_to() -> None:
+    """An experiment without an effect, whatever the goal: with z of the level, and w the baseline's standard error as a
+    share of its mean, an increase is clear beyond z(1 + zw/√2) and a decrease beyond z(1 - zw/√2)."""
+    size, runs = 200, 10_000
+    values = np.random.default_rng(7).exponential(1, (2, runs, size))
+    sums, squares = values.sum(2), (values**2).sum(2)
+    w = 1 / sqrt(size)
+    for test, z in ((FrequentistConfig, 1.96), (BayesianConfig, 1.645)):
+        for kind, skew in ((DifferenceType.RELATIVE, z * w / sqrt(2)), (DifferenceType.ABSOLUTE, 0)):
+            config = StatisticsConfig(test(difference_type=kind))
+            found: Counter[tuple[bool, Decision]] = Counter()
+            for each in range(runs):
+                control, treated = (
+                    SampleMean(size, float(sums[n, each]), float(squares[n, each])) for n in (0, 1)
+                )
+                compared = compare(config, control, treated)
+                interval = compared.credible_interval or compared.confidence_interval
+                one = Evidence("test", interval, compared.significant is True)
+                for falls in (False, True):
+                    found[falls, one.direction(wants_decrease=falls)] += 1
+            for falls, sign in ((False, 1), (True, -1)):
+                expected = NormalDist().cdf(-z * (1 + sign * skew))
+                error = sqrt(expected * (1 - expected) / runs)
+                assert found[falls, Decision.BETTER] / runs == pytest.approx(expected, abs=5 * error)
+                assert found[falls, Decision.BETTER] == found[not falls, Decision.WORSE]
 
 
 # -- the planned end -----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.erasing import Doomed
+from hoglab.storage.event_store.known_keys import CHECKSUM_BYTES
 
 MARK = "zq7Xmark93k"
 SOMEBODY = UUID(int=20_000)  # neither the first nor the last by anything
@@ -177,7 +178,7 @@ class TestErasing:
             path.unlink()
         DuckDbEventStore(tmp_path / "events.duckdb").close()
         [path] = folder.iterdir()
-        assert (path.name, path.stat().st_size) == ("1-300-150.keys", 150 * 8)
+        assert (path.name, path.stat().st_size) == ("1-300-150.keys", 150 * 8 + CHECKSUM_BYTES)
         again = DuckDbEventStore(tmp_path / "events.duckdb")
         try:
             assert [path.name for path in folder.iterdir()] == ["1-300-150.keys"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 def nothing_to_read(first: int, last: int) -> Iterator[Keys]:
     raise AssertionError(f"{first} to {last} should be known")
+
+
+def probes_of(keys: Keys) -> Callable[[int, int], Iterator[tuple[int, Keys]]]:
+    """Reading of single events, by which a file is known to be theirs; more should not be read."""
+
+    def read(first: int, last: int) -> Iterator[tuple[int, Keys]]:
+        assert first == last, f"{first} to {last} should be known"
+        yield last, keys[first - 1 : last]
+
+    return read
 
 
 def made(count: int, project_id: int = 1) -> Keys:
@@ -64,7 +75,7 @@ def test_what_was_added_is_found_and_nothing_else(
     assert len(ranges) <= len(joined) / 100 + 8
     known.close()
     again = KnownKeys(folder, max_run_keys=200, min_file_keys=50)
-    again.load(at, nothing_to_read)
+    again.load(at, probes_of(joined))
     assert found(again, joined) == set(range(len(joined)))
 
 
@@ -85,6 +96,19 @@ def damaged(folder: Path, damage: str) -> None:
         files[0].unlink()
     elif damage == "short":
         files[-1].write_bytes(files[-1].read_bytes()[:-8])
+    elif damage == "flipped":
+        for file in files:
+            data = bytearray(file.read_bytes())
+            for place in range(5, len(data), 24):
+                data[place] ^= 0x40
+            file.write_bytes(data)
+    elif damage == "of others":
+        for file in files:
+            other = KnownKeys(folder.with_name("other"), min_file_keys=1)
+            other.load(1, nothing_to_read)
+            other.add(made((file.stat().st_size - 16) // 8), 1)
+            shutil.copyfile(next(folder.with_name("other").iterdir()), file)
+            shutil.rmtree(folder.with_name("other"))
     elif damage == "all gone":
         for file in files:
             file.unlink()
@@ -94,7 +118,7 @@ def damaged(folder: Path, damage: str) -> None:
         (folder / "1-999999999.keys").write_bytes(b"x" * 80)
 
 
-@pytest.mark.parametrize("damage", ["none", "gone", "short", "all gone", "strangers"])
+@pytest.mark.parametrize("damage", ["none", "gone", "short", "flipped", "of others", "all gone", "strangers"])
 def test_a_store_knows_its_events_whatever_happened_to_the_keys(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "events.duckdb"
     rows = [event_row(offset) for offset in range(1, 41)]

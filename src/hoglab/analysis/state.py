@@ -31,6 +31,7 @@ from hoglab.analysis.state_tables import (
     naive,
 )
 from hoglab.storage.event_store import (
+    DamagedStateError,
     EventStoreUnavailableError,
     QueryCancelledError,
     QueryError,
@@ -156,7 +157,8 @@ class ResultsState:
             _log.warning("results_state_failed", reason=str(error))
         except QueryError as error:
             _log.error("results_state_failed", reason=str(error), action="begun anew")
-            self._refused.add(kept.key)
+            if not isinstance(error, DamagedStateError):
+                self._refused.add(kept.key)
             self._reset()
         return None
 

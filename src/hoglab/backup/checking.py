@@ -11,6 +11,7 @@ from hoglab.capture.records import RecordError, decode_record
 from hoglab.functions.sealed_check import unreadable_secrets
 from hoglab.functions.secrets import SecretBox, SecretsError
 from hoglab.storage.database import Database, DatabaseError, tables
+from hoglab.storage.database.log_damage import lost_commits
 from hoglab.storage.database.migrations import HEADS
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
 from hoglab.storage.event_log import LogStats
@@ -73,22 +74,43 @@ def check(data: Path, secret_keys: Sequence[str] = (), *, full: bool = False) ->
     report = Report()
     with DataDirectory.open(data, exclusive=False) as directory:
         present = Present.in_directory(directory)
-        sound = [
-            _check_sqlite(path, report, full=full) for path in (directory.metadata_path, directory.queue_path)
-        ]
+        databases = (directory.metadata_path, directory.queue_path)
+        lost = _lost_commits(directory, databases)
+        report.problems += lost.values()
+        sound = [path not in lost and _check_sqlite(path, report, full=full) for path in databases]
         store = _check_store(directory, report, full=full)
         if not all(sound):
             return report
-        with _opened(directory, report) as databases:
-            if databases is None:
+        with _opened(directory, report) as opened:
+            if opened is None:
                 return report
-            database, queue = databases
+            database, queue = opened
+            if rows := database.damaged_tables():
+                report.problems.append(
+                    f"hoglab.db is damaged: rows of {', '.join(rows)} are not what was written; restore a backup, or "
+                    "look at them and start `hoglab serve --accept-loss`"
+                )
             stats = _check_log(directory.queue_path, report, full=full)
             if store is not None:
                 files = Installation(directory, present, database, queue, _Log(stats), _Store(store))
                 report.problems += files.findings()
             _check_secrets(directory, database, secret_keys, report, full=full)
     return report
+
+
+def _lost_commits(directory: DataDirectory, databases: Sequence[Path]) -> dict[Path, str]:
+    """What the write-ahead logs lack; of a server that runs its readiness tells."""
+    try:
+        own = DataDirectory.open(directory.path)
+    except DirectoryLockedError:
+        return {}
+    with own:
+        found = {path: lost_commits(path) for path in databases}
+    return {
+        path: f"{text} Restore a backup, or start without what is missing"
+        for path, text in found.items()
+        if text is not None
+    }
 
 
 def _check_sqlite(path: Path, report: Report, *, full: bool) -> bool:

@@ -251,7 +251,7 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
     found = source.results(experiment_id)
     definitions = {metric.get("uuid"): metric for metric, _, _ in metrics_of(experiment)}
     verdict = found["verdict"]
-    withheld = verdict is not None and verdict["withholds_decisions"]
+    withheld = _withheld(verdict)
     daily = daily and experiment["start_date"] is not None
     return ExperimentReport(
         experiment=experiment,
@@ -266,12 +266,25 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
                 entry,
                 config,
                 daily=daily,
-                withheld=withheld,
+                withheld=withheld is None or entry["uuid"] in withheld,
             )
             for entry in found["metrics"]
         ),
         made_at=datetime.now(UTC),
         verdict=verdict,
+    )
+
+
+def _withheld(verdict: Mapping[str, Any] | None) -> frozenset[str] | None:
+    """The metrics, by uuid, of which nothing may be marked as significant; None: that is so of all."""
+    if verdict is None:
+        return frozenset()
+    if verdict["withholds_decisions"]:
+        return None
+    return frozenset(
+        metric["metric_uuid"]
+        for metric in verdict["metrics"]
+        if any(each["decision"] == "withheld" for each in metric["variants"])
     )
 
 

@@ -92,7 +92,7 @@ class Comparison:
 
 _IS_BETTER = {Decision.BETTER: True, Decision.WORSE: False}
 WITHHELD = "withheld"
-"""In place of a p-value or a chance to win while something critical is wrong with the experiment."""
+"""In place of a p-value or a chance to win while something critical is wrong."""
 _OF_FAILURES = frozenset({"metric_not_computable", "metric_failed"})
 """Codes of findings that say why a metric has no result."""
 
@@ -115,7 +115,7 @@ class MetricReport:
     value_label: str = NO_LABEL
     """What the number of a variant is, such as a rate or a mean of sums."""
     withheld: bool = False
-    """Whether nothing may be marked as significant: something critical is wrong with the experiment."""
+    """Whether nothing may be marked as significant: something critical is wrong, with the experiment or with it."""
 
     @property
     def is_share(self) -> bool:

@@ -60,7 +60,7 @@ def judged(
         metrics=_evidence(connection, found, own, query_to(span, number) if number < last else None),
         progress=progress,
         critical=[
-            Concern(finding.code, finding.message, finding.advice)
+            Concern(finding.code, finding.message, finding.advice, finding.details.get("metric_uuid"))
             for finding in findings
             if finding.severity is Severity.CRITICAL
         ],

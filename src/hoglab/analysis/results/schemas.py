@@ -239,7 +239,7 @@ class VariantDecisionOut(WireModel):
     """The variant."""
     decision: Decision
     """`early`: the method decides at the planned end. `missing`: no statistics. `withheld`: something critical is
-    wrong."""
+    wrong, with the experiment or with this metric."""
     effect: float | None
     """The estimate that decided; null without statistics."""
     interval: Interval | None
@@ -294,7 +294,8 @@ class VerdictOut(WireModel):
     as_of: str | None
     """The day at whose end it was decided, where later numbers do not count; null: by the newest ones."""
     withholds_decisions: bool
-    """Whether nothing may be marked as significant or winning anywhere: something critical is wrong."""
+    """Whether nothing may be marked as significant or winning anywhere: something critical is wrong with the
+    experiment or a primary metric."""
 
 
 class StatisticsOut(WireModel):

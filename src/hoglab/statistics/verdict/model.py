@@ -39,7 +39,7 @@ class Decision(StrEnum):
     MISSING = "missing"
     """There are no statistics."""
     WITHHELD = "withheld"
-    """The experiment is invalid."""
+    """Something critical is wrong, with the experiment or with this metric."""
 
 
 class Action(StrEnum):
@@ -60,11 +60,12 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """A critical finding about the health of the experiment."""
+    """A critical finding about the health of the experiment. ``metric_uuid``: the only metric that it is about."""
 
     code: str
     message: str
     advice: str
+    metric_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,17 @@ class Case:
     has_ended: bool = False
     as_of: date | None = None
     """The day at whose end the numbers are, where later ones do not count."""
+
+    @property
+    def invalidating(self) -> Sequence[Concern]:
+        """What is wrong with the experiment as a whole, or with a metric that decides it."""
+        secondary = {metric.uuid for metric in self.metrics if not metric.is_primary}
+        return [each for each in self.critical if each.metric_uuid not in secondary]
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The metrics, by uuid, of which something critical is wrong with themselves."""
+        return frozenset(each.metric_uuid for each in self.critical if each.metric_uuid is not None)
 
     @property
     def is_sequential(self) -> bool:

@@ -22,7 +22,8 @@ from hoglab.statistics.verdict.model import (
 def verdict(case: Case) -> Verdict:
     """What is known of an experiment, why, and what to do.
 
-    While a critical finding stands nothing is decided. A method of a single look decides at the planned end and
+    While a critical finding of the experiment or of a primary metric stands nothing is decided; one of a secondary
+    metric concerns that metric alone. A method of a single look decides at the planned end and
     not before; a sequential one whenever an effect is clear. Primary metrics decide; a secondary metric that is
     clearly worse makes a better variant a mixed one. The order of metrics and variants decides nothing.
     """
@@ -39,7 +40,7 @@ def verdict(case: Case) -> Verdict:
         metrics=metrics,
         reads_at_any_time=case.is_sequential,
         as_of=case.as_of,
-        withholds=bool(case.critical),
+        withholds=bool(case.invalidating),
     )
 
 
@@ -63,7 +64,7 @@ def _decided(case: Case, metric: MetricEvidence) -> MetricDecision:
 
 
 def _decision(case: Case, metric: MetricEvidence, evidence: Evidence) -> Decision:
-    if case.critical:
+    if case.invalidating or metric.uuid in case.withheld:
         return Decision.WITHHELD
     direction = evidence.direction(wants_decrease=metric.wants_decrease)
     return direction if case.may_decide or direction is Decision.MISSING else Decision.EARLY
@@ -74,7 +75,7 @@ def _variants(metrics: Iterable[MetricEvidence]) -> list[str]:
 
 
 def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> State:
-    if case.critical:
+    if case.invalidating:
         return State.INVALID
     found: Mapping[bool, set[Decision]] = {True: set(), False: set()}
     for metric in metrics:
@@ -88,7 +89,7 @@ def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> St
 
 
 def _overall(case: Case, variants: Sequence[VariantVerdict]) -> State:
-    if case.critical:
+    if case.invalidating:
         return State.INVALID
     states = {each.state for each in variants}
     for state in (State.BETTER, State.MIXED):

@@ -74,7 +74,7 @@ def headline(
     said = _clear(case, metrics)
     match state:
         case State.INVALID:
-            return f"Do not decide. {case.critical[0].message}"
+            return f"Do not decide. {case.invalidating[0].message}"
         case State.RUNNING:
             return f"Running {_so_far(case.progress)}."
         case State.BETTER:
@@ -105,7 +105,7 @@ def action(
     has_primary = any(metric.is_primary for metric in case.metrics)
     match state:
         case State.INVALID:
-            first = case.critical[0]
+            first = case.invalidating[0]
             return NextAction(_FIXES.get(first.code, Action.FIX), first.advice)
         case State.BETTER:
             best = _best(variants, said)
@@ -133,12 +133,13 @@ def reasons(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> Iterator[Reason]:
     """What the verdict rests on: what was found, how it was read, and what to be careful with."""
+    concerns = [Reason(each.code, each.message, each.metric_uuid) for each in case.critical]
     if state is State.INVALID:
-        for concern in case.critical:
-            yield Reason(concern.code, concern.message)
+        yield from concerns
         return
     said = _clear(case, metrics)
     yield from (each.reason for each in said)
+    yield from concerns
     yield from _about_missing(case)
     yield from _about_the_end(case, state)
     yield _about_the_method(case)
@@ -150,7 +151,7 @@ def _about_missing(case: Case) -> Iterator[Reason]:
         yield Reason("no_primary_metric", "The experiment has no primary metric, so nothing decides it.")
     for metric in case.metrics:
         for each in metric.variants:
-            if each.interval is None:
+            if each.interval is None and metric.uuid not in case.withheld:
                 why = f": {each.problem}" if each.problem else ""
                 text = f"“{metric.name}” has no statistics for “{each.variant}”{why}."
                 yield Reason("no_statistics", text, metric.uuid, each.variant)

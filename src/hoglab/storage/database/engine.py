@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.database import person_search, tables
+from hoglab.storage.database import person_search, row_digests, tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
 from hoglab.storage.database.errors import UnsupportedDatabaseError, explained
 from hoglab.storage.database.migrations import migrate
@@ -93,6 +93,8 @@ class Database:
                 migrate(connections, metadata)
                 with connections.write() as connection:
                     person_search.make(connection)
+                    row_digests.make(connection)
+                connections.keep_digests()
                 return cls(connections, metadata)
         except BaseException:
             connections.dispose()
@@ -158,6 +160,16 @@ class Database:
         with self.read(settled=False) as connection:
             problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         return None if problem == "ok" else str(problem).replace("\n", " ")
+
+    def damaged_tables(self) -> list[str]:
+        """The tables with rows that are not what was written. Raises `DatabaseError`."""
+        with self.read(settled=False) as connection:
+            return row_digests.damaged(connection)
+
+    def accept_rows(self) -> None:
+        """Take what is in the tables for what was written."""
+        with self.write() as tx:
+            row_digests.make(tx.connection, anew=True)
 
     def refresh_changes(self) -> int:
         """Learn of changes that other processes made, and notify of them; returns how many there were.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database.engine import Database
 
 CHECK_EVERY_S = 24 * 3600.0
-"""How often the structure of the files is looked through; first when a server starts."""
+"""How often the structure and the rows of the files are looked through; first when a server starts."""
+RECHECK_EVERY_S = 10.0
+"""How often while something is damaged, so that it is known when it was mended; not more than a tenth of the time."""
 
 _log = structlog.get_logger(__name__)
 
@@ -30,20 +34,26 @@ class IntegrityWatch(BackgroundService):
         super().__init__()
         self._databases = databases
         self._found: dict[str, str] = {}
+        self.looked = threading.Event()
+        """Set when all files were looked through once."""
 
     def damages(self) -> dict[str, str]:
         """What is damaged, by file."""
         return dict(self._found)
 
     def round(self) -> float:
+        began = time.monotonic()
         for name, database in self._databases.items():
             if not self.is_stopping:
                 self._look(name, database)
-        return CHECK_EVERY_S
+        self.looked.set()
+        return max(RECHECK_EVERY_S, 10 * (time.monotonic() - began)) if self._found else CHECK_EVERY_S
 
     def _look(self, name: str, database: Database) -> None:
         try:
             problem = database.quick_check()
+            if problem is None and (names := database.damaged_tables()):
+                problem = f"rows of {', '.join(names)} are not what was written"
         except DatabaseError as error:
             problem = str(error)
         if problem is None:

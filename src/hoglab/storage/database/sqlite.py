@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event
 from sqlalchemy.pool import QueuePool
 
+from hoglab.storage.database import row_digests
 from hoglab.storage.database.durability import Rebuildable, commit_sync
 from hoglab.storage.database.errors import DatabaseBusyError, DatabaseUnreadableError, explain
 from hoglab.storage.database.locks import write_lock
@@ -87,16 +88,23 @@ class SqliteConnections:
         self.name = str(path)
         self._path = path
         self._metadata = metadata
+        self._keeps_digests = False
         self._lock = write_lock(path)
         self.sync = commit_sync(path)
         self._readers = self._engine(read_only=True, begin="BEGIN", idle=IDLE_READERS, most=MAX_READERS)
         self._writer = self._engine(read_only=False, begin="BEGIN IMMEDIATE", idle=1, most=1)
 
     def _engine(self, *, read_only: bool, begin: str, idle: int, most: int) -> Engine:
-        path, metadata = self._path, self._metadata
+        def opened() -> sqlite3.Connection:
+            connection = connect(self._path, self._metadata, read_only=read_only, synced_by_caller=True)
+            row_digests.provide(connection)
+            if self._keeps_digests and not read_only:
+                row_digests.keep_up(connection)
+            return connection
+
         engine = create_engine(
             f"sqlite:///{self._path}",
-            creator=lambda: connect(path, metadata, read_only=read_only, synced_by_caller=True),
+            creator=opened,
             poolclass=QueuePool,
             pool_size=idle,
             max_overflow=most - idle,
@@ -124,6 +132,12 @@ class SqliteConnections:
                     self.sync.committed(number)
         if number is not None:
             self.sync.wait(number)
+
+    def keep_digests(self) -> None:
+        """From now on writers keep the digests of tables up to date, which there are, as the tables are."""
+        with self._lock.turn():
+            self._writer.dispose()
+            self._keeps_digests = True
 
     @contextmanager
     def migrate(self) -> Iterator[Connection]:

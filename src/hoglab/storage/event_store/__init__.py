@@ -39,6 +39,10 @@ class QueryError(Exception):
     """The engine refused the query (syntax, types, unknown columns)."""
 
 
+class DamagedStateError(QueryError):
+    """A query met damage in what results keep, which can be made anew; the store is fine."""
+
+
 class EventRow(msgspec.Struct, frozen=True, gc=False):
     """One event as it is stored. ``properties`` and ``person_properties`` are JSON text (UTF-8 bytes).
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 
-from hoglab.storage.event_store import EventStoreUnavailableError, QueryError, QueryMemoryError
+from hoglab.storage.event_store import (
+    DamagedStateError,
+    EventStoreUnavailableError,
+    QueryError,
+    QueryMemoryError,
+)
 from hoglab.storage.event_store.results_state import SCHEMA as STATE_SCHEMA
 from hoglab.storage.event_store.results_state import ResultsStateFile
 from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION, UPGRADES
@@ -186,6 +191,8 @@ class DuckDbFile:
         """Our exception for one of the engine's."""
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self.broken = True  # after either the engine answers nothing any more
+        if self.state is not None and self.state.is_source_of(str(error)):
+            return DamagedStateError(f"results-state.duckdb is damaged: {first_line(error)}")
         if _is_damage(error):
             self.damage = first_line(error)
             return EventStoreUnavailableError(f"{self._path} is damaged: {self.damage}")

@@ -7,7 +7,8 @@ memory on demand. A batch is looked up in all of them by binary search; only wha
 with the events themselves, so a collision of digests costs a query, never an event.
 
 Files are merged as they grow (each is at most a third of the one before it), up to `MAX_RUN_KEYS`. They can be
-lost or outdated: what they do not cover is read from the events again.
+lost, outdated, damaged (each ends with a checksum) or of other events (some event of a file's range has to be in it):
+what sound files do not cover is read from the events again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +38,10 @@ MAX_RUN_KEYS = 1 << 22
 """Files of this many keys (32 MiB) are merged no further: a merge holds up the writer and needs memory."""
 MIN_FILE_KEYS = 1 << 16
 """Fewer keys stay in memory; after a crash they are read from the events."""
+
+CHECKSUM_BYTES = 16
+PROBES = 8
+"""Places of a file's range at which an event is looked for: some of them may have been deleted."""
 
 _GROWTH = 3
 _NAME = re.compile(r"(\d{1,19})-(\d{1,19})(?:-(\d{1,19}))?\.keys")
@@ -103,9 +110,9 @@ class KnownKeys:
         for first, last, path in self._files(next_seq):
             if last < at:  # merged into another before a crash
                 path.unlink(missing_ok=True)
-            elif first >= at:
+            elif first >= at and (keys := _sound(path, first, last, read)) is not None:
                 self._fill(at, first - 1, read)
-                self._runs.append(Run(first, last, _mapped(path), path))
+                self._runs.append(Run(first, last, keys, path))
                 at = last + 1
         self._fill(at, next_seq - 1, read)
 
@@ -115,7 +122,7 @@ class KnownKeys:
             match = _NAME.fullmatch(path.name)
             first, last = (int(match[1]), int(match[2])) if match else (1, 0)
             count = int(match[3]) if match and match[3] else last - first + 1
-            if first <= last < next_seq and path.stat().st_size == count * 8:
+            if first <= last < next_seq and path.stat().st_size == count * 8 + CHECKSUM_BYTES:
                 found.append((first, last, path))
             else:  # half-written, or of events that are gone
                 path.unlink(missing_ok=True)
@@ -173,6 +180,7 @@ class KnownKeys:
         try:
             with draft.open("wb") as file:
                 file.write(run.keys.data)
+                file.write(_checksum(run.keys.data))
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
@@ -197,4 +205,29 @@ class KnownKeys:
 def _mapped(path: Path) -> Keys:
     with path.open("rb") as file:
         mapping: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return np.frombuffer(mapping, np.uint64)
+    return np.frombuffer(mapping, np.uint64, (len(mapping) - CHECKSUM_BYTES) // 8)
+
+
+def _sound(
+    path: Path, first: int, last: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]
+) -> Keys | None:
+    """The keys in a file; None, and it is deleted, when they are not those of the events of its range."""
+    keys = _mapped(path)
+    with path.open("rb") as file:
+        file.seek(-CHECKSUM_BYTES, os.SEEK_END)
+        is_whole = file.read() == _checksum(keys.data)
+    if is_whole:
+        places = [first + (last - first) * number // (PROBES - 1) for number in range(PROBES)]
+        known = (key for seq in reversed(places) for _, found in read(seq, seq) for key in found)
+        key = next(known, None)
+        place = None if key is None else np.searchsorted(keys, key)
+        if place is not None and place < len(keys) and keys[place] == key:
+            return keys
+    _log.warning("event_keys_made_anew", path=str(path), reason="of other events" if is_whole else "damaged")
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _checksum(keys: memoryview) -> bytes:
+    return blake2b(keys, digest_size=CHECKSUM_BYTES).digest()

@@ -11,6 +11,7 @@ leaves the file as it was at the last one: older, and whole.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -26,6 +27,7 @@ ROW_GROUP_ROWS = 2 * 122_880
 more, and are added as they are when they are fewer; a day's events of a log should be the latter."""
 
 _ATTACH = f"ATTACH '{{place}}' AS {SCHEMA} (RECOVERY_MODE 'no_wal_writes', ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
+_DAMAGED_BLOCK = re.compile(r"match stored checksum (?P<stored>\d+) in block at location (?P<place>\d+)")
 _UNWRITTEN = "SELECT parse_formatted_bytes(wal_size) FROM pragma_database_size() WHERE database_name = $1"
 
 _log = structlog.get_logger(__name__)
@@ -58,6 +60,18 @@ class ResultsStateFile:
             _log.error("results_state_not_reset", path=str(self._path), reason=str(error))
             return
         self._attach(connection)
+
+    def is_source_of(self, text: str) -> bool:
+        """Whether a block of this file has the wrong checksum that an error of the engine tells of, not of another."""
+        told = _DAMAGED_BLOCK.search(text)
+        if told is None or not self.is_attached:
+            return False
+        try:
+            with self._path.open("rb") as file:
+                file.seek(int(told["place"]))
+                return int.from_bytes(file.read(8), "little") == int(told["stored"])
+        except OSError:
+            return False
 
     def unwritten_bytes(self, connection: Any) -> int:
         """How much a process that is killed now would lose."""
