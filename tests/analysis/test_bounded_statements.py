@@ -27,8 +27,8 @@ from hoglab.analysis.query.expressions import MAX_DEPTH, MAX_NODES
 from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
 from hoglab.analysis.query.kept import kept
 from hoglab.analysis.query.model import Cohort, Question
-from hoglab.analysis.query.shared import MAX_TAKEN, SharedEvents
-from hoglab.analysis.query.statements import compiled
+from hoglab.analysis.query.pipeline import compiled
+from hoglab.analysis.query.shared import MAX_TAKEN, shared_scan
 from hoglab.experiments.metrics import MAX_METRICS
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.model import MAX_FILTERS, MAX_GROUP_DEPTH
@@ -225,8 +225,8 @@ def reading(first: int, count: int) -> dict[str, Any]:
 def test_metrics_that_read_too_many_properties_share_no_table() -> None:
     many = [question(reading(400 * number, 400), 1) for number in range(3)]
     with pytest.raises(FilterError, match=f"more than {MAX_TAKEN} properties"):
-        SharedEvents(many)
-    SharedEvents(many[:1] * 3)
+        shared_scan(many, DuckDb())
+    shared_scan(many[:1] * 3, DuckDb())
 
 
 def test_what_reads_too_many_properties_is_not_kept() -> None:

@@ -16,7 +16,7 @@ from hoglab.analysis.query.clickhouse import ClickHouse
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.model import Cohort, Question, Span
-from hoglab.analysis.query.statements import compiled
+from hoglab.analysis.query.pipeline import compiled
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
 

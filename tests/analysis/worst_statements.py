@@ -22,8 +22,8 @@ from tests.analysis.test_emitters import question
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_NODES
+from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.scope import Statement
-from hoglab.analysis.query.statements import compiled
 from hoglab.analysis.query.together import together
 from hoglab.filters import FilterError
 from hoglab.hog.stack import ensure_stack

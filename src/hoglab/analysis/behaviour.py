@@ -13,6 +13,7 @@ from hoglab.analysis.compute import explained_failures
 from hoglab.analysis.days import zone_of
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, EventRow
 from hoglab.analysis.query.model import EventMatch
 from hoglab.analysis.results.preparing import wire_error
 from hoglab.filters import FilterError, PropertyFilter, parse_filters
@@ -92,7 +93,7 @@ def _statement(
 ) -> tuple[str, Mapping[str, Any]]:
     dialect = DuckDb()
     parameters = dialect.parameters()
-    scope = FilterScope(dialect, parameters, now, zone_of(project.timezone))
+    scope = FilterScope(EventRow(dialect, parameters), now, zone_of(project.timezone))
     try:
         matches = [_match_condition(match, scope) for match in _matches(database, project, rule)]
         filters = group_condition(parse_filters(rule.extra.get("event_filters")), scope)
@@ -107,7 +108,7 @@ def _statement(
     since = _since(rule, now)
     if since is not None:
         conditions.append(f"timestamp >= {parameters.bind(since)}")
-    sql = f"SELECT DISTINCT person_id FROM {dialect.events} WHERE {combined('AND', conditions)}"  # noqa: S608
+    sql = f"SELECT DISTINCT person_id FROM {RESOLVED_EVENTS} WHERE {combined('AND', conditions)}"  # noqa: S608
     return sql, parameters.used_in(sql)
 
 

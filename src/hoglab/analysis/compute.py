@@ -16,6 +16,7 @@ from hoglab.analysis.query.changes import any_merge, arrivals, merges
 from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
 from hoglab.analysis.query.kept import Kept, kept, kept_exposures, key_of
 from hoglab.analysis.query.model import (
@@ -28,15 +29,15 @@ from hoglab.analysis.query.model import (
     metric_sources,
     tables_of,
 )
+from hoglab.analysis.query.pipeline import compiled, value_statement
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import DROP, MIN_QUESTIONS, SharedEvents, can_share
+from hoglab.analysis.query.shared import MIN_QUESTIONS, shared_scan, without_tables
 from hoglab.analysis.query.statements import (
     Answer,
     Compiled,
     all_days_at_once,
     at_end_of_day,
-    compiled,
-    value_statement,
+    can_share,
 )
 from hoglab.analysis.query.together import MAX_TOGETHER, can_be_together, together
 from hoglab.filters import FilterError
@@ -92,11 +93,13 @@ class Computer:
         tables: TableDirectory | None = None,
         state: ResultsState | None = None,
         groups: Groups = no_groups,
+        events: EventRelation = ALL_EVENTS,
     ) -> None:
         """``tables`` is where the files of tables beside the events are; the store must be able to read them.
 
-        ``state`` is of the same store; without it all is read from the events.
+        ``state`` is of the same store; without it all is read from the ``events``, those of the store if not said.
         """
+        self._events = events
         self._store = store
         self._groups = groups
         self._tables = tables
@@ -156,7 +159,7 @@ class Computer:
         """
         shareable = (self._settled(question) for question in questions if can_share(question))
         fitting = [question for question in shareable if not self._is_known(question)]
-        if len(fitting) < MIN_QUESTIONS or not isinstance(self._dialect, DuckDb):
+        if len(fitting) < MIN_QUESTIONS:
             yield self.result
             return
         with explained_failures(self._timeout_s), self._store.reader() as reader:
@@ -164,7 +167,9 @@ class Computer:
                 shared = self._shared(reader, fitting)
                 several = None
                 if shared is not None:
-                    there = Computer(_Borrowed(reader), timeout_s=self._timeout_s, dialect=shared)
+                    there = Computer(
+                        _Borrowed(reader), timeout_s=self._timeout_s, dialect=self._dialect, events=shared
+                    )
                     several = _Several(there, fitting)
 
                 def result(question: Question) -> Answer:
@@ -175,24 +180,24 @@ class Computer:
 
                 yield result
             finally:
-                for drop in DROP:
+                for drop in without_tables(self._dialect):
                     reader.execute(drop)
 
-    def _shared(self, reader: Reader, questions: Sequence[Question]) -> SharedEvents | None:
+    def _shared(self, reader: Reader, questions: Sequence[Question]) -> EventRelation | None:
         """The table of the questions' events; None when it could not be made."""
         try:
-            shared = SharedEvents([_whole(question) for question in questions])
-            for statement in shared.statements:
+            scan = shared_scan([_whole(question) for question in questions], self._dialect)
+            for statement in scan.statements:
                 self._executed(reader, statement)
         except (FilterError, QueryTimeoutError, QueryMemoryError):
             return None
-        return shared
+        return scan.relation
 
     def results(self, questions: Sequence[Question]) -> list[Answer]:
         """The `result` of each of several questions that `can_be_together`, from one statement."""
         asked = [_whole(self._settled(question)) for question in questions]
         try:
-            query = together(asked, self._dialect)
+            query = together(asked, self._dialect, self._events)
         except FilterError as error:
             raise DefinitionError(str(error)) from error
         return list(query.answers(self._run(query.statement, asked[0])))
@@ -276,7 +281,9 @@ class Computer:
         question = self._settled(question)
         rows = self._run(self._built(lambda scope: arrivals(scope, after, until), question), question)
         if self._run(self._built(lambda scope: any_merge(scope, after), question), question):
-            statement = self._built(lambda scope: merges(scope.question, after, until), question)
+            statement = self._built(
+                lambda scope: merges(scope.question, scope.dialect, after, until), question
+            )
             rows += [] if statement is None else self._run(statement, question)
         newest: dict[int, int] = {}
         for day, offset in rows:
@@ -363,13 +370,13 @@ class Computer:
 
     def _built(self, build: Callable[[Scope], T], question: Question) -> T:
         try:
-            return build(Scope(question, self._dialect))
+            return build(Scope(question, self._dialect, self._events))
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 
     def _compiled(self, question: Question, *, entities: int | None = None) -> Compiled:
         try:
-            return compiled(question, self._dialect, entities=entities)
+            return compiled(question, self._dialect, self._events, entities=entities)
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 

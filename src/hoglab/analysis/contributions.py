@@ -147,7 +147,7 @@ def _note(refresh: Refresh, kept: Kept, merges: int, *, increments: int) -> None
 
 def sums(refresh: Refresh, kept: Kept) -> list[tuple[Any, ...]]:
     """The rows that answer the statement of ``kept``."""
-    statement = kept.summed(kept.sums_table) if kept.reads_sums else kept.query.statement
+    statement = kept.query.statement
     return refresh.run(statement.sql, statement.parameters)
 
 

@@ -30,7 +30,7 @@ from hoglab.analysis.query.model import (
     Span,
     Value,
 )
-from hoglab.analysis.query.statements import compiled
+from hoglab.analysis.query.pipeline import compiled
 from hoglab.experiments import metrics
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.filters import FilterError

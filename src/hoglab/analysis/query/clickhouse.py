@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from hoglab.analysis.query.duckdb import NUMBER, PROMOTED
+from hoglab.analysis.query.duckdb import NUMBER
 from hoglab.filters.sql import Bindable, Parameters
 from hoglab.storage.table_files import ColumnType, FileTable
 
@@ -44,17 +44,8 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
 class ClickHouse:
     """Statements for ClickHouse 26 or newer, with values as query parameters (``{name:Type}``)."""
 
-    events = "resolved_events"
-    entity: str | None = None
-
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS MATERIALIZED (\n{sql}\n)"
-
-    def ready(
-        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
-    ) -> Sequence[tuple[str, str]]:
-        del parameters
-        return subqueries
 
     def parameters(self) -> Parameters:
         return Parameters(lambda name, value: f"{{{name}:{_type(value)}}}")
@@ -62,9 +53,13 @@ class ClickHouse:
     def finished(self, sql: str) -> str:
         return f"{sql}\nSETTINGS {', '.join(SETTINGS)}"
 
+    def temporary_table(self, name: str, sql: str) -> str:
+        return f"CREATE TEMPORARY TABLE {name} ENGINE = Memory AS {sql}"
+
+    def without_table(self, name: str) -> str:
+        return f"DROP TABLE IF EXISTS {name}"
+
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        if column == "properties" and key in PROMOTED:
-            return PROMOTED[key]
         name = parameters.bind(key)
         # Whole numbers beyond 64 bits come in quotation marks; no other raw value begins with one.
         raw = f"trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))"

@@ -15,19 +15,8 @@ from hoglab.storage.table_files import FileTable
 class Dialect(PropertyDialect, Protocol):
     """The primitives of one engine. Arguments and results are SQL unless said otherwise."""
 
-    events: str
-    """The relation of all events, with persons after merges."""
-    entity: str | None
-    """The column of that relation which has the entity, or NULL; None: there is one for each kind of entities."""
-
     def named(self, name: str, sql: str) -> str:
         """A subquery with a name, computed once however often it is named, where the engine can."""
-        ...
-
-    def ready(
-        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
-    ) -> Sequence[tuple[str, str]]:
-        """The subqueries of a statement, where some of them may be there already."""
         ...
 
     def parameters(self) -> Parameters:
@@ -36,6 +25,14 @@ class Dialect(PropertyDialect, Protocol):
 
     def finished(self, sql: str) -> str:
         """The whole statement with what the engine needs to read it as others do."""
+        ...
+
+    def temporary_table(self, name: str, sql: str) -> str:
+        """The statement that makes a table of what a query gives, which is there for its reader alone."""
+        ...
+
+    def without_table(self, name: str) -> str:
+        """The statement after which there is no such table, whether there was one or not."""
         ...
 
     def micros(self, column: str) -> str:

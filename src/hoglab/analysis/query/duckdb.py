@@ -12,13 +12,6 @@ from hoglab.storage.table_files import READERS, ColumnType, FileTable
 NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """Text that counts as a number. The engine's own cast also takes blanks, underscores and infinities."""
 
-PROMOTED: Final[Mapping[str, str]] = {
-    "$feature_flag": "feature_flag",
-    "$feature_flag_response": "feature_flag_response",
-    "$session_id": "session_id",
-}
-"""Event properties that are stored a second time, as columns."""
-
 _TYPES: Final[Mapping[ColumnType, str]] = {
     ColumnType.INTEGER: "BIGINT",
     ColumnType.FLOAT: "DOUBLE",
@@ -32,17 +25,8 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
 class DuckDb:
     """Statements for `hoglab.storage.event_store.duckdb`."""
 
-    events = "resolved_events"
-    entity: str | None = None
-
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS (\n{sql}\n)"
-
-    def ready(
-        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
-    ) -> Sequence[tuple[str, str]]:
-        del parameters
-        return subqueries
 
     def parameters(self) -> Parameters:
         return Parameters()
@@ -50,9 +34,13 @@ class DuckDb:
     def finished(self, sql: str) -> str:
         return sql
 
+    def temporary_table(self, name: str, sql: str) -> str:
+        return f"CREATE TEMP TABLE {name} AS {sql}"
+
+    def without_table(self, name: str) -> str:
+        return f"DROP TABLE IF EXISTS {name}"
+
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        if column == "properties" and key in PROMOTED:
-            return PROMOTED[key]
         return f"json_extract_string({_text_with(column, key)}, {parameters.bind(pointer(key))})"
 
     def json_number(self, column: str, key: str, parameters: Parameters) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from hoglab.analysis.query.exposures import step_zero
 from hoglab.analysis.query.keyed_funnels import define_keyed_rows
 from hoglab.analysis.query.model import SECOND_US, EventSource, FunnelMetric, FunnelOrder, tables_of
-from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.outcome import Outcome, Partial, with_covariate
+from hoglab.analysis.query.scope import Scope
 from hoglab.filters.sql import combined
 
 DEFAULT_WINDOW_US = 94_608_000 * SECOND_US
@@ -18,11 +18,10 @@ LAST_ROW = "last_ts"
 """The partial that tells when an entity's last row of the funnel was, in microseconds."""
 
 
-def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Outcome]:
-    """A statement for a funnel metric. ``unit`` must be defined."""
+def funnel_outcome(metric: FunnelMetric, *, resumable: bool) -> Outcome:
+    """How far an entity came, and how many came that far. ``resumable``: with the chains that it may go on from."""
     count = len(metric.steps)
-    resumable = scope.resumable and can_resume_funnel(metric)
-    chains = _chain_names(metric) if resumable else ()
+    chains = _chain_names(metric) if resumable and can_resume_funnel(metric) else ()
     outcome = Outcome(
         partials=(Partial("reached", "max"), *(Partial(name, "max", "NULL") for name in chains)),
         values={"reached": "{reached}"},
@@ -37,17 +36,24 @@ def funnel_statement(scope: Scope, metric: FunnelMetric) -> tuple[Statement, Out
     )
     if metric.covariate_us:
         outcome = with_covariate(outcome, outcome.statistics[f"step_{count}"])
-    _define_rows(scope, metric, resumable=resumable)
+    return outcome
+
+
+def define_progress(scope: Scope, metric: FunnelMetric) -> None:
+    """How far each entity came: on each day of a grid, else altogether. ``funnel_row`` must be defined."""
     window_us = metric.window_us or DEFAULT_WINDOW_US
+    count = len(metric.steps)
     if metric.order is FunnelOrder.UNORDERED:
-        source = _define_unordered(scope, count, window_us)
+        progress = _define_unordered(scope, count, window_us)
     else:
         strict = metric.order is FunnelOrder.STRICT
-        source = _define_ordered(scope, count, window_us, strict=strict, resumable=resumable)
-    if scope.days is not None:
-        return series(scope, outcome, source), outcome
-    partial = scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {source} GROUP BY entity")
-    return totals(scope, outcome, define_values(scope, outcome, partial)), outcome
+        progress = _define_ordered(scope, count, window_us, strict=strict, resumable=_resumes(scope, metric))
+    if scope.days is None:
+        scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {progress} GROUP BY entity")
+
+
+def _resumes(scope: Scope, metric: FunnelMetric) -> bool:
+    return scope.resumable and can_resume_funnel(metric)
 
 
 def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> None:
@@ -66,12 +72,12 @@ def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> N
     )
 
 
-def _define_rows(scope: Scope, metric: FunnelMetric, *, resumable: bool) -> None:
+def define_funnel_rows(scope: Scope, metric: FunnelMetric) -> None:
     """``funnel_row(entity, ts, s0 … sk, ord)``: rows that are steps, of exposed entities, from their exposure on.
 
     Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal
-    in both are interchangeable. ``resumable``: also ``c0``, the chain that a row begins, and ``r1``…, which only
-    rows of `resumed_rows` have.
+    in both are interchangeable. Where the scope is resumable also ``c0``, the chain that a row begins, and ``r1``…,
+    which only rows of `resumed_rows` have.
     """
     steps = range(1, len(metric.steps) + 1)
     if tables_of(metric):
@@ -82,7 +88,7 @@ def _define_rows(scope: Scope, metric: FunnelMetric, *, resumable: bool) -> None
     lowest = " ".join(f"WHEN {name} = 1 THEN {number}" for number, name in enumerate(names))
     mask = " + ".join(f"{name} * {1 << number}" for number, name in enumerate(names))
     chains = ""
-    if resumable:
+    if _resumes(scope, metric):
         chains = ", CASE WHEN s0 = 1 THEN ts END AS c0"
         chains += "".join(f", CAST(NULL AS BIGINT) AS r{number}" for number in steps[:-1])
     scope.define(
@@ -106,7 +112,9 @@ def _define_entity_rows(scope: Scope, metric: FunnelMetric) -> None:
         for number, condition in enumerate(conditions, 1)
     )
     if any(step.may_overlap(exposed) for step in events):
-        is_exposure = combined("AND", [f"timestamp <= {scope.bind(span.end)}", step_zero(scope)])
+        is_exposure = combined(
+            "AND", [f"{scope.column('timestamp')} <= {scope.bind(span.end)}", step_zero(scope)]
+        )
         rows = (
             f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, "
             f"CASE WHEN {is_exposure} THEN 1 ELSE 0 END AS s0, {flags} FROM {scope.events} "

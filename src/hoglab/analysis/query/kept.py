@@ -20,15 +20,22 @@ Kinds of tables in `hoglab.storage.event_store.results_state`:
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import PROMOTED, DuckDb
-from hoglab.analysis.query.exposures import activation_condition, define_units, exposure_of_any_variant
+from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.event_relation import (
+    COLUMNS,
+    PROMOTED,
+    STORED_EVENTS,
+    EventRelation,
+    Form,
+    Property,
+    Reads,
+)
+from hoglab.analysis.query.exposures import activation_condition, exposure_of_any_variant
 from hoglab.analysis.query.model import (
     EventSource,
     MeanMetric,
@@ -38,24 +45,27 @@ from hoglab.analysis.query.model import (
     event_names,
     metric_sources,
 )
+from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
 from hoglab.analysis.query.resuming import ENTITY, EVENTS, TOUCHED, Resuming, can_resume
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import COLUMNS, MAX_TAKEN, can_share
-from hoglab.analysis.query.statements import Compiled, can_telescope, compiled
-from hoglab.filters.sql import Parameters, combined
+from hoglab.analysis.query.shared import MAX_TAKEN
+from hoglab.analysis.query.statements import Compiled, can_share, can_telescope
+from hoglab.filters.sql import combined
 
-VERSION = 5
+VERSION = 6
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
 SCHEMA = "results_state"
-_LONG = timedelta(days=1000)
+_RELATION = EventRelation(EVENTS, ENTITY, extracted=frozenset((Form.TEXT, Form.JSON_NUMBER)))
+"""The events of logs as statements read them."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """A relevance log. ``condition`` is over the table ``events``; ``taken`` are properties by column name.
+    """A relevance log. ``condition`` is over stored events; ``taken`` are properties by column name.
 
     ``constants`` are columns that the condition leaves one value, which is not stored with every event.
+    ``condition_reads`` is what the condition depends on.
     """
 
     project_id: int
@@ -64,6 +74,7 @@ class Log:
     columns: tuple[str, ...]
     taken: Mapping[str, str]
     constants: Mapping[str, str]
+    condition_reads: Reads
 
     @cached_property
     def key(self) -> str:
@@ -90,7 +101,7 @@ class Log:
     def _selected(self) -> str:
         taken = "".join(f", {text} AS {name}" for name, text in self.taken.items())
         return (
-            f"SELECT seq, {', '.join(self.columns)}{taken} FROM stored_events "
+            f"SELECT seq, {', '.join(self.columns)}{taken} FROM {STORED_EVENTS} "
             f"WHERE project_id = {self.project_id} AND {self.condition}"
         )
 
@@ -100,46 +111,50 @@ class Kept:
     """How a question is answered from what is kept."""
 
     question: Question
-    since: datetime
-    """No event before this is looked at."""
     logs: tuple[Log, ...]
-    query: Compiled
-    """Its statement reads the contributions."""
-    _summing: Statement
-    _filling: tuple[tuple[str, str], ...]
-    _parameters: Parameters
-    _dialect: Dialect
+    pipeline: Pipeline
+    """The stages over the logs."""
+    counts_exposures: bool = False
+    """Whether new entities by day and variant are counted, instead of what they add being summed."""
 
     @cached_property
     def key(self) -> str:
         return key_of(self.question)
 
     @property
-    def table(self) -> str:
-        return _table(self.key)
+    def since(self) -> datetime:
+        """No event before this is looked at."""
+        return self.question.span.start - timedelta(microseconds=self.question.lookback_us)
 
     @property
-    def resuming(self) -> Resuming | None:
-        """How entities go on from their states; None: they cannot. Their history is in the place of contributions."""
-        if not can_resume(self.question.metric):
-            return None
-        state = f"{SCHEMA}.at_{self.key}"
-        scope = Scope(self.question, self._dialect, values=self._parameters)
-        return Resuming(scope, self.query.outcome, self._filling, self.table, state)
+    def table(self) -> str:
+        """The contributions of entities, or where they go on from their states the histories in their place."""
+        return f"{SCHEMA}.of_{self.key}"
 
     @property
     def sums_table(self) -> str:
         """Sums over contributions, beside the histories that these follow from."""
         return f"{SCHEMA}.sum_{self.key}"
 
-    @property
-    def reads_sums(self) -> bool:
-        """Whether the answer is read from the table of sums."""
-        return self.resuming is not None and self.query.statement == self._summing
+    @cached_property
+    def resuming(self) -> Resuming | None:
+        """How entities go on from their states; None: they cannot. Their history is in the place of contributions."""
+        if not can_resume(self.question.metric):
+            return None
+        return Resuming(self.pipeline, self.table, f"{SCHEMA}.at_{self.key}")
+
+    @cached_property
+    def query(self) -> Compiled:
+        """The statement whose rows answer the question."""
+        if self.resuming is None:
+            return self.pipeline.from_contributions(self.table)
+        if self.counts_exposures:
+            return replace(self.pipeline.compiled, statement=self.resuming.exposures_per_day())
+        return self.pipeline.from_sums(self.sums_table)
 
     def summed(self, contributions: str) -> Statement:
-        """Sums over a relation of contributions, or over one of such sums."""
-        return Statement(self._summing.sql.replace(self.table, contributions), self._summing.parameters)
+        """Sums over a relation of contributions."""
+        return self.pipeline.from_sums(contributions).statement
 
     @property
     def is_of_people(self) -> bool:
@@ -154,15 +169,14 @@ class Kept:
     def contributions(self, *, merged: bool, touched: bool = False) -> Statement:
         """The contributions of all entities, or of those in the table `TOUCHED`."""
         relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
-        subqueries = [f"{name} AS (\n{sql}\n)" for name, sql in self._filling]
+        subqueries = [f"{each.name} AS (\n{each.sql}\n)" for each in self.pipeline.to_contributions]
         once = "" if touched else "NOT "  # few rows, or the logs as they are
         named = ",\n".join([f"{EVENTS} AS {once}MATERIALIZED (\n{relation}\n)", *subqueries])
-        sql = f"WITH {named}\nSELECT * FROM {self._filling[-1][0]}"
-        return Statement(sql, self._parameters.used_in(sql))
+        return self.stated(f"WITH {named}\nSELECT * FROM {self.pipeline.contributions.name}")
 
     def stated(self, sql: str, more: Mapping[str, object] | None = None) -> Statement:
         """SQL over `events` with its values, and ``more`` of them."""
-        return Statement(sql, self._parameters.used_in(sql) | dict(more or {}))
+        return Statement(sql, self.pipeline.scope.parameters.used_in(sql) | dict(more or {}))
 
     @property
     def of_touched(self) -> str:
@@ -220,7 +234,7 @@ class Kept:
     def _names(self) -> list[str]:
         """The columns of events that statements read, beside those that all have."""
         known = [name for each in self.logs for name in (*each.columns, *each.constants)]
-        read = words_of("\n".join(sql for _, sql in self._filling))
+        read = self.pipeline.reads.columns
         names = [name for name in COLUMNS if name in known and name in read]
         return [*names, *dict.fromkeys(name for each in self.logs for name in each.taken)]
 
@@ -231,7 +245,7 @@ class Kept:
 
     def _selected(self, log: Log, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
         """Events of one log with some columns and ``also`` others, each with its entity."""
-        entity = self._column_of(log, entity_column(self.question), merged=merged)
+        entity = self._column_of(log, self.question.exposures.entity_column, merged=merged)
         if not self.is_of_people:
             entity = f"nullif({entity}, '')"
         shown = [*also, "seq", f"{entity} AS {ENTITY}"]
@@ -247,50 +261,12 @@ class Kept:
 
     def _column_of(self, log: Log, name: str, *, merged: bool) -> str:
         if name in log.constants:
-            return self._parameters.bind(log.constants[name])
+            return self.pipeline.scope.bind(log.constants[name])
         if name not in log.columns and name not in log.taken:
             return "NULL"
         if merged and name == "person_id":
             return "coalesce(override.person_id, log.person_id)"
         return f"log.{name}"
-
-
-class _Reading(DuckDb):
-    """Statements over logs and contributions. Notes what properties they read, by the column of a log."""
-
-    events = EVENTS
-    entity: str | None = ENTITY
-
-    def __init__(self, kept: str, table: str) -> None:
-        self._kept = kept
-        self._table = table
-        self.taken: dict[str, tuple[bool, str, str]] = {}
-        self.filling: Sequence[tuple[str, str]] = ()
-        self.values = Parameters()
-
-    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        del parameters
-        if column == "properties" and key in PROMOTED:
-            return PROMOTED[key]
-        return self._noted(False, column, key)
-
-    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
-        del parameters
-        return self._noted(True, column, key)
-
-    def _noted(self, is_number: bool, column: str, key: str) -> str:
-        place = (is_number, column, key)
-        name = f"p_{_digest(*place)}"
-        self.taken[name] = place
-        return name
-
-    def ready(
-        self, subqueries: Sequence[tuple[str, str]], parameters: Parameters
-    ) -> Sequence[tuple[str, str]]:
-        """With the contributions in the place of what they were made of."""
-        end = [name for name, _ in subqueries].index(self._kept) + 1
-        self.filling, self.values = subqueries[:end], parameters
-        return [(self._kept, f"SELECT * FROM {self._table}"), *subqueries[end:]]
 
 
 def kept(question: Question) -> Kept | None:
@@ -306,12 +282,16 @@ def kept(question: Question) -> Kept | None:
         return None
     if not question.exposures.variants:
         return None
-    found = _read(question)
-    later = _read(replace(question, span=replace(span, now=span.now + _LONG)))
-    if any("person_id" in log.condition or len(log.taken) > MAX_TAKEN for log in found.logs):
+    adds_up = can_telescope(question.metric)
+    asked = question if adds_up else replace(question, span=replace(span, days=None))
+    pipeline = pipeline_of(Scope(asked, DuckDb(), _RELATION, resumable=can_resume(question.metric)))
+    logs = tuple(_logs(question, pipeline))
+    conditions = Reads.of(log.condition_reads for log in logs)
+    if pipeline.reads.now or conditions.now or "person_id" in conditions.columns:
         return None
-    same = found.query.statement == later.query.statement and found.logs == later.logs
-    return found if same and found.contributions(merged=True) == later.contributions(merged=True) else None
+    if any(len(log.taken) > MAX_TAKEN for log in logs):
+        return None
+    return Kept(question, logs, pipeline)
 
 
 def kept_exposures(question: Question) -> Kept | None:
@@ -323,53 +303,20 @@ def kept_exposures(question: Question) -> Kept | None:
     if question.exposures.breakdowns or question.exposures.variant_property is None:
         return None
     found = kept(replace(question, metric=MeanMetric(Value(EventSource(())))))
-    if found is None:
-        return None
-    assert found.resuming is not None  # noqa: S101 - nothing is easier to go on with
-    return replace(found, query=replace(found.query, statement=found.resuming.exposures_per_day()))
+    return None if found is None else replace(found, counts_exposures=True)
 
 
-def _read(question: Question) -> Kept:
-    adds_up = can_telescope(question.metric)
-    asked = question if adds_up else replace(question, span=replace(question.span, days=None))
-    dialect = _Reading("change" if adds_up else "valued", _table(key_of(question)))
-    query = compiled(asked, dialect, resumable=can_resume(question.metric))
-    scope = Scope(asked, dialect)
-    define_units(scope)
-    of_units = len(scope.subqueries)
-    texts = [sql for _, sql in dialect.filling]
-    return Kept(
-        question,
-        question.span.start - timedelta(microseconds=question.lookback_us),
-        tuple(_logs(question, dialect.taken, "\n".join(texts[:of_units]), "\n".join(texts[of_units:]))),
-        query,
-        query.statement,
-        tuple(dialect.filling),
-        dialect.values,
-        dialect,
-    )
-
-
-def _logs(
-    question: Question, taken: Mapping[str, tuple[bool, str, str]], units: str, metric: str
-) -> Iterator[Log]:
+def _logs(question: Question, pipeline: Pipeline) -> Iterator[Log]:
     sources = list(metric_sources(question.metric))
     if any(mine.may_overlap(other) for mine in sources for other in question.exposures.sources):
-        yield _log(question, taken, f"{units}\n{metric}", exposed=True, counted=sources)
+        yield _log(question, pipeline.reads, exposed=True, counted=sources)
     else:
-        yield _log(question, taken, units, exposed=True, counted=[])
-        yield _log(question, taken, metric, exposed=False, counted=sources)
+        yield _log(question, pipeline.reads_of_exposures, exposed=True, counted=[])
+        yield _log(question, pipeline.reads_of_metric, exposed=False, counted=sources)
 
 
-def _log(
-    question: Question,
-    taken: Mapping[str, tuple[bool, str, str]],
-    text: str,
-    *,
-    exposed: bool,
-    counted: Sequence[EventSource],
-) -> Log:
-    """The log of exposures, of counted events, or of both; ``text`` is what reads it."""
+def _log(question: Question, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]) -> Log:
+    """The log of exposures, of counted events, or of both; ``reads`` is what is read of it."""
     scope = Scope(question, DuckDb())  # its own one: logs that say the same have the same values
     activation = question.exposures.activation
     conditions = [scope.matches(source) for source in counted]
@@ -377,35 +324,25 @@ def _log(
         conditions.append(exposure_of_any_variant(scope))
         if activation is not None:
             conditions.append(activation_condition(scope, activation))
-    words = words_of(text) | {entity_column(question)} | ({"uuid"} if exposed else set())
-    texts = {
-        name: (scope.dialect.json_number if is_number else scope.dialect.property_text)(
-            column, key, scope.parameters
-        )
-        for name, (is_number, column, key) in sorted(taken.items())
-        if name in words
-    }
     condition = combined("OR", list(dict.fromkeys(conditions)))
+    condition_reads = scope.row.reads()
+    names = reads.columns | {question.exposures.entity_column} | ({"uuid"} if exposed else set())
+    texts = {each.name: scope.row.read(each) for each in sorted(reads.properties, key=_name)}
     sources = [*counted, *(question.exposures.sources if exposed else ())]
     constants = _constants(question, sources, counts=bool(counted))
     return Log(
         question.exposures.project_id,
         condition,
         scope.parameters.used_in(" ".join([condition, *texts.values()])),
-        tuple(name for name in COLUMNS if name != "project_id" and name in words and name not in constants),
+        tuple(name for name in COLUMNS if name != "project_id" and name in names and name not in constants),
         texts,
-        {name: value for name, value in constants.items() if name in words},
+        {name: value for name, value in constants.items() if name in names},
+        condition_reads,
     )
 
 
-def words_of(sql: str) -> set[str]:
-    """The names that a statement may read, among others."""
-    return set(re.findall(r"\w+", sql))
-
-
-def entity_column(question: Question) -> str:
-    """The column of stored events that identifies an entity."""
-    return Scope(question, DuckDb()).entity()
+def _name(wanted: Property) -> str:
+    return wanted.name
 
 
 def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
@@ -418,10 +355,6 @@ def _constants(question: Question, sources: Sequence[EventSource], *, counts: bo
     if not counts and exposures.activation is None and exposures.flag_key is not None:
         found[PROMOTED["$feature_flag"]] = exposures.flag_key
     return found
-
-
-def _table(key: str) -> str:
-    return f"{SCHEMA}.of_{key}"
 
 
 def key_of(question: Question) -> str:

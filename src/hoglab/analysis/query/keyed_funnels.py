@@ -67,7 +67,7 @@ def _event_steps(scope: Scope, metric: FunnelMetric, names: Sequence[str], event
     )
     scope.define(
         "keyed_event",
-        f"SELECT {key} AS key, {scope.ts()} AS ts, CAST(uuid AS VARCHAR) AS id, {flags} "
+        f"SELECT {key} AS key, {scope.ts()} AS ts, CAST({scope.column('uuid')} AS VARCHAR) AS id, {flags} "
         f"FROM {scope.events} "
         f"WHERE {scope.within(scope.question.span.start, _before(scope, metric))} "
         f"AND {combined('OR', list(conditions.values()))}",

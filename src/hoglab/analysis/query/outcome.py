@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hoglab.analysis.query.exposures import MULTIPLE
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.scope import Scope, Subquery
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,21 @@ def with_covariate(outcome: Outcome, y: str) -> Outcome:
     )
 
 
-def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The end of a statement: ``columns`` of a relation of contributions, and what follows its name."""
+
+    columns: str
+    relation: str
+    rest: str = ""
+
+    def over(self, relation: str | None = None) -> str:
+        """The query; of another relation with the same columns where one is given."""
+        source = self.relation if relation is None else f"{relation} AS {self.relation}"
+        return f"SELECT {self.columns} FROM {source}{self.rest}"
+
+
+def total_of_values(scope: Scope, outcome: Outcome, values: str) -> Total:
     """Rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity.
 
     Where the scope wants entities: rows of what each of some entities adds to the statistics.
@@ -86,10 +100,9 @@ def totals(scope: Scope, outcome: Outcome, values: str) -> Statement:
     if scope.entities is not None:
         each = ", ".join(f"CAST({text} AS DOUBLE) AS {name}" for name, text in statistics.items())
         order = scope.dialect.scattered(f"CAST({values}.entity AS VARCHAR)")
-        return scope.statement(f"SELECT {each} FROM {values} ORDER BY {order} LIMIT {scope.entities}")
-    summed = ", ".join(total_columns(scope, outcome))
+        return Total(each, values, f" ORDER BY {order} LIMIT {scope.entities}")
     key = ", ".join(["variant", *scope.cell])
-    return scope.statement(f"SELECT {key}, {summed} FROM {values} GROUP BY {key}")
+    return Total(", ".join([key, *total_columns(scope, outcome)]), values, f" GROUP BY {key}")
 
 
 def total_columns(scope: Scope, outcome: Outcome, prefix: str = "") -> list[str]:
@@ -110,13 +123,32 @@ def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bo
     )
 
 
-def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
-    """Rows ``(variant, cell…, day, changes of statistics…)`` of a relation of partials ``(entity, day, …)``, of which
-    there may be several for a day.
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The subqueries that tell the days of entities, in this order."""
 
-    Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
-    leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.
-    """
+    moved: Subquery
+    """``(entity, day, partials…)``: what changes on a day, with those on which the entity is exposed or leaves."""
+    step: Subquery
+    """One row for each entity and day of these."""
+    running: Subquery
+    """The partials up to that day, and up to the one before: see `running`."""
+    state: Subquery
+    """Variant and values after and before that day."""
+    change: Subquery
+    """``(entity, variant, cell…, day, statistics…)``: what is gained and lost on that day."""
+
+    @property
+    def subqueries(self) -> tuple[Subquery, ...]:
+        return (self.moved, self.step, self.running, self.state, self.change)
+
+
+def define_days(scope: Scope, outcome: Outcome, partials: str) -> Days:
+    """`Days` of a relation of partials ``(entity, day, …)``, of which there may be several for a day."""
+    return Days(*scope.collect(lambda scope: _define_days(scope, outcome, partials)))
+
+
+def _define_days(scope: Scope, outcome: Outcome, partials: str) -> None:
     names = ", ".join(partial.name for partial in outcome.partials)
     zeros = ", ".join(partial.zero for partial in outcome.partials)
     scope.define(
@@ -134,7 +166,33 @@ def series(scope: Scope, outcome: Outcome, partials: str) -> Statement:
         f"SELECT running.entity AS entity, running.day AS day, {columns}{scope.cell_of('unit')} "
         "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
     )
-    return _changes(scope, outcome)
+    kind = (
+        "BIGINT" if outcome.exact else "DOUBLE"
+    )  # unsigned and signed numbers have no common type everywhere
+    gained, lost = (
+        {name: f"CAST({text} AS {kind})" for name, text in outcome.stated(place).items()}
+        for place in ("{name}_new", "{name}_old")
+    )
+    cell = "".join(f", {name}" for name in scope.cell)
+    scope.define(
+        "change",
+        f"SELECT entity, variant_new AS variant{cell}, day, "
+        f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
+        f"UNION ALL SELECT entity, variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
+        "FROM state WHERE counted",
+    )
+
+
+def total_of_days(scope: Scope, outcome: Outcome) -> Total:
+    """Rows ``(variant, cell…, day, changes of statistics…)`` of `Days.change`.
+
+    Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
+    leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.
+    """
+    key = ", ".join(["variant", *scope.cell, "day"])
+    summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
+    apart = "".join(f", {_magnitude(f'change.{name}')}" for name in outcome.squares if not outcome.exact)
+    return Total(f"{key}, {summed}", "change", f" GROUP BY {key}{apart} ORDER BY variant, day")
 
 
 RUNNING_DAYS = "PARTITION BY entity ORDER BY day"
@@ -165,30 +223,6 @@ def valued(outcome: Outcome, rows: str, unit: str) -> list[str]:
         for suffix in ("new", "old")
         for name, text in outcome.evaluated(f"{rows}.{{name}}_{suffix}", unit).items()
     ]
-
-
-def _changes(scope: Scope, outcome: Outcome) -> Statement:
-    kind = (
-        "BIGINT" if outcome.exact else "DOUBLE"
-    )  # unsigned and signed numbers have no common type everywhere
-    gained, lost = (
-        {name: f"CAST({text} AS {kind})" for name, text in outcome.stated(place).items()}
-        for place in ("{name}_new", "{name}_old")
-    )
-    cell = "".join(f", {name}" for name in scope.cell)
-    scope.define(
-        "change",
-        f"SELECT entity, variant_new AS variant{cell}, day, "
-        f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
-        f"UNION ALL SELECT entity, variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
-        "FROM state WHERE counted",
-    )
-    summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
-    apart = "".join(f", {_magnitude(f'change.{name}')}" for name in outcome.squares if not outcome.exact)
-    return scope.statement(
-        f"SELECT variant{cell}, day, {summed} FROM change GROUP BY variant{cell}, day{apart} "
-        "ORDER BY variant, day"
-    )
 
 
 MAGNITUDE_BITS = 20

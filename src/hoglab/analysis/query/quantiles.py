@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hoglab.analysis.query.model import QuantileMetric
-from hoglab.analysis.query.outcome import Outcome, define_values
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.outcome import Total, define_values
+from hoglab.analysis.query.scope import Scope
 from hoglab.analysis.query.values import counted, define_partials, define_value_rows, valued_outcome
 from hoglab.statistics import QuantileSample, Ratio, cluster_factor, quantile_ranks
 from hoglab.statistics.refusal import RefusalError
@@ -20,12 +20,34 @@ from hoglab.statistics.refusal import RefusalError
 _SUMS = ("entities", "b", "bb", "s", "ss", "bs")
 
 
-def quantile_statement(scope: Scope, metric: QuantileMetric) -> tuple[Statement, Outcome]:
-    """Rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``unit`` must be defined; there are no series."""
+def define_quantile_rows(scope: Scope, metric: QuantileMetric) -> None:
+    """What entities have values of: each of their events, or all of them together. ``unit`` must be defined."""
     if scope.days is not None:
         raise ValueError("quantiles of two days do not add up, so days cannot be told in one pass")
-    outcome = valued_outcome(metric.value, "a")
-    values = _define_event_values(scope, metric) if metric.per_event else _define_entity_values(scope, metric)
+    if metric.per_event:
+        define_value_rows(scope, metric.value, "a", metric.window_us)
+    else:
+        define_partials(scope, metric.value, "a", metric.window_us)
+
+
+def define_quantile_values(scope: Scope, metric: QuantileMetric, rows: str) -> None:
+    """``valued(entity, variant, cell…, y)``: the values, of `define_quantile_rows`."""
+    if not metric.per_event:
+        outcome = valued_outcome(metric.value, "a")
+        define_values(scope, outcome, rows, required=metric.value.session_property is not None)
+        return
+    some = f" WHERE {rows}.x IS NOT NULL" if metric.value.skips_null else ""
+    scope.define(
+        "valued",
+        f"SELECT unit.entity AS entity, unit.variant AS variant{scope.cell_of('unit')}, "
+        f"{counted(metric.value, f'{rows}.x')} AS y "
+        f"FROM unit INNER JOIN {rows} ON {rows}.entity = unit.entity{some}",
+    )
+
+
+def define_quantiles(scope: Scope, metric: QuantileMetric) -> Total:
+    """Rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``valued`` must be defined."""
+    values = _without_zeros(scope, metric)
     key = ["variant", *scope.cell]
     _define_ranked(scope, metric, values, key)
     names = ", ".join(key)
@@ -42,26 +64,23 @@ def quantile_statement(scope: Scope, metric: QuantileMetric) -> tuple[Statement,
     )
     if not metric.per_event:
         nothing = ", ".join(f"0 AS {name}" for name in _SUMS)
-        return scope.statement(
-            f"SELECT {names}, n, q, low, l0, l1, high, u0, u1, {nothing} FROM picked"
-        ), outcome
+        return Total(f"{names}, n, q, low, l0, l1, high, u0, u1, {nothing}", "picked")
     _define_clusters(scope, values, key)
     shown = ", ".join(
         f"picked.{name} AS {name}" for name in (*key, "n", "q", "low", "l0", "l1", "high", "u0", "u1")
     )
     sums = ", ".join(f"cluster_sums.{name} AS {name}" for name in _SUMS)
     same = " AND ".join(f"cluster_sums.{name} = picked.{name}" for name in key)
-    return scope.statement(f"SELECT {shown}, {sums} FROM picked INNER JOIN cluster_sums ON {same}"), outcome
+    return Total(f"{shown}, {sums}", "picked", f" INNER JOIN cluster_sums ON {same}")
 
 
-def quantile_values(scope: Scope, metric: QuantileMetric, people: int, limit: int) -> Statement:
-    """Rows ``(entity, value)`` of so many entities, chosen without regard to what they did: one row with NULL for an
-    entity without values. ``unit`` must be defined."""
-    values = _define_event_values(scope, metric) if metric.per_event else _define_entity_values(scope, metric)
-    name = "CAST(entity AS VARCHAR)"
-    order = scope.dialect.scattered(name)
+def quantile_values(scope: Scope, metric: QuantileMetric, people: int, limit: int) -> str:
+    """A query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did: one row with
+    NULL for an entity without values. ``valued`` must be defined."""
+    values = _without_zeros(scope, metric)
+    order = scope.dialect.scattered("CAST(entity AS VARCHAR)")
     chosen = scope.define("chosen_unit", f"SELECT entity FROM unit ORDER BY {order} LIMIT {people}")
-    return scope.statement(
+    return (
         f"SELECT CAST({chosen}.entity AS VARCHAR) AS entity, CAST({values}.y AS DOUBLE) AS y FROM {chosen} "
         f"LEFT JOIN {values} ON {values}.entity = {chosen}.entity ORDER BY entity, y LIMIT {limit}"
     )
@@ -86,29 +105,10 @@ def _between(rank: float, at: float, after: float | None) -> float:
     return float(at) if after is None else float(at) + (rank - int(rank)) * (float(after) - float(at))
 
 
-def _define_entity_values(scope: Scope, metric: QuantileMetric) -> str:
-    partials = define_partials(scope, metric.value, "a", metric.window_us)
-    outcome = valued_outcome(metric.value, "a")
-    valued = define_values(scope, outcome, partials, required=metric.value.session_property is not None)
-    return _without_zeros(scope, metric, valued)
-
-
-def _define_event_values(scope: Scope, metric: QuantileMetric) -> str:
-    rows = define_value_rows(scope, metric.value, "a", metric.window_us)
-    cell = scope.cell_of("unit")
-    some = f" WHERE {rows}.x IS NOT NULL" if metric.value.skips_null else ""
-    valued = scope.define(
-        "valued",
-        f"SELECT unit.entity AS entity, unit.variant AS variant{cell}, {counted(metric.value, f'{rows}.x')} AS y "
-        f"FROM unit INNER JOIN {rows} ON {rows}.entity = unit.entity{some}",
-    )
-    return _without_zeros(scope, metric, valued)
-
-
-def _without_zeros(scope: Scope, metric: QuantileMetric, valued: str) -> str:
+def _without_zeros(scope: Scope, metric: QuantileMetric) -> str:
     if not metric.ignore_zeros:
-        return valued
-    return scope.define("counted_values", f"SELECT * FROM {valued} WHERE y <> 0")
+        return "valued"
+    return scope.define("counted_values", "SELECT * FROM valued WHERE y <> 0")
 
 
 def _define_ranked(scope: Scope, metric: QuantileMetric, values: str, key: list[str]) -> None:

@@ -33,15 +33,16 @@ much for partitions of two rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hoglab.analysis.days import DAY_US
 from hoglab.analysis.query.exposures import MULTIPLE, flag_exposures, variant_of_exposure
 from hoglab.analysis.query.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
-from hoglab.analysis.query.outcome import RUNNING_DAYS, STANDING, Outcome, running, valued
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.outcome import RUNNING_DAYS, STANDING, Days, Outcome, running, valued
+from hoglab.analysis.query.pipeline import Pipeline
+from hoglab.analysis.query.scope import Scope, Statement, Subquery
 from hoglab.analysis.query.statements import can_telescope
 from hoglab.analysis.query.values import can_resume_value
 
@@ -70,7 +71,6 @@ _COUNTED = "counted_events"
 """Events of `EVENTS` that may be more than exposures. In funnels every exposure is the first step."""
 _BEFORE_NEW = -1
 """A day before the grid's, from which on an entity counts that has a state."""
-Subqueries = Sequence[tuple[str, str]]
 
 
 def can_resume(metric: Metric) -> bool:
@@ -94,15 +94,27 @@ def can_resume(metric: Metric) -> bool:
 class Resuming:
     """The statements of a question. Each takes ``events``, a relation of kept events, or reads the tables above.
 
-    ``subqueries`` are those of the question's statement up to the contributions, ``scope`` has their values;
-    ``history`` and ``state`` are the tables of what is kept of entities.
+    ``pipeline`` has the stages that they are made of; ``history`` and ``state`` are the tables of what is kept of
+    entities.
     """
 
-    scope: Scope
-    outcome: Outcome
-    subqueries: Subqueries
+    pipeline: Pipeline
     history: str
     state: str
+
+    @property
+    def scope(self) -> Scope:
+        return self.pipeline.scope
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.pipeline.outcome
+
+    @property
+    def days_of_entities(self) -> Days:
+        days = self.pipeline.days
+        assert days is not None  # noqa: S101 - what can be resumed adds up
+        return days
 
     @property
     def question(self) -> Question:
@@ -113,7 +125,9 @@ class Resuming:
     def units(self, events: str, *, first: str = "1") -> Statement:
         """``unit`` of all entities with events, numbered from ``first`` on."""
         number = f"CAST({first} - 1 + row_number() OVER () AS INTEGER) AS number"
-        return self._statement(self._up_to("unit", events), f"SELECT *, {number} FROM unit")
+        return self._statement(
+            [Subquery(EVENTS, events), *self.pipeline.units.subqueries], f"SELECT *, {number} FROM unit"
+        )
 
     @property
     def next_number(self) -> str:
@@ -123,7 +137,19 @@ class Resuming:
     def days(self, events: str) -> Statement:
         """`NEW_DAYS` of entities in `UNITS`."""
         rows = f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"
-        named = [*self._up_to("step", events, unit=f"SELECT * FROM {UNITS}"), ("running", rows)]
+        units, days = self.pipeline.units, self.days_of_entities
+        named = [
+            Subquery(EVENTS, events),
+            *units.exposures.subqueries,
+            *units.entry,
+            *units.covariate,
+            Subquery(units.unit.name, f"SELECT * FROM {UNITS}"),
+            *self._funnel_rows,
+            *self.pipeline.partials.subqueries,
+            days.moved,
+            days.step,
+            Subquery(days.running.name, rows),
+        ]
         each = ", ".join(f"running.{name}" for name in self._before_and_after)
         return self._statement(
             named,
@@ -191,13 +217,11 @@ class Resuming:
                 f"SELECT other.entity, known.number, {EVER}, NULL FROM {OTHERS} AS other "
                 f"LEFT JOIN {self.state} AS known ON known.entity = other.entity"
             )
+        counts_all = isinstance(self.question.metric, FunnelMetric)
         named = [
-            (EVENTS, self._beside_known(recent)),
-            (
-                _COUNTED,
-                self._beside_known(recent if isinstance(self.question.metric, FunnelMetric) else counted),
-            ),
-            ("reason", " UNION ALL ".join(parts)),
+            Subquery(EVENTS, self._beside_known(recent)),
+            Subquery(_COUNTED, self._beside_known(recent if counts_all else counted)),
+            Subquery("reason", " UNION ALL ".join(parts)),
         ]
         return self._statement(
             named,
@@ -279,37 +303,52 @@ class Resuming:
     def further(self, recent: str, *, back: bool) -> Statement:
         """The partials that come to entities in `KNOWN`: from their ``recent`` events, or for those that go ``back``,
         from their `TOUCHED_EVENTS`."""
-        position = [name for name, _ in self.subqueries].index("moved") - 1
-        partials, _ = self.subqueries[position]
-        replaced = {"flagged": self._known, "unit": self._known_units}
-        named = [(name, replaced.get(name, sql)) for name, sql in self.subqueries[: position + 1]]
+        partials = self.pipeline.partials
         known = ["variant", *self._carried, *self._partials]
         also = f", known.place{_items('known.{0} AS known_{0}', known)}"
         combined = "".join(f", {p.combine}({p.name}) AS {p.name}" for p in self.outcome.partials)
         select = (
             f"SELECT further.entity, further.day{_items('further.{}', self._partials)}{also} "
-            f"FROM (SELECT entity, day{combined} FROM {partials} GROUP BY entity, day) AS further "
+            f"FROM (SELECT entity, day{combined} FROM {partials.name} GROUP BY entity, day) AS further "
             f"INNER JOIN ({self._known}) AS known ON known.entity = further.entity"
         )
         if isinstance(self.question.metric, FunnelMetric):
-            rows = [name for name, _ in named].index("funnel_row")
-            all_rows = named[rows][1]
-            some = "entity {} (SELECT entity FROM several)"
-            states = f"(SELECT * FROM ({self._known}) AS every WHERE {some.format('IN')}) AS known"
-            named[rows : rows + 1] = [
-                ("new_row", all_rows),
-                ("several", "SELECT entity FROM new_row GROUP BY entity HAVING count(*) > 1"),
-                (
-                    "funnel_row",
-                    f"SELECT * FROM new_row WHERE {some.format('IN')} UNION ALL "
-                    + resumed_rows(self.question.metric, states),
-                ),
-            ]
-            single = f"SELECT * FROM new_row WHERE {some.format('NOT IN')}"
+            single = "SELECT * FROM new_row WHERE entity NOT IN (SELECT entity FROM several)"
             select += " UNION ALL " + resumed_progress(
                 self.scope, self.question.metric, single, self._known, also
             )
-        return self._statement([(EVENTS, self._events_of_known(recent, back=back)), *named], select)
+        units = self.pipeline.units
+        named = [
+            Subquery(EVENTS, self._events_of_known(recent, back=back)),
+            *units.exposures.before,
+            units.exposures.giving(self._known),
+            *units.entry,
+            *units.covariate,
+            Subquery(units.unit.name, self._known_units),
+            *self._further_funnel_rows,
+            *partials.subqueries,
+        ]
+        return self._statement(named, select)
+
+    @property
+    def _funnel_rows(self) -> Sequence[Subquery]:
+        rows = self.pipeline.funnel_rows
+        return () if rows is None else rows.subqueries
+
+    @property
+    def _further_funnel_rows(self) -> Sequence[Subquery]:
+        """The rows of a funnel of entities with several new ones, after one that their state stands for."""
+        rows, metric = self.pipeline.funnel_rows, self.question.metric
+        if rows is None or not isinstance(metric, FunnelMetric):
+            return ()
+        some = "entity IN (SELECT entity FROM several)"
+        states = f"(SELECT * FROM ({self._known}) AS every WHERE {some}) AS known"
+        return (
+            *rows.before,
+            Subquery("new_row", rows.sql),
+            Subquery("several", "SELECT entity FROM new_row GROUP BY entity HAVING count(*) > 1"),
+            rows.giving(f"SELECT * FROM new_row WHERE {some} UNION ALL {resumed_rows(metric, states)}"),
+        )
 
     def further_days(self) -> Statement:
         """`NEW_DAYS` of entities in `FURTHER`."""
@@ -328,9 +367,11 @@ class Resuming:
         each = ", ".join(f"running.{name}" for name in self._before_and_after)
         return self._statement(
             [
-                ("several", f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"),
-                ("step", step),
-                ("running", f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"),
+                Subquery("several", f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"),
+                Subquery("step", step),
+                Subquery(
+                    "running", f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"
+                ),
             ],
             f"SELECT entity, place, day, {same.format('single')}, {pairs}, TRUE AS is_last "
             f"FROM {FURTHER} AS single WHERE entity NOT IN (SELECT entity FROM several) UNION ALL "
@@ -428,7 +469,7 @@ class Resuming:
         columns = ", ".join(["entity", "day", "counted", "variant_new", "variant_old", *self.scope.cell])
         state = f"SELECT {columns}, {', '.join(valued(self.outcome, 'days', 'days'))} FROM {days} AS days"
         some = f"SELECT * FROM ({state}) AS every WHERE NOT counted OR {changed}"
-        return f"SELECT * FROM (WITH state AS ({some}) {dict(self.subqueries)['change']}) AS changes"
+        return f"SELECT * FROM (WITH state AS ({some}) {self.days_of_entities.change.sql}) AS changes"
 
     @property
     def _carried(self) -> list[str]:
@@ -440,15 +481,10 @@ class Resuming:
     def _unit_columns(self) -> list[str]:
         return ["entity", "variant", "t0", *self._carried]
 
-    def _up_to(self, wanted: str, events: str, **replaced: str) -> list[tuple[str, str]]:
-        """All subqueries up to one, some of them with another text."""
-        end = [name for name, _ in self.subqueries].index(wanted) + 1
-        return [(EVENTS, events), *((name, replaced.get(name, sql)) for name, sql in self.subqueries[:end])]
-
-    def _statement(self, subqueries: Subqueries, select: str) -> Statement:
+    def _statement(self, subqueries: Iterable[Subquery], select: str) -> Statement:
         named = ",\n".join(
-            f"{name} AS {'NOT MATERIALIZED ' if name in (EVENTS, _COUNTED) else ''}(\n{text}\n)"
-            for name, text in subqueries
+            f"{each.name} AS {'NOT MATERIALIZED ' if each.name in (EVENTS, _COUNTED) else ''}(\n{each.sql}\n)"
+            for each in subqueries
         )
         sql = f"WITH {named}\n{select}"
         return Statement(sql, self.scope.parameters.used_in(sql))

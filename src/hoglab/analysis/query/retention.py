@@ -16,8 +16,8 @@ from hoglab.analysis.query.model import (
     TableSource,
     later,
 )
-from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals
-from hoglab.analysis.query.scope import Scope, Statement, local_time
+from hoglab.analysis.query.outcome import Outcome, Partial
+from hoglab.analysis.query.scope import Scope, local_time
 from hoglab.analysis.query.tables import TableRows
 from hoglab.filters.sql import TRUE, combined
 
@@ -30,7 +30,7 @@ UNIT_US = {
     RetentionUnit.WEEK: 7 * DAY_US,
     RetentionUnit.MONTH: 30 * DAY_US,
 }
-_OUTCOME = Outcome(
+RETENTION_OUTCOME = Outcome(
     partials=(Partial("started", "max"), Partial("retained", "max")),
     values={"started": "{started}", "retained": "{retained}"},
     statistics={"n": "{started}", "s": "{retained}"},
@@ -38,10 +38,11 @@ _OUTCOME = Outcome(
 )
 
 
-def retention_statement(
-    scope: Scope, metric: RetentionMetric, *, matured_only: bool
-) -> tuple[Statement, Outcome]:
-    """A statement for a retention metric. ``unit`` must be defined. Series: only for ``first_seen`` starts."""
+def define_retention(scope: Scope, metric: RetentionMetric, *, matured_only: bool) -> None:
+    """Who started and who came back: by day of a grid, else altogether. ``unit`` must be defined.
+
+    Series: only for ``first_seen`` starts.
+    """
     if scope.days is not None and metric.last_seen:
         raise ValueError("the last start of an entity moves, so its days cannot be told in one pass")
     _define_starts(scope, metric, matured_only=matured_only)
@@ -55,13 +56,11 @@ def retention_statement(
         f"UNION ALL SELECT started.entity, greatest({counts}, {scope.day('returned.ts')}), 0, 1 "
         "FROM started INNER JOIN returned ON returned.entity = started.entity",
     )
-    if scope.days is not None:
-        return series(scope, _OUTCOME, "partial"), _OUTCOME
-    scope.define(
-        "combined",
-        "SELECT entity, max(started) AS started, max(retained) AS retained FROM partial GROUP BY entity",
-    )
-    return totals(scope, _OUTCOME, define_values(scope, _OUTCOME, "combined")), _OUTCOME
+    if scope.days is None:
+        scope.define(
+            "combined",
+            "SELECT entity, max(started) AS started, max(retained) AS retained FROM partial GROUP BY entity",
+        )
 
 
 def span_us(metric: RetentionMetric) -> int:
@@ -139,7 +138,7 @@ def _define_rows(scope: Scope, name: str, source: Source, before: datetime) -> N
         return
     scope.define(
         f"{name}_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, uuid AS id FROM {scope.events} "
+        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, {scope.column('uuid')} AS id FROM {scope.events} "
         f"WHERE {scope.within(since, before)} AND {scope.has_entity()} AND {scope.matches(source)}",
     )
 

@@ -12,7 +12,7 @@ from hoglab.analysis.query.session_facts import SESSION_REACH, measure_of_sessio
 def define_session_rows(scope: Scope, value: Value, source: EventSource, name: str, window_us: int) -> str:
     """``<name>_row(entity, ts, x)``: one row for each session with a value that an exposed entity began in time."""
     ts = scope.ts()
-    session = scope.dialect.property_text("properties", "$session_id", scope.parameters)
+    session = scope.property_text("$session_id")
     touched = scope.define(
         f"{name}_touched",
         f"SELECT {scope.entity()} AS entity, {session} AS session, min({ts}) AS ts FROM {scope.events} "
@@ -20,7 +20,7 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
         f"AND {scope.matches(source)} AND {session} IS NOT NULL AND {session} <> '' "
         f"AND {scope.entity()} IN (SELECT entity FROM unit) GROUP BY {scope.entity()}, {session}",
     )
-    sessions = _define_sessions(scope, value.session_property or "", name, session, touched, window_us)
+    sessions = _define_sessions(scope, value.session_property or "", name, touched, window_us)
     within = f" AND {touched}.ts < unit.t0 + {window_us}" if window_us else ""
     return scope.define(
         f"{name}_row",
@@ -31,9 +31,9 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
     )
 
 
-def _define_sessions(scope: Scope, prop: str, name: str, session: str, touched: str, window_us: int) -> str:
+def _define_sessions(scope: Scope, prop: str, name: str, touched: str, window_us: int) -> str:
     """``<name>_session(session, x)``: the property of every session that was ``touched``."""
-    measure = measure_of_session(prop, scope.dialect, scope.parameters)
+    session, measure = scope.property_text("$session_id"), measure_of_session(prop, scope.row)
     span = scope.question.span
     until = scope.read_until(window_us)
     return scope.define(

@@ -17,7 +17,7 @@ from hoglab.analysis.query.expressions import Kind, Sql, number_of, text_of
 from hoglab.analysis.query.model import Math, TableSource, Value
 from hoglab.analysis.query.scope import Scope
 from hoglab.filters.model import FilterError, PropertyFilter
-from hoglab.filters.sql import TRUE, FilterField
+from hoglab.filters.sql import TRUE, ComputedField, FilterField
 from hoglab.hog import nodes
 from hoglab.storage.table_files import ColumnType
 
@@ -158,8 +158,8 @@ class TableRows:
         text = self._text_of_column(name)
         if self._type(name) in (ColumnType.INTEGER, ColumnType.FLOAT):
             number = f"CAST({self._column(name)} AS DOUBLE)"
-            return FilterField(text, number, number)
-        return FilterField(text, self.scope.dialect.number(text), "NULL")
+            return ComputedField(text, number, number)
+        return ComputedField(text, self.scope.dialect.number(text))
 
 
 def define_joined(

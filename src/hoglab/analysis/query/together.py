@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.exposures import define_units
+from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation
+from hoglab.analysis.query.exposures import define_exposures, define_units
 from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value, metric_sources
 from hoglab.analysis.query.outcome import Outcome, total_columns
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import named
 from hoglab.analysis.query.statements import Answer, Compiled
 from hoglab.analysis.query.values import (
     aggregates,
@@ -71,32 +71,41 @@ def can_be_together(question: Question) -> bool:
     )
 
 
-def together(questions: Sequence[Question], dialect: Dialect) -> Together:
+def together(
+    questions: Sequence[Question], dialect: Dialect, relation: EventRelation = ALL_EVENTS
+) -> Together:
     """One statement for questions about the same exposures and span that `can_be_together`.
 
     Raises `hoglab.filters.FilterError` as `compiled` does.
     """
-    scope = Scope(questions[0], dialect)
+    scope = Scope(questions[0], dialect, relation)
+    define_exposures(scope)
     define_units(scope)
     made: list[str] = []
     values: list[str] = []
     statistics: list[str] = []
     outcomes: list[Outcome] = []
+    reads = NOTHING
     for number, question in enumerate(questions):
         prefix = f"q{number}_"
         outcome = _outcome(question)
-        made += _partials(scope.beside(question), prefix)
+        beside = scope.beside(question)
+        made += _partials(beside, prefix)
+        reads |= beside.row.reads()
         evaluated = outcome.evaluated(f"combined.{prefix}{{name}}")
         values += [f"{text} AS {prefix}{name}" for name, text in evaluated.items()]
         statistics += total_columns(scope, outcome, prefix)
         outcomes.append(outcome)
-    names = [named(scope, source) for question in questions for source in metric_sources(question.metric)]
+    names = [
+        scope.may_come_from(source) for question in questions for source in metric_sources(question.metric)
+    ]
     some = combined("OR", list(dict.fromkeys(names)))
     scope.define(
         "combined",
         f"SELECT unit.entity AS entity, {', '.join(made)} "
         f"FROM {scope.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
         f"WHERE {some} AND {scope.ts()} >= unit.t0 GROUP BY unit.entity",
+        reads,
     )
     scope.define(
         "valued",

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from hoglab.analysis.query import expressions
-from hoglab.analysis.query.model import Bounds, Math, MeanMetric, RatioMetric, TableSource, Value
-from hoglab.analysis.query.outcome import Outcome, Partial, define_values, series, totals, with_covariate
-from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.model import Bounds, Math, MeanMetric, Metric, RatioMetric, TableSource, Value
+from hoglab.analysis.query.outcome import Outcome, Partial, with_covariate
+from hoglab.analysis.query.scope import Scope, exclusive
 from hoglab.analysis.query.sessions import define_session_rows
 from hoglab.analysis.query.tables import define_joined
 
@@ -20,19 +21,10 @@ _DISTINCT = frozenset({Math.UNIQUE_SESSION, Math.UNIQUE_PERSON, Math.UNIQUE_GROU
 _EXACT = _DISTINCT | {Math.TOTAL}
 
 
-def mean_statement(scope: Scope, metric: MeanMetric) -> tuple[Statement, Outcome]:
-    """A statement for a mean metric. ``unit`` must be defined."""
-    value = metric.value
-    outcome = valued_outcome(value, "a")
-    if metric.covariate_us:
-        outcome = with_covariate(outcome, "{y}")
-    partial = define_partials(scope, value, "a", metric.window_us)
-    if scope.days is not None:
-        return series(scope, outcome, partial), outcome
-    valued = define_values(scope, outcome, partial, required=value.session_property is not None)
-    if value.bounds is not None:
-        valued = _define_clamped(scope, valued, list(outcome.values), {"y": value.bounds})
-    return totals(scope, outcome, valued), outcome
+def mean_outcome(metric: MeanMetric) -> Outcome:
+    """The value of a mean metric, and its sums."""
+    outcome = valued_outcome(metric.value, "a")
+    return with_covariate(outcome, "{y}") if metric.covariate_us else outcome
 
 
 def valued_outcome(value: Value, name: str) -> Outcome:
@@ -46,19 +38,22 @@ def valued_outcome(value: Value, name: str) -> Outcome:
     )
 
 
-def ratio_statement(scope: Scope, metric: RatioMetric) -> tuple[Statement, Outcome]:
-    """A statement for a ratio metric. ``unit`` must be defined."""
+def define_sides(scope: Scope, metric: RatioMetric) -> str:
+    """The partials of both values of a ratio metric. ``unit`` must be defined."""
     sides = sides_of(metric)
-    bounded = {name: side.bounds for name, side in sides.items() if side.bounds is not None}
-    outcome = ratio_outcome(metric)
     relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
-    both = _define_both(scope, outcome, relations)
-    if scope.days is not None:
-        return series(scope, outcome, both), outcome
-    valued = define_values(scope, outcome, both)
-    if bounded:
-        valued = _define_clamped(scope, valued, list(outcome.values), bounded)
-    return totals(scope, outcome, valued), outcome
+    return _define_both(scope, ratio_outcome(metric), relations)
+
+
+def bounds_of(metric: Metric) -> Mapping[str, Bounds]:
+    """The percentile bounds of values by their names in the outcome."""
+    values: Mapping[str, Value] = {}
+    match metric:
+        case MeanMetric():
+            values = {"y": metric.value}
+        case RatioMetric():
+            values = sides_of(metric)
+    return {name: value.bounds for name, value in values.items() if value.bounds is not None}
 
 
 def sides_of(metric: RatioMetric) -> dict[str, Value]:
@@ -230,18 +225,18 @@ def value_of_event(scope: Scope, value: Value) -> str:
     """What one event contributes; NULL for a property that is missing or no number."""
     match value.math:
         case Math.UNIQUE_SESSION:
-            return scope.dialect.property_text("properties", "$session_id", scope.parameters)
+            return scope.property_text("$session_id")
         case Math.UNIQUE_PERSON:
-            return "CAST(person_id AS VARCHAR)"
+            return f"CAST({scope.column('person_id')} AS VARCHAR)"
         case Math.UNIQUE_GROUP if value.group_type_index is not None:
-            return f"group_{value.group_type_index}"
+            return scope.column(f"group_{value.group_type_index}")
         case Math.UNIQUE_VALUE if value.expression is not None:
             return expressions.text_of(value.expression, scope, "math_hogql")
     if value.expression is not None and _reads_number(value):
         return expressions.number_of(value.expression, scope, "math_hogql")
     if value.property is None or not _reads_number(value):
         return "1"
-    return scope.dialect.number(scope.dialect.property_text("properties", value.property, scope.parameters))
+    return scope.row.number("properties", value.property)
 
 
 def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> str:
@@ -260,8 +255,11 @@ def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> s
     return scope.define("both_sides", f"SELECT entity, {combined} FROM {either} GROUP BY entity")
 
 
-def _define_clamped(scope: Scope, valued: str, names: list[str], bounds: dict[str, Bounds]) -> str:
-    """Values clamped to percentiles of all entities of a cell, ``$multiple`` included (spec experiment-results 3.2)."""
+def define_clamped(scope: Scope, valued: str, names: Iterable[str], bounds: Mapping[str, Bounds]) -> str:
+    """``clamped``: values within percentiles of all entities of a cell, ``$multiple`` included.
+
+    Spec experiment-results 3.2.
+    """
     clamped = {name: f"{valued}.{name}" for name in names}
     joins = ""
     for name, bound in bounds.items():
