@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 from tests.analysis.events import Event, person_id, row, store_events
 
-from hoglab.analysis.compute import Computer, Groups
+from hoglab.analysis.compute import Computer
 from hoglab.analysis.query.clickhouse import ClickHouse
+from hoglab.analysis.resolution import Groups
 from hoglab.storage.event_store import QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory
@@ -59,6 +60,8 @@ class Engine(Protocol):
         """The log offset of what was added last."""
         ...
 
+    def reader(self) -> AbstractContextManager[Any]: ...
+
     def close(self) -> None: ...
 
 
@@ -79,6 +82,9 @@ class DuckDbEngine:
 
     def position(self) -> int:
         return self.store.position()
+
+    def reader(self) -> AbstractContextManager[Any]:
+        return self.store.reader()
 
     def close(self) -> None:
         self.store.close()

@@ -16,10 +16,10 @@ import pytest
 from tests.analysis.test_emitters import START, exposure, question
 from tests.analysis.worst_statements import CONSTRUCTS, MEAN, SOURCE, grouped, leaf, nested, summed
 
-from hoglab.analysis.compute import MAX_CELLS
 from hoglab.analysis.days import DayGrid
 from hoglab.analysis.definition import MAX_BREAKDOWNS, MAX_STEPS, Reader
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.execution import MAX_CELLS
 from hoglab.analysis.query.clickhouse import ClickHouse
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb

@@ -28,6 +28,7 @@ TYPES = {
     "uuid": "UUID",
 }
 EVENT = {"kind": "EventsNode", "event": "purchase"}
+FIRST = {"multiple_variant_handling": "first_seen"}
 ACTIVATED = {"activation_config": {"event": "began", "properties": []}}
 
 
@@ -64,7 +65,7 @@ def columns_of(reads: Reads) -> list[str]:
 SHAREABLE = [metric for metric in METRICS if can_share(question(metric, 1))]
 
 
-@pytest.mark.parametrize("criteria", [{}, ACTIVATED], ids=["exposed", "activated"])
+@pytest.mark.parametrize("criteria", [{}, ACTIVATED, FIRST], ids=["exposed", "activated", "first seen"])
 @pytest.mark.parametrize("metric", SHAREABLE, ids=range(len(SHAREABLE)))
 def test_statements_read_what_they_say_and_nothing_else(
     engine: duckdb.DuckDBPyConnection, metric: dict[str, Any], criteria: dict[str, Any]

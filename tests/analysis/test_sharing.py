@@ -29,7 +29,7 @@ from tests.analysis.test_against_oracle import (
 from hoglab.analysis.cancelling import Cancellation, cancellable
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.query.model import Question
+from hoglab.analysis.query.model import EventMatch, EventSource, Question
 from hoglab.analysis.query.statements import Answer
 from hoglab.analysis.query.together import MAX_TOGETHER
 from hoglab.storage.event_store import QueryMemoryError
@@ -146,6 +146,24 @@ def test_events_are_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch
         count.of_all_events == 2
     )  # for the table of the exposures, and for that of the events of the exposed
     assert count.of_exposures == 1
+
+
+def test_what_counts_as_exposure_is_asked_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = questions(bench, plain(), 8, [mean(), mean(math="dau"), mean(math="unique_session")] * 2)
+    other = EventSource((EventMatch("other"),))
+    asked = [replace(each, exposures=replace(each.exposures, substitute=other)) for each in asked]
+    alone = [bench.computer.result(question) for question in asked]
+    looked: list[str] = []
+    execute = DuckDbReader.execute
+
+    def counted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+        looked.extend([sql] if sql.startswith("SELECT 1 AS found") else [])
+        return execute(reader, sql, *options, **named)
+
+    monkeypatch.setattr(DuckDbReader, "execute", counted)
+    with bench.computer.sharing(asked) as result:
+        assert [result(question) for question in asked] == alone
+    assert len(looked) == 1
 
 
 def test_sums_are_computed_together_and_equal_metrics_once(

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from hoglab.actions import store as actions
 from hoglab.analysis.actions import action_matches
-from hoglab.analysis.compute import explained_failures
 from hoglab.analysis.days import zone_of
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.execution import explained_failures
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, EventRow
 from hoglab.analysis.query.model import EventMatch

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
-from hoglab.analysis.compute import MULTIPLE_VARIANT, explained_failures
+from hoglab.analysis.compute import MULTIPLE_VARIANT
 from hoglab.analysis.errors import ComputationError
+from hoglab.analysis.execution import explained_failures
 from hoglab.analysis.metric_problems import Named
 from hoglab.analysis.plan import Plan
 from hoglab.analysis.results.preparing import wire_error

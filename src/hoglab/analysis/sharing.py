@@ -1,0 +1,86 @@
+"""Results of several questions of one experiment from one look at the events.
+
+Temporary tables have what the statements of all questions read (`hoglab.analysis.query.shared`), and one statement
+answers several questions where that is possible (`hoglab.analysis.query.together`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.execution import Execution, bounded, explained_failures
+from hoglab.analysis.query.model import Question, event_names, metric_sources
+from hoglab.analysis.query.shared import shared_scan, without_tables
+from hoglab.analysis.query.statements import Answer
+from hoglab.analysis.query.together import MAX_TOGETHER, can_be_together, together
+from hoglab.filters import FilterError
+from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import Reader
+
+
+@contextmanager
+def shared_results(
+    execution: Execution, questions: Sequence[Question]
+) -> Iterator[Callable[[Question], Answer] | None]:
+    """What answers each of these questions, which are about a whole span; None when the tables cannot be made.
+
+    Raises as the methods of `Execution`.
+    """
+    with explained_failures(execution.timeout_s), execution.store.reader() as reader:
+        try:
+            shared = _over_tables(execution, reader, questions)
+            yield None if shared is None else _Several(shared, questions).answer
+        finally:
+            for drop in without_tables(execution.dialect):
+                reader.execute(drop)
+
+
+def _over_tables(execution: Execution, reader: Reader, questions: Sequence[Question]) -> Execution | None:
+    try:
+        scan = shared_scan(questions, execution.dialect)
+        for statement in scan.statements:
+            execution.executed(reader, statement)
+    except (FilterError, QueryTimeoutError, QueryMemoryError):
+        return None
+    return execution.over(reader, scan.relation)
+
+
+class _Several:
+    """Answers of questions, several of them at a time where one statement gives them."""
+
+    def __init__(self, execution: Execution, questions: Sequence[Question]) -> None:
+        self._execution = execution
+        fitting = [question for question in questions if can_be_together(question)]
+        different = [question for number, question in enumerate(fitting) if question not in fitting[:number]]
+        different.sort(key=_events_of)  # a statement looks at the events of all that it answers
+        self._batches = [
+            different[start : start + MAX_TOGETHER] for start in range(0, len(different), MAX_TOGETHER)
+        ]
+        self._known: list[tuple[Question, Answer]] = []
+
+    def answer(self, question: Question) -> Answer:
+        """The answer of one of the questions. What cannot be computed together is computed by itself."""
+        batch = next((batch for batch in self._batches if question in batch), None)
+        if batch is not None:
+            self._batches.remove(batch)
+            with suppress(DefinitionError, ComputationError):
+                self._known += zip(batch, self._answers(batch), strict=True)
+        for known, answer in self._known:
+            if known == question:
+                return bounded(answer)
+        return self._execution.answer(question)
+
+    def _answers(self, questions: Sequence[Question]) -> Iterator[Answer]:
+        execution, first = self._execution, questions[0]
+        query = execution.built(lambda scope: together(questions, scope.dialect, execution.events), first)
+        return query.answers(execution.run(query.statement, first))
+
+
+def _events_of(question: Question) -> list[str]:
+    """The names of the events that a metric counts."""
+    return sorted(name or "" for name in event_names(metric_sources(question.metric)))
