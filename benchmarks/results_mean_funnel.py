@@ -21,7 +21,7 @@ import duckdb
 
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import DayGrid
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.metric_parser import MetricParser
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
@@ -140,7 +140,7 @@ def question(metric: dict[str, Any]) -> Question:
         statistics=StatisticsConfig(),
         exposure_criteria={"filterTestAccounts": False},
     )
-    reader = Reader(lambda _identifier: None)
+    reader = MetricParser(lambda _identifier: None)
     span = Span(START, END, END, DayGrid.between(START, END, UTC))
     return Question(reader.exposures(1, calculation), span, reader.metric(metric))
 

@@ -16,7 +16,7 @@ from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought
 
 from hoglab.analysis import experiment_simulation
-from hoglab.analysis.cancelling import Cancellation, cancellable
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.experiment_simulation import simulation_answer

@@ -14,7 +14,7 @@ from tests.analysis.test_emitters import START, exposure, question
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import DayGrid
 from hoglab.analysis.query.model import Question
-from hoglab.analysis.query.shared import EXPOSURE_TABLES, TABLE
+from hoglab.analysis.query.shared_scan import EXPOSURE_TABLES, TABLE
 from hoglab.storage.event_store.duckdb import DuckDbReader
 
 PURCHASE = {"kind": "EventsNode", "event": "purchase"}

@@ -26,12 +26,12 @@ from tests.analysis.test_against_oracle import (
     seeds,
 )
 
-from hoglab.analysis.cancelling import Cancellation, cancellable
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.query.combined_statement import MAX_COMBINED
 from hoglab.analysis.query.model import EventMatch, EventSource, Question
 from hoglab.analysis.query.statements import Answer
-from hoglab.analysis.query.together import MAX_TOGETHER
 from hoglab.storage.event_store import QueryMemoryError
 from hoglab.storage.event_store.duckdb import DuckDbReader
 
@@ -169,7 +169,7 @@ def test_what_counts_as_exposure_is_asked_once(bench: Bench, monkeypatch: pytest
 def test_sums_are_computed_together_and_equal_metrics_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sums = [mean(math="sum", math_property=f"p{number}") for number in range(MAX_TOGETHER + 4)]
+    sums = [mean(math="sum", math_property=f"p{number}") for number in range(MAX_COMBINED + 4)]
     asked = questions(bench, plain(), 4, [{**each, "threshold": 1} for each in sums])
     asked = [replace(question, metric=replace(question.metric, window_us=0)) for question in asked]
     count = Statements(monkeypatch)
@@ -177,14 +177,14 @@ def test_sums_are_computed_together_and_equal_metrics_once(
         for question in [*asked, *asked]:
             result(question)
     assert len(count.of_shared_events) == 2
-    assert count.of_shared_events[0].count("FILTER") == MAX_TOGETHER
+    assert count.of_shared_events[0].count("FILTER") == MAX_COMBINED
 
 
 def test_metrics_of_the_same_events_are_computed_together(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a statement looks at no events but theirs."""
-    names = ["purchase", "signup"] * MAX_TOGETHER
+    names = ["purchase", "signup"] * MAX_COMBINED
     asked = questions(bench, plain(), 6, [mean(event=name) for name in names])
     asked = [
         replace(question, metric=replace(question.metric, window_us=(number + 1) * 3_600_000_000))

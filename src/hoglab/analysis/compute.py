@@ -14,10 +14,15 @@ from hoglab.analysis.query.counts import events_per_day, people
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.kept import Kept, kept, kept_exposures, key_of
+from hoglab.analysis.query.materialization import (
+    Materialization,
+    key_of,
+    materialized,
+    materialized_exposures,
+)
 from hoglab.analysis.query.model import MeanMetric, QuantileMetric, Question
 from hoglab.analysis.query.pipeline import compiled, value_statement
-from hoglab.analysis.query.shared import MIN_QUESTIONS
+from hoglab.analysis.query.shared_scan import MIN_QUESTIONS
 from hoglab.analysis.query.statements import (
     Answer,
     Compiled,
@@ -30,7 +35,7 @@ from hoglab.analysis.sharing import shared_results
 from hoglab.filters import FilterError
 
 if TYPE_CHECKING:
-    from hoglab.analysis.state import ResultsState
+    from hoglab.analysis.aggregate_cache import AggregateCache
     from hoglab.statistics import SufficientStatistics
     from hoglab.storage.table_files import FileTable, TableDirectory
 
@@ -50,7 +55,7 @@ class Computer:
         timeout_s: float,
         dialect: Dialect | None = None,
         tables: TableDirectory | None = None,
-        state: ResultsState | None = None,
+        state: AggregateCache | None = None,
         groups: Groups = no_groups,
     ) -> None:
         """``tables`` is where the files of tables beside the events are; the store must be able to read them.
@@ -163,7 +168,7 @@ class Computer:
 
     def _from_state(self, question: Question) -> list[Answer] | None:
         """The points of a metric whose days add up, or the last point of another; None: look at the events."""
-        found = self._read_state(kept, question)
+        found = self._read_state(materialized, question)
         if found is None:
             return None
         query, rows = found
@@ -171,7 +176,7 @@ class Computer:
         return [bounded(answer) for answer in answers]
 
     def _read_state(
-        self, how: Callable[[Question], Kept | None], question: Question
+        self, how: Callable[[Question], Materialization | None], question: Question
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
         """What is kept for a question, and the rows that answer it; None: look at the events."""
         if self._state is None:
@@ -193,7 +198,7 @@ class Computer:
             raise ValueError("exposures are counted by day")
         question = self._resolver.resolved(question)
         variants = question.exposures.variants
-        known = self._read_state(kept_exposures, question)
+        known = self._read_state(materialized_exposures, question)
         rows = known[1] if known is not None else self._execution.rows(exposures_per_day, question)
         counts = {key: [0] * grid.count for key in variants}
         for day, variant, entities in rows:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hoglab.analysis import cancelling
+from hoglab.analysis import cancellation as cancelling
 from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation

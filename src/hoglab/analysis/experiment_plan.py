@@ -10,13 +10,13 @@ from datetime import datetime
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
 
+from hoglab.analysis.baseline import History, history_object, history_of, number, share
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.history import History, history_object, history_of, number, share
 from hoglab.statistics import RefusalError, StatisticsConfig, power_at, sample_size_for
 
 if TYPE_CHECKING:
     from hoglab.analysis.compute import Computer
-    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.experiment_inputs import ExperimentInputs
 
 DEFAULT_POWER = 0.8
 DEFAULT_EFFECTS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -30,7 +30,9 @@ STEP = 1.25
 PRECISION = 1.001
 
 
-def plan_answer(found: Plan, query: Mapping[str, Any], now: datetime, computer: Computer) -> dict[str, Any]:
+def plan_answer(
+    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+) -> dict[str, Any]:
     """The answer to an ``ExperimentPlanQuery``."""
     effects, power = _effects(query), share(query, "power", DEFAULT_POWER)
     history = history_of(found, query, now, computer)
@@ -47,7 +49,7 @@ def plan_answer(found: Plan, query: Mapping[str, Any], now: datetime, computer: 
     }
 
 
-def _shares(found: Plan) -> tuple[float, float]:
+def _shares(found: ExperimentInputs) -> tuple[float, float]:
     """What part of all people are in the baseline or the smallest other variant, and that one's part of the two."""
     filters = {} if found.flag is None else found.flag.filters
     rollout = {

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hoglab.analysis import cancelling
+from hoglab.analysis import cancellation as cancelling
+from hoglab.analysis.baseline import history_object, history_of, number, whole_number
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.history import history_object, history_of, number, whole_number
 from hoglab.analysis.query.model import (
     FunnelMetric,
     MeanMetric,
@@ -29,7 +29,7 @@ from hoglab.statistics import BayesianConfig, FrequentistConfig, StatisticsConfi
 
 if TYPE_CHECKING:
     from hoglab.analysis.compute import Computer
-    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.experiment_inputs import ExperimentInputs
 
 MAX_PEOPLE = 20_000
 """Of how many people of the history a simulation knows the values, and how large its experiments may be."""
@@ -46,7 +46,7 @@ MAX_SEED = 2**32
 
 
 def simulation_answer(
-    found: Plan, query: Mapping[str, Any], now: datetime, computer: Computer
+    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
     """The answer to an ``ExperimentSimulationQuery``."""
     effect = number(query, "effect", DEFAULT_EFFECT)

@@ -16,8 +16,8 @@ from hoglab.accounts import activity
 from hoglab.analysis.compute import MULTIPLE_VARIANT
 from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.execution import explained_failures
+from hoglab.analysis.experiment_inputs import ExperimentInputs
 from hoglab.analysis.metric_problems import Named
-from hoglab.analysis.plan import Plan
 from hoglab.analysis.results.preparing import wire_error
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
@@ -85,7 +85,7 @@ class FlagEdit:
 class Facts:
     """What is known about a launched experiment."""
 
-    plan: Plan
+    plan: ExperimentInputs
     now: datetime
     exposures: Mapping[str, int]
     """Exposed persons (or groups) by variant, and by ``$multiple``."""
@@ -268,7 +268,7 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _about_definitions(found: Plan, unreadable: Unreadable) -> Iterator[Finding]:
+def _about_definitions(found: ExperimentInputs, unreadable: Unreadable) -> Iterator[Finding]:
     if unreadable.exposures is not None:
         yield Finding(
             "exposures_not_computable",
@@ -339,7 +339,7 @@ def _reaches_anybody(filters: Mapping[str, Any]) -> bool:
     return any(group.get("rollout_percentage") is None or group["rollout_percentage"] > 0 for group in groups)
 
 
-def _exposure_event(found: Plan) -> str:
+def _exposure_event(found: ExperimentInputs) -> str:
     config = (found.row.exposure_criteria or {}).get("exposure_config") or {}
     name = config.get("event") or config.get("name")
     return (
@@ -382,7 +382,7 @@ class ExperimentHealth:
             "findings": [asdict(finding) for finding in findings],
         }
 
-    def findings(self, found: Plan, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
+    def findings(self, found: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
         """Everything worth saying about an experiment, worst first. ``exposures`` are asked for where they can be
         counted; what that raises is raised. Raises `ComputationError` when the events cannot be looked at."""
         now, start = self._service.now(), found.row.start_date
@@ -394,7 +394,7 @@ class ExperimentHealth:
 
     def _facts(
         self,
-        found: Plan,
+        found: ExperimentInputs,
         start: datetime,
         now: datetime,
         unreadable: Unreadable,
@@ -426,7 +426,7 @@ class ExperimentHealth:
             failures=self._failures(found),
         )
 
-    def _failures(self, found: Plan) -> dict[str, tuple[Failure, bool]]:
+    def _failures(self, found: ExperimentInputs) -> dict[str, tuple[Failure, bool]]:
         failed = {}
         for metric in found.metrics:
             key = found.key(metric)
@@ -435,7 +435,7 @@ class ExperimentHealth:
                 failed[metric["uuid"]] = failure, self._service.series.has_result(key)
         return failed
 
-    def _seen(self, found: Plan, since: datetime) -> set[str]:
+    def _seen(self, found: ExperimentInputs, since: datetime) -> set[str]:
         names = sorted({name for metric in found.metrics for name in metrics.event_names(metric)})
         if not names:
             return set()
@@ -444,7 +444,7 @@ class ExperimentHealth:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 
-def _unreadable(found: Plan) -> Unreadable:
+def _unreadable(found: ExperimentInputs) -> Unreadable:
     named = Named(found.project.id, found.reader, found.cohorts)
     problems = {metric["uuid"]: named.metric_problem(metric) for metric in found.metrics}
     return Unreadable(

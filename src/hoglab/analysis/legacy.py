@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.days import DayGrid
-from hoglab.analysis.definition import window_us
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.metric_parser import window_us
 from hoglab.analysis.query.model import (
     NO_FILTERS,
     EventSource,
@@ -31,7 +31,7 @@ from hoglab.statistics.legacy import LegacyVariant
 
 if TYPE_CHECKING:
     from hoglab.analysis.compute import Computer
-    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.experiment_inputs import ExperimentInputs
     from hoglab.analysis.query.model import Span
 
 DEFAULT_WINDOW = (14, "day")
@@ -40,7 +40,7 @@ STATS_VERSION = 2
 
 
 def legacy_answer(
-    found: Plan, span: Span | None, query: Mapping[str, Any], computer: Computer
+    found: ExperimentInputs, span: Span | None, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, Any]:
     """The answer to an ``ExperimentTrendsQuery`` or ``ExperimentFunnelsQuery``. Raises `ApiError` and
     `DefinitionError`."""
@@ -51,7 +51,9 @@ def legacy_answer(
     return _funnels(found, span, query, computer)
 
 
-def _trends(found: Plan, span: Span, query: Mapping[str, Any], computer: Computer) -> dict[str, Any]:
+def _trends(
+    found: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
+) -> dict[str, Any]:
     counting = _object(query, "count_query")
     node = _series(counting, "count_query")[0]
     asked = _question(found, span, counting, node)
@@ -96,7 +98,9 @@ def _trends(found: Plan, span: Span, query: Mapping[str, Any], computer: Compute
     }
 
 
-def _exposed(found: Plan, span: Span, query: Mapping[str, Any], computer: Computer) -> dict[str, int]:
+def _exposed(
+    found: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
+) -> dict[str, int]:
     """Exposed users by variant: those of the flag's own event, or what ``exposure_query`` counts."""
     given = query.get("exposure_query")
     if not isinstance(given, Mapping):
@@ -110,7 +114,9 @@ def _exposed(found: Plan, span: Span, query: Mapping[str, Any], computer: Comput
     return {key: int(sum(days)) for key, days in computer.tagged_events(asked).items()}
 
 
-def _funnels(found: Plan, span: Span, query: Mapping[str, Any], computer: Computer) -> dict[str, Any]:
+def _funnels(
+    found: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
+) -> dict[str, Any]:
     asking = _object(query, "funnels_query")
     series = _series(asking, "funnels_query")
     settings = asking.get("funnelsFilter")
@@ -185,7 +191,9 @@ def _no_results(*, exposures: bool, baseline: object, tests: bool) -> ApiError:
     return ApiError(400, "validation_error", "no-results", json.dumps(missing))
 
 
-def _question(found: Plan, span: Span, query: Mapping[str, Any], node: Mapping[str, Any]) -> Question:
+def _question(
+    found: ExperimentInputs, span: Span, query: Mapping[str, Any], node: Mapping[str, Any]
+) -> Question:
     """Events of a node by the variant in their own property."""
     calculation = found.calculation
     defaults = found.reader.exposures(found.project.id, replace(calculation, exposure_criteria=None))
@@ -201,12 +209,12 @@ def _question(found: Plan, span: Span, query: Mapping[str, Any], node: Mapping[s
     return _of(found, span, exposures)
 
 
-def _of(found: Plan, span: Span, exposures: Exposures) -> Question:
+def _of(found: ExperimentInputs, span: Span, exposures: Exposures) -> Question:
     nothing = MeanMetric(Value(EventSource(())))
     return Question(exposures, span, nothing, zone=found.project.timezone, cohorts=found.cohorts)
 
 
-def _variants(found: Plan) -> tuple[str, ...]:
+def _variants(found: ExperimentInputs) -> tuple[str, ...]:
     """The variants and, where the experiment has one, its holdout, which counted as another one."""
     holdout = found.row.holdout_id
     return (*found.calculation.variants, *([] if holdout is None else [f"holdout-{holdout}"]))

@@ -11,16 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hoglab.actions.references import check_references
-from hoglab.analysis.definition import METRIC_TYPES, listed
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.experiment_inputs import ExperimentInputs, is_computed
 from hoglab.analysis.experiment_plan import plan_answer
 from hoglab.analysis.experiment_simulation import simulation_answer
 from hoglab.analysis.legacy import legacy_answer
-from hoglab.analysis.plan import Plan, is_computed
+from hoglab.analysis.metric_parser import METRIC_TYPES, listed
 from hoglab.analysis.presentation import result_object
-from hoglab.analysis.queries import FRESH_FOR, Kept, Prepared, Refresh, Status
 from hoglab.analysis.query.model import Metric, Span
 from hoglab.analysis.query.statements import Answer
+from hoglab.analysis.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.experiments import store as experiments_store
@@ -56,19 +56,21 @@ class LiveResults:
         refresh = _refresh(body)
         queries = self._service.queries
         kept = None
-        if not refresh.startswith("force_") or refresh is Refresh.FORCE_CACHE:
-            anything = refresh in (Refresh.FORCE_CACHE, Refresh.LAZY_ASYNC)
-            kept = queries.kept(query, fresh=not anything)
-        if kept is not None or refresh is Refresh.FORCE_CACHE:
+        if not refresh.startswith("force_") or refresh is RefreshMode.FORCE_CACHE:
+            anything = refresh in (RefreshMode.FORCE_CACHE, RefreshMode.LAZY_ASYNC)
+            kept = queries.cached(query, fresh=not anything)
+        if kept is not None or refresh is RefreshMode.FORCE_CACHE:
             return self._shown(project, query, kept, is_cached=True), True
-        stale = queries.kept(query, fresh=False)
-        if refresh in (Refresh.BLOCKING, Refresh.FORCE_BLOCKING) or (
-            refresh is Refresh.ASYNC_EXCEPT_ON_CACHE_MISS and stale is None
+        stale = queries.cached(query, fresh=False)
+        if refresh in (RefreshMode.BLOCKING, RefreshMode.FORCE_BLOCKING) or (
+            refresh is RefreshMode.ASYNC_EXCEPT_ON_CACHE_MISS and stale is None
         ):
             made = queries.blocking(query, project.id, body.client_query_id)
             return self._shown(project, query, made, is_cached=False), True
         status = queries.submit(query, project.id, body.client_query_id)
-        shown = self._shown(project, query, None if refresh is Refresh.FORCE_ASYNC else stale, is_cached=True)
+        shown = self._shown(
+            project, query, None if refresh is RefreshMode.FORCE_ASYNC else stale, is_cached=True
+        )
         return shown | {"query_status": self._status_object(status)}, False
 
     def check_named(self, project: Project, query: Mapping[str, Any]) -> None:
@@ -94,7 +96,7 @@ class LiveResults:
         self._service.queries.cancel(project.id, query_id)
 
     def _shown(
-        self, project: Project, query: Prepared, kept: Kept | None, *, is_cached: bool
+        self, project: Project, query: PreparedQuery, kept: CachedAnswer | None, *, is_cached: bool
     ) -> dict[str, Any]:
         """An answer with what every query's answer carries; without an answer only that it is missing."""
         if kept is None:
@@ -144,7 +146,7 @@ class LiveResults:
             "query_progress": None,
         }
 
-    def _prepared(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+    def _prepared(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         """Understand a query. Raises `ApiError`."""
         try:
             match query.get("kind"):
@@ -164,12 +166,12 @@ class LiveResults:
 
     def _prepare(
         self, project: Project, identity: object, work: Callable[[], dict[str, Any]], **options: Any
-    ) -> Prepared:
+    ) -> PreparedQuery:
         return prepared(project, self._service.now(), identity, work, **options)
 
     # -- results ---------------------------------------------------------------------------------------
 
-    def _result(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+    def _result(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         given = query.get("metric")
         found = self._plan_asked(project, query, *([given] if isinstance(given, Mapping) else []))
         metric = _metric_asked(found, query)
@@ -184,7 +186,7 @@ class LiveResults:
         def finish(result: dict[str, Any]) -> dict[str, Any]:
             others = self._service.newest_of_family(found, metric)
             for other in family:
-                kept = self._service.queries.kept(self._prepared_result(project, found, other), fresh=False)
+                kept = self._service.queries.cached(self._prepared_result(project, found, other), fresh=False)
                 if kept is not None:
                     others[other["uuid"]] = kept.answer
             return self._service.corrected(found, metric, result, others)
@@ -194,11 +196,11 @@ class LiveResults:
     def _prepared_result(
         self,
         project: Project,
-        found: Plan,
+        found: ExperimentInputs,
         metric: Mapping[str, Any],
         compute: Callable[[], dict[str, Any]] = dict,
         **options: Any,
-    ) -> Prepared:
+    ) -> PreparedQuery:
         return self._prepare(
             project,
             ("result", found.identity, self._table_state(found, metric), json.dumps(metric, sort_keys=True)),
@@ -207,7 +209,7 @@ class LiveResults:
             **options,
         )
 
-    def _table_state(self, found: Plan, metric: object) -> str | None:
+    def _table_state(self, found: ExperimentInputs, metric: object) -> str | None:
         """An answer that was computed from other files is no answer."""
         tables = found.tables_of(metric) if isinstance(metric, Mapping) else ()
         return self._service.computer.state_of_tables(tables)
@@ -215,7 +217,7 @@ class LiveResults:
     def _computed(
         self,
         project: Project,
-        found: Plan,
+        found: ExperimentInputs,
         metric: Mapping[str, Any],
         span: Span,
         family: Sequence[Mapping[str, Any]],
@@ -224,7 +226,7 @@ class LiveResults:
         question, queries = found.question(metric, span), self._service.queries
         missing = []
         for other in family[:MAX_FAMILY]:
-            if queries.kept(self._prepared_result(project, found, other), fresh=True) is None:
+            if queries.cached(self._prepared_result(project, found, other), fresh=True) is None:
                 with suppress(DefinitionError):
                     missing.append((other, found.question(other, span)))
         deadline = time.monotonic() + FAMILY_BUDGET_S
@@ -238,7 +240,7 @@ class LiveResults:
                     queries.compute(self._prepared_result(project, found, other, work))
         return result
 
-    def _legacy(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+    def _legacy(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
         found = self._plan_asked(project, query, *parts)
         return self._prepare(
@@ -251,8 +253,8 @@ class LiveResults:
         self,
         project: Project,
         query: Mapping[str, Any],
-        answer: Callable[[Plan, Mapping[str, Any], datetime, Computer], dict[str, Any]],
-    ) -> Prepared:
+        answer: Callable[[ExperimentInputs, Mapping[str, Any], datetime, Computer], dict[str, Any]],
+    ) -> PreparedQuery:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
         found = self._plan_asked(project, query, *parts)
         return self._prepare(
@@ -266,11 +268,13 @@ class LiveResults:
             lambda: answer(found, query, self._service.now(), self._service.computer),
         )
 
-    def _plan_asked(self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]) -> Plan:
+    def _plan_asked(
+        self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
+    ) -> ExperimentInputs:
         return plan_asked(self._service.database, project, query, *further)
 
 
-def _metric_asked(found: Plan, query: Mapping[str, Any]) -> Mapping[str, Any]:
+def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metric of a query: as it is given, that of the experiment with its uuid, or its first primary one.
 
     Raises 400.
@@ -299,22 +303,22 @@ def _metric_asked(found: Plan, query: Mapping[str, Any]) -> Mapping[str, Any]:
     raise validation_error(f"The experiment has no metric with uuid {uuid}; it has {names}", "metric_uuid")
 
 
-def _result_of(found: Plan, answer: Answer, metric: Metric) -> dict[str, Any]:
+def _result_of(found: ExperimentInputs, answer: Answer, metric: Metric) -> dict[str, Any]:
     calculation = found.calculation
     return result_object(answer, list(calculation.variants), calculation.statistics, metric)
 
 
-def _refresh(body: QueryBody) -> Refresh:
+def _refresh(body: QueryBody) -> RefreshMode:
     """What a request asks for. Raises 400."""
     if body.async_:
-        return Refresh.ASYNC
+        return RefreshMode.ASYNC
     match body.refresh:
         case None:
-            return Refresh.BLOCKING
+            return RefreshMode.BLOCKING
         case True:
-            return Refresh.FORCE_BLOCKING
+            return RefreshMode.FORCE_BLOCKING
         case False:
-            return Refresh.FORCE_CACHE
-        case text if text in list(Refresh):
-            return Refresh(text)
+            return RefreshMode.FORCE_CACHE
+        case text if text in list(RefreshMode):
+            return RefreshMode(text)
     raise validation_error(f'"{body.refresh}" is not a valid choice.', "refresh", "invalid_choice")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.actions import store as actions
 from hoglab.analysis.cohorts import named_cohorts
-from hoglab.analysis.definition import Reader
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.plan import exposure_action_ids
+from hoglab.analysis.experiment_inputs import exposure_action_ids
+from hoglab.analysis.metric_parser import MetricParser
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.model import (
     Cohort,
@@ -50,7 +50,7 @@ class Named:
     """What definitions of a project name, looked up."""
 
     project_id: int
-    reader: Reader
+    reader: MetricParser
     cohorts: Mapping[int, Cohort]
 
     def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
@@ -101,10 +101,10 @@ def _named_by(connection: Connection, project_id: int, definition: Mapping[str, 
     steps = actions.steps(connection, project_id, ids)
     tables = warehouse.named(connection, project_id, metrics.table_names([definition]))
     cohorts = named_cohorts(connection, project_id, [definition, list(steps.values())])
-    return Named(project_id, Reader(steps.get, tables.get), cohorts)
+    return Named(project_id, MetricParser(steps.get, tables.get), cohorts)
 
 
-def _parts(reader: Reader, metric: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
+def _parts(reader: MetricParser, metric: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
     """Each source of a metric that can be read, where it stands, and a metric of it alone."""
     for place, node in metrics.placed_sources(metric):
         if metric.get("metric_type") in ("funnel", "retention"):

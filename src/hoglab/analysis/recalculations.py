@@ -10,8 +10,8 @@ import structlog
 
 from hoglab.analysis import store
 from hoglab.analysis.errors import DefinitionError, ResultsError
-from hoglab.analysis.families import adjusted
-from hoglab.analysis.plan import Plan
+from hoglab.analysis.experiment_inputs import ExperimentInputs
+from hoglab.analysis.multiple_testing import adjusted
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import Answer
@@ -81,7 +81,7 @@ class Recalculations:
             return _with_results(jobs[0])
         return self._of_points(found)
 
-    def _of_points(self, found: Plan) -> dict[str, Any]:
+    def _of_points(self, found: ExperimentInputs) -> dict[str, Any]:
         """The newest daily points, in the form of a completed job."""
         with self._service.database.read() as connection:
             points = {
@@ -157,7 +157,7 @@ class Recalculations:
             attempts.over(tx.connection, key)
         return len(results)
 
-    def _questions(self, found: Plan | None, span: Span | None) -> list[Question]:
+    def _questions(self, found: ExperimentInputs | None, span: Span | None) -> list[Question]:
         """What is asked for the metrics that can be read, and need not wait."""
         questions = []
         if found is not None and span is not None:
@@ -169,7 +169,11 @@ class Recalculations:
         return questions
 
     def _computed(
-        self, found: Plan, metric: Mapping[str, Any], now: datetime, result: Callable[[Question], Answer]
+        self,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        now: datetime,
+        result: Callable[[Question], Answer],
     ) -> dict[str, Any]:
         variants, config = list(found.calculation.variants), found.calculation.statistics
         uuid, key, series = metric["uuid"], found.key(metric), self._service.series
@@ -199,7 +203,7 @@ def _tell(error: Exception, **about: Any) -> None:
     tell("recalculation_failed", reason=reason_of(error), **about)
 
 
-def _adjusted(found: Plan, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _adjusted(found: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The outcomes with p-values corrected over the primary metrics."""
     results = {each["metric_uuid"]: each["result"] for each in outcomes if each["result"] is not None}
     correction = found.calculation.statistics.correction

@@ -16,11 +16,11 @@ from hoglab.analysis import store
 from hoglab.analysis.attempts import Attempts
 from hoglab.analysis.days import day_of, zone_of
 from hoglab.analysis.errors import ComputationError, DefinitionError, ResultsError
-from hoglab.analysis.flights import Flights
-from hoglab.analysis.plan import SETTLING, query_to, settled_at
+from hoglab.analysis.experiment_inputs import SETTLING, query_to, settled_at
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import all_days_at_once
+from hoglab.analysis.single_flight import SingleFlight
 from hoglab.analysis.store import COMPLETED, NewPoint, SeriesKey
 from hoglab.storage.database import Rebuildable
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hoglab.analysis.compute import Computer
-    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.experiment_inputs import ExperimentInputs
     from hoglab.analysis.query.model import Question, Span
     from hoglab.analysis.store import Failure, Newest, Point
     from hoglab.storage.database import Database
@@ -78,7 +78,7 @@ class Series:
         self._wait_s = wait_s
         self._now = now
         self.attempts = Attempts(database, now)
-        self._flights = Flights(CONCURRENT_COMPUTATIONS)
+        self._flights = SingleFlight(CONCURRENT_COMPUTATIONS)
         self._examined: dict[SeriesKey, _Examined] = {}
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -95,7 +95,12 @@ class Series:
             return store.newest_result(connection, key) is not None
 
     def is_settled(
-        self, found: Plan, metric: Mapping[str, Any], newest: Newest, *, looked: timedelta | None = None
+        self,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        newest: Newest,
+        *,
+        looked: timedelta | None = None,
     ) -> bool:
         """Whether the newest point is the last word on an ended experiment.
 
@@ -140,7 +145,7 @@ class Series:
         self._examined[key] = _Examined(since, offset, now)
         return False
 
-    def _is_fresh(self, found: Plan, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+    def _is_fresh(self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         now = self._now()
         span = found.span(now)
         if span is None or span.days is None:
@@ -164,7 +169,7 @@ class Series:
         same_day = _day(newest.query_to, span) == _day(last, span)
         return same_day and now - newest.tried < self._refresh
 
-    def _named_state(self, found: Plan, metric: Mapping[str, Any]) -> str | None:
+    def _named_state(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
         """What tells the tables, actions and cohorts that decide a metric from what they were; None without any."""
         tables = self._computer.state_of_tables(found.tables_of(metric))
         edited = found.edited(metric)
@@ -172,7 +177,7 @@ class Series:
 
     # -- computing -------------------------------------------------------------------------------------
 
-    def is_fresh(self, found: Plan, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
+    def is_fresh(self, found: ExperimentInputs, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
         """Whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
         key = found.key(metric)
         if not self._is_fresh(found, metric, key):
@@ -184,7 +189,7 @@ class Series:
         silent = found.row.only_count_matured_users and found.row.end_date is None
         return point is not None and point.log_offset == self._position() and not silent
 
-    def refresh(self, found: Plan, metric: Mapping[str, Any], *, force: bool = False) -> None:
+    def refresh(self, found: ExperimentInputs, metric: Mapping[str, Any], *, force: bool = False) -> None:
         """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""
         key = found.key(metric)
         if not force and self._is_fresh(found, metric, key):
@@ -197,7 +202,7 @@ class Series:
         if not self._flights.run(key, work, wait_s=self._wait_s):
             _log.info("results_refresh_skipped", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid)
 
-    def recompute(self, found: Plan, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+    def recompute(self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         """Compute the points of a metric, which need not be the experiment's, under ``key``.
 
         False when that many others are at it that there was no turn.
@@ -207,7 +212,7 @@ class Series:
         )
 
     def _compute(
-        self, found: Plan, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
+        self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
     ) -> None:
         """Compute and store points. A failure is stored with the last day, beside a result of that day.
 
@@ -245,7 +250,7 @@ class Series:
 
     def _points(
         self,
-        found: Plan,
+        found: ExperimentInputs,
         question: Question,
         key: SeriesKey,
         named_state: str | None,
@@ -253,7 +258,7 @@ class Series:
         budget_s: float | None,
     ) -> list[NewPoint]:
         span = question.span
-        assert span.days is not None  # noqa: S101 - made by Plan.span
+        assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
         last = span.days.count - 1
         is_whole = all_days_at_once(question)
         kept: dict[int, Point] = {}
@@ -288,7 +293,7 @@ class Series:
         A point that was the last one of its day is not that of the whole day, and one of other files, of another
         action or of other members of a cohort is none.
         """
-        assert span.days is not None  # noqa: S101 - made by Plan.span
+        assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
         with self._database.read() as connection:
             stored = {
                 point.query_to: point

@@ -11,10 +11,10 @@ import structlog
 from hoglab.analysis import store
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import day_of, zone_of
-from hoglab.analysis.families import adjusted
-from hoglab.analysis.plan import Plan, plan
+from hoglab.analysis.experiment_inputs import ExperimentInputs, read_inputs
+from hoglab.analysis.multiple_testing import adjusted
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.queries import Queries
+from hoglab.analysis.query_cache import Queries
 from hoglab.analysis.series import REFRESH_S, Series
 from hoglab.analysis.store import COMPLETED, Job, Point, SeriesKey
 from hoglab.experiments import store as experiments_store
@@ -27,7 +27,7 @@ from hoglab.storage.database import Rebuildable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hoglab.analysis.state import ResultsState
+    from hoglab.analysis.aggregate_cache import AggregateCache
     from hoglab.experiments.service import ExperimentService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
@@ -56,7 +56,7 @@ class ResultsService:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         refresh_s: float = REFRESH_S,
         tables: TableDirectory | None = None,
-        state: ResultsState | None = None,
+        state: AggregateCache | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.database = database
@@ -82,21 +82,23 @@ class ResultsService:
         with self.database.read() as connection:
             return people.groups_of_type(connection, project_id, index, limit)
 
-    def plan_of(self, project: Project, experiment_id: int) -> Plan:
+    def plan_of(self, project: Project, experiment_id: int) -> ExperimentInputs:
         """What is to be computed for an experiment. Raises 404."""
         with self.database.read() as connection:
-            return plan(connection, project, self._experiments.visible(connection, project, experiment_id))
+            return read_inputs(
+                connection, project, self._experiments.visible(connection, project, experiment_id)
+            )
 
     def plan_of_running(
         self, experiment_id: int, *, further: tuple[Mapping[str, Any], ...] = ()
-    ) -> Plan | None:
+    ) -> ExperimentInputs | None:
         """The plan of an experiment of any project; None for one that is gone or a draft (again)."""
         with self.database.read() as connection:
             row = store.experiment(connection, experiment_id)
             project = self._projects(row.project_id) if row is not None else None
             if row is None or project is None or row.start_date is None:
                 return None
-            return plan(connection, project, row, further=further)
+            return read_inputs(connection, project, row, further=further)
 
     # -- the series of a metric ------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class ResultsService:
             row = self._experiments.visible(connection, project, experiment_id)
             if row.start_date is None:
                 raise validation_error("Experiment has not been started yet")
-            found = plan(connection, project, row)
+            found = read_inputs(connection, project, row)
         key = SeriesKey(row.id, metric_uuid, fingerprint)
         own = found.metric_of(key)
         also: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ class ResultsService:
         return answer
 
     def _corrected(
-        self, found: Plan, metric: Mapping[str, Any], results: Mapping[str, dict[str, Any] | None]
+        self, found: ExperimentInputs, metric: Mapping[str, Any], results: Mapping[str, dict[str, Any] | None]
     ) -> dict[str, dict[str, Any] | None]:
         """The results of days with p-values corrected over the primary metrics' results of the same days."""
         correction = found.calculation.statistics.correction
@@ -152,7 +154,7 @@ class ResultsService:
 
     def corrected(
         self,
-        found: Plan,
+        found: ExperimentInputs,
         metric: Mapping[str, Any],
         result: dict[str, Any],
         others: Mapping[str, dict[str, Any]],
@@ -168,7 +170,7 @@ class ResultsService:
         outside = frozenset({None}) if secondary else frozenset()
         return adjusted(family, found.calculation.statistics.correction, outside=outside)[None]
 
-    def others_of_family(self, found: Plan, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def others_of_family(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The other primary metrics, where the metric is a primary one and p-values are to be corrected."""
         if found.calculation.statistics.correction is Correction.NONE:
             return []
@@ -177,11 +179,15 @@ class ResultsService:
             return []
         return [each for each in found.metrics if each["uuid"] in found.primary and each["uuid"] != uuid]
 
-    def newest_of_family(self, found: Plan, metric: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def newest_of_family(
+        self, found: ExperimentInputs, metric: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
         """The newest stored results of the other primary metrics, where the metric is a primary one."""
         return {uuid: days[max(days)] for uuid, days in self._family(found, metric).items() if days}
 
-    def _family(self, found: Plan, metric: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    def _family(
+        self, found: ExperimentInputs, metric: Mapping[str, Any]
+    ) -> dict[str, dict[str, dict[str, Any]]]:
         """The stored results of the other primary metrics: by uuid and day."""
         if metric.get("uuid") not in found.primary:
             return {}
@@ -257,7 +263,7 @@ class ResultsService:
 
     # -- work of the background ------------------------------------------------------------------------
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[ExperimentInputs]:
         """Every experiment that may need new points: running ones, and ended ones that have not settled."""
         now = self.now()
         with self.database.read() as connection:
@@ -267,7 +273,7 @@ class ResultsService:
             for row in rows:
                 project = self._projects(row.project_id)
                 if project is not None:
-                    found.append(plan(connection, project, row))
+                    found.append(read_inputs(connection, project, row))
         return found
 
 

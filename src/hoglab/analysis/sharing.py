@@ -1,7 +1,7 @@
 """Results of several questions of one experiment from one look at the events.
 
-Temporary tables have what the statements of all questions read (`hoglab.analysis.query.shared`), and one statement
-answers several questions where that is possible (`hoglab.analysis.query.together`).
+Temporary tables have what the statements of all questions read (`hoglab.analysis.query.shared_scan`), and one statement
+answers several questions where that is possible (`hoglab.analysis.query.combined_statement`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.execution import Execution, bounded, explained_failures
+from hoglab.analysis.query.combined_statement import MAX_COMBINED, can_combine, combine_questions
 from hoglab.analysis.query.model import Question, event_names, metric_sources
-from hoglab.analysis.query.shared import shared_scan, without_tables
+from hoglab.analysis.query.shared_scan import shared_scan, without_tables
 from hoglab.analysis.query.statements import Answer
-from hoglab.analysis.query.together import MAX_TOGETHER, can_be_together, together
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
 
@@ -55,11 +55,11 @@ class _Several:
 
     def __init__(self, execution: Execution, questions: Sequence[Question]) -> None:
         self._execution = execution
-        fitting = [question for question in questions if can_be_together(question)]
+        fitting = [question for question in questions if can_combine(question)]
         different = [question for number, question in enumerate(fitting) if question not in fitting[:number]]
         different.sort(key=_events_of)  # a statement looks at the events of all that it answers
         self._batches = [
-            different[start : start + MAX_TOGETHER] for start in range(0, len(different), MAX_TOGETHER)
+            different[start : start + MAX_COMBINED] for start in range(0, len(different), MAX_COMBINED)
         ]
         self._known: list[tuple[Question, Answer]] = []
 
@@ -77,7 +77,9 @@ class _Several:
 
     def _answers(self, questions: Sequence[Question]) -> Iterator[Answer]:
         execution, first = self._execution, questions[0]
-        query = execution.built(lambda scope: together(questions, scope.dialect, execution.events), first)
+        query = execution.built(
+            lambda scope: combine_questions(questions, scope.dialect, execution.events), first
+        )
         return query.answers(execution.run(query.statement, first))
 
 

@@ -201,12 +201,12 @@ class _Local:
     def __init__(
         self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
     ) -> None:
+        from hoglab.analysis.aggregate_cache import AggregateCache, Limits
         from hoglab.analysis.health import ExperimentHealth
         from hoglab.analysis.live import LiveResults
         from hoglab.analysis.results.exposures import ExposureCounts
         from hoglab.analysis.results.gathering import ExperimentResults
         from hoglab.analysis.service import ResultsService
-        from hoglab.analysis.state import Limits, ResultsState
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
@@ -222,7 +222,7 @@ class _Local:
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
             tables=TableDirectory(settings.warehouse_directory),
-            state=ResultsState(
+            state=AggregateCache(
                 events,
                 timeout_s=settings.query_timeout_s,
                 limits=Limits(bytes=settings.results_state_max_bytes),

@@ -92,7 +92,7 @@ class Scope:
     entities: int | None = None
     """Of so many entities, chosen without regard to what they did, it is told what they add; None: of all the sums."""
     resumable: bool = False
-    """Partials tell all that an entity's later events go on from (see `hoglab.analysis.query.resuming`)."""
+    """Partials tell all that an entity's later events go on from."""
     subqueries: list[Subquery] = field(default_factory=list)
     values: Parameters | None = None
     """The parameters of the statement, where it is of several scopes."""

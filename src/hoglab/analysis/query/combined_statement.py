@@ -30,13 +30,13 @@ from hoglab.analysis.query.values import (
 )
 from hoglab.filters.sql import combined
 
-MAX_TOGETHER = 10
+MAX_COMBINED = 10
 """How many metrics one statement answers. Each of them takes memory for every exposed entity; what several dozens take
 is too far apart for the processor's caches, and costs more than to look at the events again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class CombinedStatement:
     """One statement for several questions."""
 
     statement: Statement
@@ -53,8 +53,8 @@ class Together:
             start = end
 
 
-def can_be_together(question: Question) -> bool:
-    """Whether `together` answers a question."""
+def can_combine(question: Question) -> bool:
+    """Whether `combine_questions` answers a question."""
     metric = question.metric
     return (
         question.span.days is None
@@ -71,10 +71,10 @@ def can_be_together(question: Question) -> bool:
     )
 
 
-def together(
+def combine_questions(
     questions: Sequence[Question], dialect: Dialect, relation: EventRelation = ALL_EVENTS
-) -> Together:
-    """One statement for questions about the same exposures and span that `can_be_together`.
+) -> CombinedStatement:
+    """One statement for questions about the same exposures and span that `can_combine`.
 
     Raises `hoglab.filters.FilterError` as `compiled` does.
     """
@@ -115,7 +115,9 @@ def together(
     key = ", ".join(["variant", *scope.cell])
     statement = scope.statement(f"SELECT {key}, {', '.join(statistics)} FROM valued GROUP BY {key}")
     parts = zip(questions, outcomes, strict=True)
-    return Together(statement, tuple(Compiled(question, statement, outcome) for question, outcome in parts))
+    return CombinedStatement(
+        statement, tuple(Compiled(question, statement, outcome) for question, outcome in parts)
+    )
 
 
 def _values(question: Question) -> Mapping[str, Value]:
@@ -130,19 +132,19 @@ def _values(question: Question) -> Mapping[str, Value]:
 
 def _outcome(question: Question) -> Outcome:
     metric = question.metric
-    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_be_together
+    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_combine
     return ratio_outcome(metric) if isinstance(metric, RatioMetric) else valued_outcome(metric.value, "a")
 
 
 def _partials(scope: Scope, prefix: str) -> Iterator[str]:
     """The partials of one question, as columns of the statement that goes over the events."""
     metric = scope.question.metric
-    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_be_together
+    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_combine
     window_us = metric.window_us
     within = scope.within(scope.question.span.start, scope.read_until(window_us))
     window = f"{scope.ts()} < unit.t0 + {window_us}" if window_us else ""
     for side, value in _values(scope.question).items():
-        assert isinstance(value.source, EventSource)  # noqa: S101 - see can_be_together
+        assert isinstance(value.source, EventSource)  # noqa: S101 - see can_combine
         counts = combined("AND", [within, scope.matches(value.source), *([window] if window else [])])
         x = counted(value, value_of_event(scope, value))
         for name, text in aggregates(scope, value, side, x).items():

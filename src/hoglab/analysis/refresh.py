@@ -16,11 +16,11 @@ from math import isclose
 from operator import add
 from typing import Any
 
-from hoglab.analysis import histories
-from hoglab.analysis.query.kept import SCHEMA, Kept
-from hoglab.analysis.query.resuming import ENTITY, TOUCHED
+from hoglab.analysis import resume as histories
+from hoglab.analysis.cache_tables import RefreshRun, insert, make, naive, temporary_tables
+from hoglab.analysis.query.incremental_aggregation import ENTITY, TOUCHED
+from hoglab.analysis.query.materialization import SCHEMA, Materialization
 from hoglab.analysis.query.scope import Statement
-from hoglab.analysis.state_tables import Refresh, insert, make, naive, temporary_tables
 from hoglab.storage.event_store.transactions import transaction
 
 TOLERANCE = 1e-9
@@ -37,56 +37,58 @@ class Covered:
     increments: int
 
 
-def covered(refresh: Refresh, kept: Kept) -> Covered | None:
+def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
     """How far the contributions go; None when there are none."""
     found = refresh.run(
         f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
-        {"key": kept.key},
+        {"key": view.key},
     )
     return Covered(*found[0]) if found else None
 
 
-def rebuild(refresh: Refresh, kept: Kept, merges: int, *, merged: bool) -> None:
+def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: bool) -> None:
     """Make contributions, or histories and states, from the logs."""
 
     def note() -> None:
-        refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": kept.key})
+        refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": view.key})
         refresh.run(
             f"INSERT INTO {SCHEMA}.contributions (key, logs) VALUES ($key, $logs)",
-            {"key": kept.key, "logs": [log.key for log in kept.logs]},
+            {"key": view.key, "logs": [log.key for log in view.logs]},
         )
-        _note(refresh, kept, merges, increments=0)
+        _note(refresh, view, merges, increments=0)
 
     refresh.work.rebuilt = True
-    if kept.resuming is not None:
-        histories.rebuild(refresh, kept, kept.resuming, note, merged=merged)
+    if view.aggregation is not None:
+        histories.rebuild(refresh, view, view.aggregation, note, merged=merged)
         return
     with transaction(refresh.reader):
-        make(refresh, kept.table, kept.contributions(merged=merged))
+        make(refresh, view.table, view.contributions(merged=merged))
         note()
 
 
-def increment(refresh: Refresh, kept: Kept, known: Covered, merges: int, *, merged: bool) -> None:
+def increment(
+    refresh: RefreshRun, view: Materialization, known: Covered, merges: int, *, merged: bool
+) -> None:
     """Take in what is new since the contributions were brought up to date."""
 
     def note(more: int) -> None:
-        _note(refresh, kept, merges, increments=known.increments + more)
+        _note(refresh, view, merges, increments=known.increments + more)
 
-    here = Covered(refresh.newest, naive(kept.question.span.end), merges, known.increments)
+    here = Covered(refresh.newest, naive(view.question.span.end), merges, known.increments)
     if known == here:
         note(0)
         return
-    others = list(_reached_or_merged(kept, known, merges, merged=merged))
-    if kept.resuming is not None:
+    others = list(_reached_or_merged(view, known, merges, merged=merged))
+    if view.aggregation is not None:
         news = histories.News(known.watermark, others, known.increments + 1)
-        histories.go_on(refresh, kept, kept.resuming, news, note, merged=merged)
+        histories.go_on(refresh, view, view.aggregation, news, note, merged=merged)
     else:
-        _compute_touched(refresh, kept, known.watermark, others, note, merged=merged)
+        _compute_touched(refresh, view, known.watermark, others, note, merged=merged)
 
 
 def _compute_touched(
-    refresh: Refresh,
-    kept: Kept,
+    refresh: RefreshRun,
+    view: Materialization,
     watermark: int,
     others: Sequence[Statement],
     note: Callable[[int], None],
@@ -94,47 +96,49 @@ def _compute_touched(
     merged: bool,
 ) -> None:
     """Compute those entities again whose events are not the same as before."""
-    recent = kept.events(merged=merged, where="seq > $watermark")
+    recent = view.events(merged=merged, where="seq > $watermark")
     # Whoever may have been exposed, and what contributed under a person that is another one now.
-    exposed = f"{kept.exposed(merged=merged)} UNION ALL SELECT entity FROM {kept.table}"
+    exposed = f"{view.exposed(merged=merged)} UNION ALL SELECT entity FROM {view.table}"
     touched = [f"SELECT {ENTITY} AS entity FROM ({recent}) AS recent", *(each.sql for each in others)]
     values: dict[str, Any] = {name: value for each in others for name, value in each.parameters.items()}
     found = f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(touched)}) WHERE entity IN ({exposed})"
     with temporary_tables(refresh, TOUCHED):
-        make(refresh, TOUCHED, kept.stated(found, values | {"watermark": watermark}), temporary=True)
+        make(refresh, TOUCHED, view.stated(found, values | {"watermark": watermark}), temporary=True)
         [(entities,)] = refresh.run(f"SELECT count(*) FROM {TOUCHED}")
         with transaction(refresh.reader):
             if entities:
-                refresh.run(f"DELETE FROM {kept.table} WHERE entity IN (SELECT entity FROM {TOUCHED})")
-                insert(refresh, kept.table, kept.contributions(merged=merged, touched=True))
+                refresh.run(f"DELETE FROM {view.table} WHERE entity IN (SELECT entity FROM {TOUCHED})")
+                insert(refresh, view.table, view.contributions(merged=merged, touched=True))
             note(1 if entities else 0)
     refresh.work.entities = entities
 
 
-def _reached_or_merged(kept: Kept, known: Covered, merges: int, *, merged: bool) -> Iterator[Statement]:
+def _reached_or_merged(
+    view: Materialization, known: Covered, merges: int, *, merged: bool
+) -> Iterator[Statement]:
     """Entities with older events whose time has come, and those that were merged."""
-    end = naive(kept.question.span.end)
+    end = naive(view.question.span.end)
     if known.span_end < end:
-        ahead = kept.events(merged=merged, where="timestamp >= $reached AND seq <= $watermark")
+        ahead = view.events(merged=merged, where="timestamp >= $reached AND seq <= $watermark")
         values = {"reached": known.span_end, "watermark": known.watermark}
         yield Statement(f"SELECT {ENTITY} AS entity FROM ({ahead}) AS ahead", values)
-    if kept.is_of_people and known.merges < merges:
-        values = {"project": kept.question.exposures.project_id, "merges": known.merges}
+    if view.is_of_people and known.merges < merges:
+        values = {"project": view.question.exposures.project_id, "merges": known.merges}
         sql = (
             f"SELECT person_id AS entity FROM {SCHEMA}.merge WHERE project_id = $project AND number > $merges"
         )
         yield Statement(sql, values)
 
 
-def _note(refresh: Refresh, kept: Kept, merges: int, *, increments: int) -> None:
+def _note(refresh: RefreshRun, view: Materialization, merges: int, *, increments: int) -> None:
     """Put into the catalog what the contributions cover, in the transaction that writes them."""
     refresh.run(
         f"UPDATE {SCHEMA}.contributions SET watermark = $watermark, span_end = $end, merges = $merges, "
         "increments = $increments, used = $used WHERE key = $key",
         {
-            "key": kept.key,
+            "key": view.key,
             "watermark": refresh.newest,
-            "end": naive(kept.question.span.end),
+            "end": naive(view.question.span.end),
             "merges": merges,
             "increments": increments,
             "used": time.time(),
@@ -145,15 +149,15 @@ def _note(refresh: Refresh, kept: Kept, merges: int, *, increments: int) -> None
 # -- sums ----------------------------------------------------------------------------------------------
 
 
-def sums(refresh: Refresh, kept: Kept) -> list[tuple[Any, ...]]:
-    """The rows that answer the statement of ``kept``."""
-    statement = kept.query.statement
+def sums(refresh: RefreshRun, view: Materialization) -> list[tuple[Any, ...]]:
+    """The rows that answer the statement of ``view``."""
+    statement = view.query.statement
     return refresh.run(statement.sql, statement.parameters)
 
 
-def same(kept: Kept, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:
+def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:
     """Whether rows of sums are the same apart from rounding; a row that is missing is one of zeros."""
-    key = 1 + len(kept.question.exposures.breakdowns) + (kept.query.question.span.days is not None)
+    key = 1 + len(view.question.exposures.breakdowns) + (view.query.question.span.days is not None)
     mine, theirs = (_by_place(rows, key) for rows in (some, others))
     for place in mine.keys() | theirs.keys():
         pair = (mine.get(place), theirs.get(place))

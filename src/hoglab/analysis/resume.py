@@ -1,4 +1,6 @@
-"""Histories and states brought up to date (spec experiment-results 11.4): see `hoglab.analysis.query.resuming`.
+"""Histories and states brought up to date (spec experiment-results 11.4).
+
+See `hoglab.analysis.query.incremental_aggregation`.
 
 What is computed for a table is put into temporary tables first, each by a statement of its own, and then written
 in one transaction with a note of how far it goes.
@@ -12,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from hoglab.analysis.query.kept import Kept
-from hoglab.analysis.query.resuming import (
+from hoglab.analysis.cache_tables import RefreshRun, insert, make, temporary_tables
+from hoglab.analysis.query.incremental_aggregation import (
     ANEW,
     ENTITY,
     EVER,
@@ -28,32 +30,37 @@ from hoglab.analysis.query.resuming import (
     TOUCHED,
     TOUCHED_EVENTS,
     UNITS,
-    Resuming,
+    IncrementalAggregation,
 )
+from hoglab.analysis.query.materialization import Materialization
 from hoglab.analysis.query.scope import Statement
-from hoglab.analysis.state_tables import Refresh, insert, make, temporary_tables
 from hoglab.storage.event_store.transactions import transaction
 
 
 def rebuild(
-    refresh: Refresh, kept: Kept, resuming: Resuming, note: Callable[[], None], *, merged: bool
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    note: Callable[[], None],
+    *,
+    merged: bool,
 ) -> None:
     """Make histories, states and sums from the logs; ``note`` how far they go, in the transaction that writes them."""
     with temporary_tables(refresh, UNITS, NEW_DAYS):
-        events = kept.events(merged=merged)
-        make(refresh, UNITS, resuming.units(events), temporary=True)
-        make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
+        events = view.events(merged=merged)
+        make(refresh, UNITS, aggregation.units(events), temporary=True)
+        make(refresh, NEW_DAYS, aggregation.days(events), temporary=True)
         with transaction(refresh.reader):
-            make(refresh, resuming.history, Statement(resuming.recorded(0), {}))
-            make(refresh, resuming.state, Statement(resuming.new_states(), {}))
-            make(refresh, kept.sums_table, kept.summed(f"({resuming.changes(gone=False)})"))
+            make(refresh, aggregation.history, Statement(aggregation.recorded(0), {}))
+            make(refresh, aggregation.state, Statement(aggregation.new_states(), {}))
+            make(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=False)})"))
             note()
 
 
 def go_on(
-    refresh: Refresh,
-    kept: Kept,
-    resuming: Resuming,
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
     news: News,
     note: Callable[[int], None],
     *,
@@ -66,42 +73,48 @@ def go_on(
     with temporary_tables(
         refresh, OTHERS, KNOWN, RECENT, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS
     ):
-        some = _look(refresh, kept, resuming, news, merged=merged)
+        some = _look(refresh, view, aggregation, news, merged=merged)
         if some.anew or some.back:
-            _read_touched(refresh, kept, resuming, some, merged=merged)
+            _read_touched(refresh, view, aggregation, some, merged=merged)
         if some.going_on:
-            further = resuming.further(_recent_events(kept), back=some.back > 0)
+            further = aggregation.further(_recent_events(view), back=some.back > 0)
             make(refresh, FURTHER, further, temporary=True)
-            make(refresh, NEW_DAYS, resuming.further_days(), temporary=True)
+            make(refresh, NEW_DAYS, aggregation.further_days(), temporary=True)
         if some.anew:
             anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
             events = f"SELECT * FROM {TOUCHED_EVENTS}{anew}"
-            make(refresh, UNITS, resuming.units(events, first=resuming.next_number), temporary=True)
+            make(refresh, UNITS, aggregation.units(events, first=aggregation.next_number), temporary=True)
             if some.going_on:
-                insert(refresh, NEW_DAYS, resuming.days(events))
+                insert(refresh, NEW_DAYS, aggregation.days(events))
             else:
-                make(refresh, NEW_DAYS, resuming.days(events), temporary=True)
+                make(refresh, NEW_DAYS, aggregation.days(events), temporary=True)
         with transaction(refresh.reader):
             if some.anew or some.going_on:
-                _write(refresh, kept, resuming, some, news.increment)
+                _write(refresh, view, aggregation, some, news.increment)
             note(1 if some.anew or some.going_on else 0)
     refresh.work.entities = some.anew + some.going_on
     refresh.work.resumed = some.going_on - some.back
 
 
-def _write(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Found, increment: int) -> None:
+def _write(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    some: _Found,
+    increment: int,
+) -> None:
     """Bring histories, states and sums up to date."""
     if some.recorded:
         refresh.run(
-            f"DELETE FROM {resuming.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
+            f"DELETE FROM {aggregation.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
         )
-        refresh.run(f"DELETE FROM {resuming.state} WHERE number IN ({NUMBERS_ANEW})")
-    insert(refresh, resuming.history, Statement(resuming.recorded(increment), {}))
-    insert(refresh, kept.sums_table, kept.summed(f"({resuming.changes(gone=some.recorded > 0)})"))
+        refresh.run(f"DELETE FROM {aggregation.state} WHERE number IN ({NUMBERS_ANEW})")
+    insert(refresh, aggregation.history, Statement(aggregation.recorded(increment), {}))
+    insert(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=some.recorded > 0)})"))
     if some.going_on:
-        refresh.run(resuming.update())
+        refresh.run(aggregation.update())
     if some.anew:
-        insert(refresh, resuming.state, Statement(resuming.new_states(), {}))
+        insert(refresh, aggregation.state, Statement(aggregation.new_states(), {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,47 +150,61 @@ _COUNTS = (
 )
 
 
-def _look(refresh: Refresh, kept: Kept, resuming: Resuming, news: News, *, merged: bool) -> _Found:
+def _look(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    news: News,
+    *,
+    merged: bool,
+) -> _Found:
     """See whose events are new, and who of them does not go on from its state."""
     watermark = {"watermark": news.watermark}
     sql = " UNION ALL ".join(each.sql for each in news.others) or "SELECT NULL AS entity LIMIT 0"
     values = {name: value for each in news.others for name, value in each.parameters.items()}
-    of_others = kept.stated(sql, values)
-    there_are = kept.stated(f"SELECT EXISTS ({sql}), {kept.has_recent}", values | watermark)
+    of_others = view.stated(sql, values)
+    there_are = view.stated(f"SELECT EXISTS ({sql}), {view.has_recent}", values | watermark)
     [(others, recent)] = refresh.run(there_are.sql, there_are.parameters)
     if not others and not recent:
         return _Found()
     if others:
         make(refresh, OTHERS, of_others, temporary=True)
-    recent_events = resuming.recent(kept.recent(merged=merged), exposures_apart=len(kept.logs) > 1)
-    found = kept.stated(recent_events, watermark)
+    recent_events = aggregation.recent(view.recent(merged=merged), exposures_apart=len(view.logs) > 1)
+    found = view.stated(recent_events, watermark)
     make(refresh, RECENT, found, temporary=True)
-    make(refresh, KNOWN, Statement(resuming.known(others=others), {}), temporary=True)
-    counted = kept.restored(RECENT, [NUMBER], counted=True)
-    exposed = kept.exposed(merged=merged)
-    touched = resuming.touched(_recent_events(kept), counted, exposed, others=others)
+    make(refresh, KNOWN, Statement(aggregation.known(others=others), {}), temporary=True)
+    counted = view.restored(RECENT, [NUMBER], counted=True)
+    exposed = view.exposed(merged=merged)
+    touched = aggregation.touched(_recent_events(view), counted, exposed, others=others)
     make(refresh, TOUCHED, touched, temporary=True)
     return _Found(*refresh.run(_COUNTS)[0])
 
 
-def _recent_events(kept: Kept) -> str:
-    return kept.restored(RECENT, [NUMBER])
+def _recent_events(view: Materialization) -> str:
+    return view.restored(RECENT, [NUMBER])
 
 
-def _read_touched(refresh: Refresh, kept: Kept, resuming: Resuming, some: _Found, *, merged: bool) -> None:
+def _read_touched(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    some: _Found,
+    *,
+    merged: bool,
+) -> None:
     """Read what there is of touched entities: the events that matter, and their history."""
     parts = []
     if some.ever:
         everything = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
-        parts.append(kept.events(merged=merged, where=f"{ENTITY} IN ({everything})"))
+        parts.append(view.events(merged=merged, where=f"{ENTITY} IN ({everything})"))
     if some.since is not None:
         late = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
-        parts.append(kept.events(merged=merged, where=f"timestamp >= $since AND {ENTITY} IN ({late})"))
+        parts.append(view.events(merged=merged, where=f"timestamp >= $since AND {ENTITY} IN ({late})"))
     values = {} if some.since is None else {"since": some.since}
-    make(refresh, TOUCHED_EVENTS, kept.stated(" UNION ALL ".join(parts), values), temporary=True)
+    make(refresh, TOUCHED_EVENTS, view.stated(" UNION ALL ".join(parts), values), temporary=True)
     if some.recorded:
-        make(refresh, OLD_DAYS, Statement(resuming.old_days(), {}), temporary=True)
+        make(refresh, OLD_DAYS, Statement(aggregation.old_days(), {}), temporary=True)
     if some.back:
-        refresh.run(resuming.go_back())
+        refresh.run(aggregation.go_back())
     if some.anew:
         refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({NUMBERS_ANEW})")

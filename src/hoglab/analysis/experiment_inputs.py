@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.actions import store as actions
 from hoglab.analysis.cohorts import cohorts_of, named_cohorts
 from hoglab.analysis.days import DayGrid, end_of_day, zone_of
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.metric_parser import MetricParser
 from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
 from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import exclusive
@@ -48,7 +48,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExperimentInputs:
     """An experiment with everything that decides its numbers."""
 
     project: Project
@@ -87,8 +87,8 @@ class Plan:
         )
 
     @property
-    def reader(self) -> Reader:
-        return Reader(self.actions.get, self.tables.get)
+    def reader(self) -> MetricParser:
+        return MetricParser(self.actions.get, self.tables.get)
 
     def key(self, metric: Mapping[str, Any]) -> SeriesKey:
         """Under what the points of a metric are stored now."""
@@ -160,13 +160,13 @@ def settled_at(question: Question, end_date: datetime) -> datetime:
     return later(end_date, metric.window_us + extra)
 
 
-def plan(
+def read_inputs(
     connection: Connection,
     project: Project,
     row: ExperimentRow,
     *,
     further: tuple[Mapping[str, Any], ...] = (),
-) -> Plan:
+) -> ExperimentInputs:
     """Read an experiment's plan; ``further`` metrics are not its own, but their actions are looked up too."""
     flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
     links = experiments.links(connection, [row.id]).get(row.id, [])
@@ -180,7 +180,7 @@ def plan(
     ids = metrics.action_ids([*own, *further]) | set(exposure_action_ids(criteria))
     steps = actions.steps(connection, project.id, ids)
     named = [*own, *further, criteria, list(steps.values()), project.test_account_filters]
-    return Plan(
+    return ExperimentInputs(
         project=project,
         row=row,
         flag=flag,

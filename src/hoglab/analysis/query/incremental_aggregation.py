@@ -91,7 +91,7 @@ def can_resume(metric: Metric) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Resuming:
+class IncrementalAggregation:
     """The statements of a question. Each takes ``events``, a relation of kept events, or reads the tables above.
 
     ``pipeline`` has the stages that they are made of; ``history`` and ``state`` are the tables of what is kept of

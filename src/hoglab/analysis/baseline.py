@@ -31,7 +31,7 @@ from hoglab.statistics import DifferenceType, RefusalError, StatisticsConfig, Su
 
 if TYPE_CHECKING:
     from hoglab.analysis.compute import Computer
-    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.experiment_inputs import ExperimentInputs
 
 EVERYBODY = "history"
 """The only variant of a history."""
@@ -100,7 +100,9 @@ class History:
         return self.people + round((days - len(self.newcomers)) * self._recent_rate)
 
 
-def history_of(found: Plan, query: Mapping[str, Any], now: datetime, computer: Computer) -> History:
+def history_of(
+    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+) -> History:
     """The history that a query asks for. Raises `DefinitionError` and `ComputationError`."""
     question = _question(found, query, now)
     everybody = replace(question, span=replace(question.span, days=_grid(question)), matured_only=False)
@@ -115,7 +117,7 @@ def history_of(found: Plan, query: Mapping[str, Any], now: datetime, computer: C
     return History(question, statistics, list(dropwhile(lambda count: count == 0, newcomers)))
 
 
-def _question(found: Plan, query: Mapping[str, Any], now: datetime) -> Question:
+def _question(found: ExperimentInputs, query: Mapping[str, Any], now: datetime) -> Question:
     metric = query.get("metric")
     if not isinstance(metric, Mapping):
         raise DefinitionError("metric is required")
@@ -143,7 +145,7 @@ def _question(found: Plan, query: Mapping[str, Any], now: datetime) -> Question:
     )
 
 
-def _met_by(found: Plan, query: Mapping[str, Any]) -> EventSource:
+def _met_by(found: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
     """By which event the experiment meets people: the one asked for, that of its custom exposure, or any."""
     exposure = query.get("exposure")
     if exposure is None:

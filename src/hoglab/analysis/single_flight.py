@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 
 
-class Flights:
+class SingleFlight:
     """Single-flight with a bound on how many different works run at the same time."""
 
     def __init__(self, limit: int) -> None:

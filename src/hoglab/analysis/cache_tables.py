@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.query.kept import SCHEMA, VERSION, Kept, Log
+from hoglab.analysis.query.materialization import SCHEMA, VERSION, Log, Materialization
 from hoglab.analysis.query.scope import Statement
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.transactions import transaction
@@ -75,7 +75,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Refresh:
+class RefreshRun:
     """One answer: its reader, and how far the events go that it looks at."""
 
     reader: Reader
@@ -92,17 +92,17 @@ def naive(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def make(refresh: Refresh, table: str, statement: Statement, *, temporary: bool = False) -> None:
+def make(refresh: RefreshRun, table: str, statement: Statement, *, temporary: bool = False) -> None:
     kind = "TEMP TABLE" if temporary else "TABLE"
     refresh.run(f"CREATE OR REPLACE {kind} {table} AS {statement.sql}", statement.parameters)
 
 
-def insert(refresh: Refresh, table: str, statement: Statement) -> None:
+def insert(refresh: RefreshRun, table: str, statement: Statement) -> None:
     refresh.run(f"INSERT INTO {table} {statement.sql}", statement.parameters)
 
 
 @contextmanager
-def temporary_tables(refresh: Refresh, *tables: str) -> Iterator[None]:
+def temporary_tables(refresh: RefreshRun, *tables: str) -> Iterator[None]:
     """The tables, which the block makes, are gone after it."""
     try:
         yield
@@ -113,14 +113,14 @@ def temporary_tables(refresh: Refresh, *tables: str) -> Iterator[None]:
     _drop(refresh, tables)
 
 
-def _drop(refresh: Refresh, tables: tuple[str, ...]) -> None:
+def _drop(refresh: RefreshRun, tables: tuple[str, ...]) -> None:
     refresh.run("; ".join(f"DROP TABLE IF EXISTS {table}" for table in tables))
 
 
 # -- logs ----------------------------------------------------------------------------------------------
 
 
-def grow(refresh: Refresh, logs: Sequence[Log], since: datetime, chunk: int) -> None:
+def grow(refresh: RefreshRun, logs: Sequence[Log], since: datetime, chunk: int) -> None:
     """Put every event up to the newest into logs, from the moment ``since`` on."""
     since = naive(since)
     found = {key: extent for key, *extent in refresh.run(f"SELECT key, watermark, since FROM {SCHEMA}.log")}
@@ -147,7 +147,7 @@ def grow(refresh: Refresh, logs: Sequence[Log], since: datetime, chunk: int) -> 
 
 
 def _add(
-    refresh: Refresh, logs: Sequence[Log], extent: str, watermark: int, bounds: Mapping[str, Any]
+    refresh: RefreshRun, logs: Sequence[Log], extent: str, watermark: int, bounds: Mapping[str, Any]
 ) -> None:
     """Add the events of an extent to logs, and note how far these go then."""
     keys = ", ".join(f"'{log.key}'" for log in logs)
@@ -166,7 +166,7 @@ def _add(
         )
 
 
-def drop_unused_logs(refresh: Refresh) -> None:
+def drop_unused_logs(refresh: RefreshRun) -> None:
     unused = refresh.run(
         f"SELECT key FROM {SCHEMA}.log WHERE key NOT IN (SELECT unnest(logs) FROM {SCHEMA}.contributions)"
     )
@@ -178,9 +178,9 @@ def drop_unused_logs(refresh: Refresh) -> None:
 # -- merges --------------------------------------------------------------------------------------------
 
 
-def apply_merges(refresh: Refresh, kept: Kept) -> tuple[int, bool]:
+def apply_merges(refresh: RefreshRun, view: Materialization) -> tuple[int, bool]:
     """Note who was merged since the last time; the number of the last note, and whether anybody ever was."""
-    project = {"project": kept.question.exposures.project_id}
+    project = {"project": view.question.exposures.project_id}
     if refresh.run(_NEVER_MERGED, project):
         return 0, False
     refresh.run(_CHANGED_OVERRIDES, project)

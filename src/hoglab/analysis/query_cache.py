@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import structlog
 
-from hoglab.analysis.cancelling import Cancellation, cancellable
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.http.errors import ApiError, WireError
 
 FRESH_FOR = timedelta(hours=24)
@@ -40,7 +40,7 @@ CANCEL_INTERVAL_S = 0.02
 _log = structlog.get_logger(__name__)
 
 
-class Refresh(StrEnum):
+class RefreshMode(StrEnum):
     """When a query is computed, and whether its request waits for that."""
 
     BLOCKING = "blocking"
@@ -53,7 +53,7 @@ class Refresh(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedQuery:
     """A query that has been understood: what it is, and how it is computed."""
 
     key: str
@@ -70,7 +70,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedAnswer:
     """An answer, and what it was computed from."""
 
     key: str
@@ -89,7 +89,7 @@ class Status:
     key: str
     started_at: datetime
     id: str = field(default_factory=lambda: str(uuid4()))
-    kept: Kept | None = None
+    kept: CachedAnswer | None = None
     error: WireError | None = None
     cancelled: bool = False
     ended_at: datetime | None = None
@@ -117,12 +117,12 @@ class Queries:
         self._now = now
         self._position = position
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, CachedAnswer] = OrderedDict()
         self._statuses: OrderedDict[str, Status] = OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
 
-    def kept(self, query: Prepared, *, fresh: bool) -> Kept | None:
+    def cached(self, query: PreparedQuery, *, fresh: bool) -> CachedAnswer | None:
         """The kept answer to a query; with ``fresh`` only when it needs no computation."""
         with self._lock:
             found = self._kept.get(query.key)
@@ -131,17 +131,17 @@ class Queries:
             self._kept.move_to_end(query.key)
             return found
 
-    def _is_fresh(self, found: Kept, query: Prepared) -> bool:
+    def _is_fresh(self, found: CachedAnswer, query: PreparedQuery) -> bool:
         return (
             found.day == query.day
             and found.position == self._position()
             and self._now() - found.computed_at < query.fresh_for
         )
 
-    def compute(self, query: Prepared) -> Kept:
+    def compute(self, query: PreparedQuery) -> CachedAnswer:
         """Compute and keep an answer. Raises `ApiError`."""
         position, now = self._position(), self._now()
-        found = Kept(query.key, query.compute(), now, position, query.day)
+        found = CachedAnswer(query.key, query.compute(), now, position, query.day)
         if not query.keeps:
             return found
         with self._lock:
@@ -151,7 +151,7 @@ class Queries:
                 self._kept.popitem(last=False)
         return found
 
-    def blocking(self, query: Prepared, project_id: int, query_id: str | None) -> Kept:
+    def blocking(self, query: PreparedQuery, project_id: int, query_id: str | None) -> CachedAnswer:
         """Compute now; under ``query_id`` it can be cancelled meanwhile. Raises `ApiError`."""
         status = Status(project_id, query.key, self._now())
         if query_id is not None:
@@ -176,7 +176,7 @@ class Queries:
 
     # -- asynchronous ----------------------------------------------------------------------------------
 
-    def submit(self, query: Prepared, project_id: int, query_id: str | None = None) -> Status:
+    def submit(self, query: PreparedQuery, project_id: int, query_id: str | None = None) -> Status:
         """Compute in the background. A query that is being computed already is joined. Raises `ApiError` 429."""
         with self._lock:
             active = [each for each in self._statuses.values() if not each.complete]
@@ -207,8 +207,8 @@ class Queries:
                 return
             del self._statuses[identifier]
 
-    def _run(self, query: Prepared, status: Status) -> None:
-        kept: Kept | None = None
+    def _run(self, query: PreparedQuery, status: Status) -> None:
+        kept: CachedAnswer | None = None
         error: WireError | None = None
         try:
             if not status.cancellation.requested:

@@ -77,7 +77,7 @@ def no_tables(_name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class MetricParser:
     """Reads definitions of one project; ``actions`` looks up the steps of its actions, ``tables`` its tables."""
 
     actions: Actions

@@ -1,4 +1,4 @@
-"""What is kept of events for a question that is asked again and again (spec experiment-results 11.2).
+"""Materialization, what is kept of events for a question that is asked again and again (spec experiment-results 11.2).
 
 Kinds of tables in `hoglab.storage.event_store.results_state`:
 
@@ -11,8 +11,8 @@ Kinds of tables in `hoglab.storage.event_store.results_state`:
   An entity's contribution depends on nothing but its own events, so that only entities with new events are
   looked at; and results are sums over contributions.
 - *Histories and states* instead, for metrics where contributions can go on from what is known of an entity
-  (`hoglab.analysis.query.resuming`), and the *sums* of what follows from them, to which each increment adds what it
-  changes.
+  (`hoglab.analysis.query.incremental_aggregation`), and the *sums* of what follows from them, to which each
+  increment adds what it changes.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -36,6 +36,13 @@ from hoglab.analysis.query.event_relation import (
     Reads,
 )
 from hoglab.analysis.query.exposures import activation_condition, exposure_of_any_variant
+from hoglab.analysis.query.incremental_aggregation import (
+    ENTITY,
+    EVENTS,
+    TOUCHED,
+    IncrementalAggregation,
+    can_resume,
+)
 from hoglab.analysis.query.model import (
     EventSource,
     MeanMetric,
@@ -46,9 +53,8 @@ from hoglab.analysis.query.model import (
     metric_sources,
 )
 from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
-from hoglab.analysis.query.resuming import ENTITY, EVENTS, TOUCHED, Resuming, can_resume
 from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.shared import MAX_TAKEN
+from hoglab.analysis.query.shared_scan import MAX_TAKEN
 from hoglab.analysis.query.statements import Compiled, can_share, can_telescope
 from hoglab.filters.sql import combined
 
@@ -107,7 +113,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Materialization:
     """How a question is answered from what is kept."""
 
     question: Question
@@ -137,19 +143,19 @@ class Kept:
         return f"{SCHEMA}.sum_{self.key}"
 
     @cached_property
-    def resuming(self) -> Resuming | None:
+    def aggregation(self) -> IncrementalAggregation | None:
         """How entities go on from their states; None: they cannot. Their history is in the place of contributions."""
         if not can_resume(self.question.metric):
             return None
-        return Resuming(self.pipeline, self.table, f"{SCHEMA}.at_{self.key}")
+        return IncrementalAggregation(self.pipeline, self.table, f"{SCHEMA}.at_{self.key}")
 
     @cached_property
     def query(self) -> Compiled:
         """The statement whose rows answer the question."""
-        if self.resuming is None:
+        if self.aggregation is None:
             return self.pipeline.from_contributions(self.table)
         if self.counts_exposures:
-            return replace(self.pipeline.compiled, statement=self.resuming.exposures_per_day())
+            return replace(self.pipeline.compiled, statement=self.aggregation.exposures_per_day())
         return self.pipeline.from_sums(self.sums_table)
 
     def summed(self, contributions: str) -> Statement:
@@ -269,7 +275,7 @@ class Kept:
         return f"log.{name}"
 
 
-def kept(question: Question) -> Kept | None:
+def materialized(question: Question) -> Materialization | None:
     """How a question with a grid of days is answered from state; None when its events cannot be kept.
 
     That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
@@ -291,18 +297,20 @@ def kept(question: Question) -> Kept | None:
         return None
     if any(len(log.taken) > MAX_TAKEN for log in logs):
         return None
-    return Kept(question, logs, pipeline)
+    return Materialization(question, logs, pipeline)
 
 
-def kept_exposures(question: Question) -> Kept | None:
-    """How new entities by day and variant are counted from state: rows as of `exposures_per_day`; None as of `kept`.
+def materialized_exposures(question: Question) -> Materialization | None:
+    """How new entities by day and variant are counted from state: rows as of `exposures_per_day`.
+
+    None as of `materialized`.
 
     The states are those of a metric that counts nothing. Those without variants, as plans ask for, are not kept:
     they may be of all events.
     """
     if question.exposures.breakdowns or question.exposures.variant_property is None:
         return None
-    found = kept(replace(question, metric=MeanMetric(Value(EventSource(())))))
+    found = materialized(replace(question, metric=MeanMetric(Value(EventSource(())))))
     return None if found is None else replace(found, counts_exposures=True)
 
 

@@ -1,9 +1,9 @@
-"""Results from what is kept of events: work proportional to what is new (spec experiment-results 11.2 to 11.5).
+"""Aggregate cache: results in work proportional to what is new (spec experiment-results 11.2 to 11.5).
 
-`hoglab.analysis.query.kept` says what is kept. Here it is brought up to date and read: logs grow by the events that
-were ingested since (`hoglab.analysis.state_tables`), contributions by what follows from them
-(`hoglab.analysis.contributions`), and the answer is summed. The file is a cache. Whatever fails in it leaves the
-caller without an answer from it, never without an answer.
+`hoglab.analysis.query.materialization` says what is kept. Here it is brought up to date and read: logs grow by the
+events that were ingested since (`hoglab.analysis.cache_tables`), contributions by what follows from them
+(`hoglab.analysis.refresh`), and the answer is summed. Whatever fails in the cache leaves the caller without an answer
+from it, never without an answer.
 """
 
 # ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from hoglab.analysis import cancelling
-from hoglab.analysis.contributions import covered, increment, rebuild, same, sums
-from hoglab.analysis.query.kept import SCHEMA, VERSION, Kept
-from hoglab.analysis.state_tables import (
+from hoglab.analysis import cancellation as cancelling
+from hoglab.analysis.cache_tables import (
     TABLES,
-    Refresh,
+    RefreshRun,
     Work,
     apply_merges,
     drop_unused_logs,
     grow,
     naive,
 )
+from hoglab.analysis.query.materialization import SCHEMA, VERSION, Materialization
+from hoglab.analysis.refresh import covered, increment, rebuild, same, sums
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryCancelledError,
@@ -92,8 +92,8 @@ class _ReplacedError(Exception):
     """The state is of other events, or of another version."""
 
 
-class ResultsState:
-    """Thread-safe; one computation uses the state at a time."""
+class AggregateCache:
+    """Cache of what is kept for questions; thread-safe, one computation uses it at a time."""
 
     def __init__(self, store: Store, *, timeout_s: float, limits: Limits | None = None) -> None:
         self._store = store
@@ -106,16 +106,16 @@ class ResultsState:
         self.last = Work()
         """The work for the last answer."""
 
-    def rows(self, kept: Kept) -> list[tuple[Any, ...]] | None:
-        """The rows that answer the statement of ``kept``, of all events that are stored now.
+    def rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
+        """The rows that answer the statement of ``view``, of all events that are stored now.
 
         None when the state cannot help. Raises `QueryCancelledError`.
         """
-        if not self._store.has_state or kept.key in self._refused:
+        if not self._store.has_state or view.key in self._refused:
             return None
         try:
             with self.in_use():
-                return self._rows(kept)
+                return self._rows(view)
         except BusyError:
             _log.info("results_state_busy")
         return None
@@ -144,19 +144,19 @@ class ResultsState:
         finally:
             self._lock.release()
 
-    def _rows(self, kept: Kept) -> list[tuple[Any, ...]] | None:
+    def _rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
         try:
             self._store.check_room()
             try:
-                return self._answered(kept)
+                return self._answered(view)
             except _ReplacedError:
                 self._reset()
-                return self._answered(kept)
+                return self._answered(view)
         except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
             _log.warning("results_state_failed", reason=str(error))
         except QueryError as error:
             _log.error("results_state_failed", reason=str(error), action="begun anew")
-            self._refused.add(kept.key)
+            self._refused.add(view.key)
             self._reset()
         return None
 
@@ -165,30 +165,30 @@ class ResultsState:
         self._known = None
         self._is_made = False
 
-    def _answered(self, kept: Kept) -> list[tuple[Any, ...]] | None:
+    def _answered(self, view: Materialization) -> list[tuple[Any, ...]] | None:
         with self._reading() as refresh:
             [(refresh.newest,)] = refresh.run("SELECT next_seq - 1 FROM store_state")
             if refresh.newest < self._limits.min_events:
                 return None
             self._begin(refresh)
-            grow(refresh, kept.logs, kept.since, self._limits.chunk_events)
-            rows = self._summed(refresh, kept)
+            grow(refresh, view.logs, view.since, self._limits.chunk_events)
+            rows = self._summed(refresh, view)
             known = self._known
             if known is not None:
-                known.add(kept.key)
-            self._evict(refresh, kept)
+                known.add(view.key)
+            self._evict(refresh, view)
         self.last = refresh.work
         return rows
 
     @contextmanager
-    def _reading(self) -> Iterator[Refresh]:
+    def _reading(self) -> Iterator[RefreshRun]:
         cancellation = cancelling.current() or cancelling.Cancellation()
         with self._store.reader() as reader, cancellation.reaching(reader.interrupt) as cancelled:
             if cancelled:
                 raise QueryCancelledError
-            yield Refresh(reader, self._timeout_s)
+            yield RefreshRun(reader, self._timeout_s)
 
-    def _begin(self, refresh: Refresh) -> None:
+    def _begin(self, refresh: RefreshRun) -> None:
         """See whether the state is of these events, and in this form."""
         if not self._is_made:
             if not refresh.run(f"SELECT 1 FROM duckdb_tables() WHERE database_name = '{SCHEMA}' LIMIT 1"):
@@ -220,46 +220,52 @@ class ResultsState:
 
     # -- contributions ---------------------------------------------------------------------------------
 
-    def _summed(self, refresh: Refresh, kept: Kept) -> list[tuple[Any, ...]]:
+    def _summed(self, refresh: RefreshRun, view: Materialization) -> list[tuple[Any, ...]]:
         """Bring the contributions up to date and sum them."""
-        merges, merged = apply_merges(refresh, kept) if kept.reads_people else (0, False)
-        known = covered(refresh, kept)
-        end = naive(kept.question.span.end)
-        if known is None or known.span_end > end or (not kept.is_of_people and known.merges < merges):
-            rebuild(refresh, kept, merges, merged=merged)
-            return sums(refresh, kept)
-        increment(refresh, kept, known, merges, merged=merged)
-        rows = sums(refresh, kept)
+        merges, merged = apply_merges(refresh, view) if view.reads_people else (0, False)
+        known = covered(refresh, view)
+        end = naive(view.question.span.end)
+        if known is None or known.span_end > end or (not view.is_of_people and known.merges < merges):
+            rebuild(refresh, view, merges, merged=merged)
+            return sums(refresh, view)
+        increment(refresh, view, known, merges, merged=merged)
+        rows = sums(refresh, view)
         if known.increments >= self._limits.check_every:
-            return self._checked(refresh, kept, merges, rows, merged=merged)
+            return self._checked(refresh, view, merges, rows, merged=merged)
         return rows
 
     def _checked(
-        self, refresh: Refresh, kept: Kept, merges: int, rows: list[tuple[Any, ...]], *, merged: bool
+        self,
+        refresh: RefreshRun,
+        view: Materialization,
+        merges: int,
+        rows: list[tuple[Any, ...]],
+        *,
+        merged: bool,
     ) -> list[tuple[Any, ...]]:
         """Make the contributions anew; it is an error of ours when that changes a sum."""
-        rebuild(refresh, kept, merges, merged=merged)
-        anew = sums(refresh, kept)
+        rebuild(refresh, view, merges, merged=merged)
+        anew = sums(refresh, view)
         refresh.work.checked = True
-        if not same(kept, rows, anew):
+        if not same(view, rows, anew):
             refresh.work.mismatch = True
-            _log.error("results_state_mismatch", table=kept.table)
+            _log.error("results_state_mismatch", table=view.table)
         return anew
 
     # -- room ------------------------------------------------------------------------------------------
 
-    def _evict(self, refresh: Refresh, kept: Kept) -> None:
+    def _evict(self, refresh: RefreshRun, view: Materialization) -> None:
         """Keep to the limit: what was not asked for the longest goes first, what was asked now goes last."""
         while refresh.run(_BYTES)[0][0] > self._limits.bytes:
             with transaction(refresh.reader):
                 found = refresh.run(
                     f"SELECT key FROM {SCHEMA}.contributions ORDER BY key = $key, used LIMIT 1",
-                    {"key": kept.key},
+                    {"key": view.key},
                 )
                 if not found:
                     return
                 [(key,)] = found
-                if key == kept.key:  # too large by itself
+                if key == view.key:  # too large by itself
                     self._refused.add(key)
                 self._known = None
                 refresh.run(f"DROP TABLE {SCHEMA}.of_{key}")

@@ -15,7 +15,7 @@ from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.storage.catching_up import Awaiting, CatchUp
 
 if TYPE_CHECKING:
-    from hoglab.analysis.plan import Plan
+    from hoglab.analysis.experiment_inputs import ExperimentInputs
     from hoglab.analysis.service import ResultsService
 
 DEFAULT_TIMES = ("02:00:00",)
@@ -93,7 +93,7 @@ class ResultsRunner(BackgroundService):
             computed += 1
         return computed
 
-    def _due(self) -> Iterator[tuple[Plan, dict[str, Any]]]:
+    def _due(self) -> Iterator[tuple[ExperimentInputs, dict[str, Any]]]:
         """Metrics whose newest point is older than the last scheduled time, or that have none.
 
         Those that did not end wait; those that did not because the server stopped are tried when they waited.
