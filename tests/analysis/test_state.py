@@ -34,8 +34,8 @@ from tests.analysis.test_against_oracle import (
 )
 from tests.analysis.test_sharing import numbers
 
-from hoglab.analysis import cancellation as cancelling
 from hoglab.analysis.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import DayGrid, zone_of
 from hoglab.analysis.errors import ComputationError
@@ -620,9 +620,9 @@ def test_when_the_state_takes_too_long_results_come_from_the_events(experiment: 
 
 
 def test_a_cancelled_computation_does_not_go_on_with_the_events(experiment: Experiment) -> None:
-    cancellation = cancelling.Cancellation()
+    cancellation = Cancellation()
     cancellation.request()
-    with cancelling.cancellable(cancellation), pytest.raises(ComputationError, match="cancelled"):
+    with cancellable(cancellation), pytest.raises(ComputationError, match="cancelled"):
         experiment.engine.stateful.points(experiment.ask(REVENUE))
 
 

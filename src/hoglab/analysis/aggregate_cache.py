@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from hoglab.analysis import cancellation as cancelling
 from hoglab.analysis.cache_tables import (
     TABLES,
     RefreshRun,
@@ -28,6 +27,7 @@ from hoglab.analysis.cache_tables import (
     grow,
     naive,
 )
+from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.query.materialization import SCHEMA, VERSION, Materialization
 from hoglab.analysis.refresh import covered, increment, rebuild, same, sums
 from hoglab.storage.event_store import (
@@ -182,7 +182,7 @@ class AggregateCache:
 
     @contextmanager
     def _reading(self) -> Iterator[RefreshRun]:
-        cancellation = cancelling.current() or cancelling.Cancellation()
+        cancellation = current_cancellation() or Cancellation()
         with self._store.reader() as reader, cancellation.reaching(reader.interrupt) as cancelled:
             if cancelled:
                 raise QueryCancelledError

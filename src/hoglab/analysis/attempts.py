@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hoglab.analysis.store import SeriesKey
+    from hoglab.analysis.experiment_inputs import SeriesKey
     from hoglab.storage.database import Database
 
 FIRST_WAIT = timedelta(minutes=1)

@@ -10,12 +10,11 @@ from uuid import UUID
 from hoglab.actions import store as actions
 from hoglab.analysis.actions import action_matches
 from hoglab.analysis.days import zone_of
-from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.errors import ComputationError, DefinitionError, wire_error
 from hoglab.analysis.execution import explained_failures
 from hoglab.analysis.query.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, EventRow
 from hoglab.analysis.query.model import EventMatch
-from hoglab.analysis.results.preparing import wire_error
 from hoglab.filters import FilterError, PropertyFilter, parse_filters
 from hoglab.filters.dates import months_before
 from hoglab.filters.sql import FilterScope, combined, group_condition

@@ -48,6 +48,6 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
         _current.reset(token)
 
 
-def current() -> Cancellation | None:
+def current_cancellation() -> Cancellation | None:
     """What may end the computations of this thread."""
     return _current.get()

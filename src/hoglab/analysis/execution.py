@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hoglab.analysis import cancellation as cancelling
+from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
 from hoglab.analysis.query.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation
@@ -83,7 +83,7 @@ class Execution:
 
         Raises the errors of `Reader`.
         """
-        cancellation = cancelling.current() or cancelling.Cancellation()
+        cancellation = current_cancellation() or Cancellation()
         with cancellation.reaching(reader.interrupt) as cancelled:
             if cancelled:
                 raise QueryCancelledError

@@ -15,7 +15,6 @@ from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span,
 from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.results.naming import name_of
-from hoglab.analysis.store import SeriesKey
 from hoglab.experiments import metrics
 from hoglab.experiments import store as experiments
 from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
@@ -30,6 +29,15 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
     from hoglab.http.unknown_keys import WarningEntry
     from hoglab.storage.table_files import FileTable
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """What a series of points belongs to."""
+
+    experiment_id: int
+    metric_uuid: str
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)

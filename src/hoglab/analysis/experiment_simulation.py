@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hoglab.analysis import cancellation as cancelling
 from hoglab.analysis.baseline import history_object, history_of, number, whole_number
+from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.query.model import (
     FunnelMetric,
@@ -63,7 +63,7 @@ def simulation_answer(
     usual = min(max(history.people, MIN_PEOPLE), MAX_PEOPLE)
     people = whole_number(query, "people", usual, MIN_PEOPLE, MAX_PEOPLE)
     setting = Setting(people, experiments, looks, effect)
-    cancellation = cancelling.current() or cancelling.Cancellation()
+    cancellation = current_cancellation() or Cancellation()
     tallies = simulate(
         _people(history.question, computer, effect),
         _methods(found.calculation.statistics),

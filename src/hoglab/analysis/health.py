@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
 from hoglab.analysis.compute import MULTIPLE_VARIANT
-from hoglab.analysis.errors import ComputationError
+from hoglab.analysis.errors import ComputationError, wire_error
 from hoglab.analysis.execution import explained_failures
 from hoglab.analysis.experiment_inputs import ExperimentInputs
 from hoglab.analysis.metric_problems import Named
-from hoglab.analysis.results.preparing import wire_error
 from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.presentation import is_frozen, live_key

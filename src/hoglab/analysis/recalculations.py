@@ -10,13 +10,13 @@ import structlog
 
 from hoglab.analysis import store
 from hoglab.analysis.errors import DefinitionError, ResultsError
-from hoglab.analysis.experiment_inputs import ExperimentInputs
+from hoglab.analysis.experiment_inputs import ExperimentInputs, SeriesKey
 from hoglab.analysis.multiple_testing import adjusted
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import Answer
 from hoglab.analysis.series import reason_of
-from hoglab.analysis.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation, SeriesKey
+from hoglab.analysis.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
 from hoglab.http.errors import BareError, validation_error
 from hoglab.storage.database import Rebuildable
 

@@ -16,11 +16,11 @@ from math import isclose
 from operator import add
 from typing import Any
 
-from hoglab.analysis import resume as histories
 from hoglab.analysis.cache_tables import RefreshRun, insert, make, naive, temporary_tables
 from hoglab.analysis.query.incremental_aggregation import ENTITY, TOUCHED
 from hoglab.analysis.query.materialization import SCHEMA, Materialization
 from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.resume import News, rebuild_histories, resume_histories
 from hoglab.storage.event_store.transactions import transaction
 
 TOLERANCE = 1e-9
@@ -59,7 +59,7 @@ def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: 
 
     refresh.work.rebuilt = True
     if view.aggregation is not None:
-        histories.rebuild(refresh, view, view.aggregation, note, merged=merged)
+        rebuild_histories(refresh, view, view.aggregation, note, merged=merged)
         return
     with transaction(refresh.reader):
         make(refresh, view.table, view.contributions(merged=merged))
@@ -80,8 +80,8 @@ def increment(
         return
     others = list(_reached_or_merged(view, known, merges, merged=merged))
     if view.aggregation is not None:
-        news = histories.News(known.watermark, others, known.increments + 1)
-        histories.go_on(refresh, view, view.aggregation, news, note, merged=merged)
+        news = News(known.watermark, others, known.increments + 1)
+        resume_histories(refresh, view, view.aggregation, news, note, merged=merged)
     else:
         _compute_touched(refresh, view, known.watermark, others, note, merged=merged)
 

@@ -37,7 +37,7 @@ from hoglab.analysis.query.scope import Statement
 from hoglab.storage.event_store.transactions import transaction
 
 
-def rebuild(
+def rebuild_histories(
     refresh: RefreshRun,
     view: Materialization,
     aggregation: IncrementalAggregation,
@@ -57,7 +57,7 @@ def rebuild(
             note()
 
 
-def go_on(
+def resume_histories(
     refresh: RefreshRun,
     view: Materialization,
     aggregation: IncrementalAggregation,

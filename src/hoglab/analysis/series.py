@@ -16,12 +16,12 @@ from hoglab.analysis import store
 from hoglab.analysis.attempts import Attempts
 from hoglab.analysis.days import day_of, zone_of
 from hoglab.analysis.errors import ComputationError, DefinitionError, ResultsError
-from hoglab.analysis.experiment_inputs import SETTLING, query_to, settled_at
+from hoglab.analysis.experiment_inputs import SETTLING, SeriesKey, query_to, settled_at
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.query.statements import all_days_at_once
 from hoglab.analysis.single_flight import SingleFlight
-from hoglab.analysis.store import COMPLETED, NewPoint, SeriesKey
+from hoglab.analysis.store import COMPLETED, NewPoint
 from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:

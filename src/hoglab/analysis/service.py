@@ -11,12 +11,12 @@ import structlog
 from hoglab.analysis import store
 from hoglab.analysis.compute import Computer
 from hoglab.analysis.days import day_of, zone_of
-from hoglab.analysis.experiment_inputs import ExperimentInputs, read_inputs
+from hoglab.analysis.experiment_inputs import ExperimentInputs, SeriesKey, read_inputs
 from hoglab.analysis.multiple_testing import adjusted
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.query_cache import Queries
 from hoglab.analysis.series import REFRESH_S, Series
-from hoglab.analysis.store import COMPLETED, Job, Point, SeriesKey
+from hoglab.analysis.store import COMPLETED, Job, Point
 from hoglab.experiments import store as experiments_store
 from hoglab.http.dates import format_offset, utc_now
 from hoglab.http.errors import validation_error

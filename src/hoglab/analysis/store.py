@@ -11,6 +11,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from hoglab.analysis.experiment_inputs import SeriesKey
 from hoglab.experiments.store import ExperimentRow
 from hoglab.storage.database.tables import experiment as experiment_table
 from hoglab.storage.database.tables import experiment_recalculation, metric_recalculation, metric_result
@@ -18,15 +19,6 @@ from hoglab.storage.database.tables import experiment_recalculation, metric_reca
 COMPLETED, FAILED, PENDING, IN_PROGRESS = "completed", "failed", "pending", "in_progress"
 _ACTIVE = (PENDING, IN_PROGRESS)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesKey:
-    """What a series of points belongs to."""
-
-    experiment_id: int
-    metric_uuid: str
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)

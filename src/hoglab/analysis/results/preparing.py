@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hoglab.analysis.days import day_of, zone_of
-from hoglab.analysis.errors import ComputationError, DefinitionError, UnavailableError
+from hoglab.analysis.errors import ComputationError, DefinitionError, wire_error
 from hoglab.analysis.experiment_inputs import ExperimentInputs, read_inputs
 from hoglab.analysis.query_cache import PreparedQuery
 from hoglab.experiments import store as experiments_store
-from hoglab.http.errors import STORE_RETRY_S, ApiError, unavailable, validation_error
+from hoglab.http.errors import validation_error
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,16 +35,6 @@ def _explained(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise validation_error(str(error)) from error
     except ComputationError as error:
         raise wire_error(error) from error
-
-
-def wire_error(error: ComputationError) -> ApiError:
-    """How a request learns that something could not be computed: 503 when the server is at fault, 429 when it may be
-    asked again, else 400."""
-    if isinstance(error, UnavailableError):
-        return unavailable(str(error), STORE_RETRY_S)
-    if error.retry:
-        return ApiError(429, "throttled_error", "query_limit", str(error), headers={"Retry-After": "30"})
-    return validation_error(str(error))
 
 
 def plan_asked(
