@@ -23,9 +23,9 @@ from typing import Any
 import duckdb
 
 from benchmarks.results_mean_funnel import DAYS, EVENTS_PER_USER, FUNNEL, MEAN, START, question
-from hoglab.analysis.aggregate_cache import AggregateCache, Limits
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer
 from hoglab.storage.event_store.duckdb import DuckDbEventStore

@@ -19,9 +19,9 @@ from typing import Any
 
 import duckdb
 
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid
-from hoglab.analysis.metric_parser import MetricParser
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import at_end_of_day
 from hoglab.experiments.fingerprint import Calculation

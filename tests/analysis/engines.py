@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 from tests.analysis.events import Event, person_id, row, store_events
 
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.resolution import Groups
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.execution.resolution import Groups
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
 from hoglab.storage.event_store import QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory

@@ -16,13 +16,13 @@ from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.actions.routes import actions_router
 from hoglab.actions.service import ActionService
-from hoglab.analysis.aggregate_cache import AggregateCache, Limits
-from hoglab.analysis.behaviour import performers_on_request
-from hoglab.analysis.flag_properties import flag_property_seen
-from hoglab.analysis.metric_problems import exposure_problem, metric_problem
-from hoglab.analysis.routes import routers
-from hoglab.analysis.scheduler import ResultsRunner
-from hoglab.analysis.service import ResultsService
+from hoglab.analysis.api.routes import routers
+from hoglab.analysis.definitions.flag_properties import flag_property_seen
+from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
+from hoglab.analysis.execution.behaviour import performers_on_request
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.timeseries.scheduler import ResultsRunner
+from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras

@@ -16,8 +16,8 @@ from tests.analysis.engines import Engine
 from tests.analysis.events import Event
 from tests.analysis.oracle import Setting
 
-from hoglab.analysis.days import DayGrid, end_of_day, zone_of
-from hoglab.analysis.metric_parser import MetricParser, Tables, no_tables
+from hoglab.analysis.definitions.metric_parser import MetricParser, Tables, no_tables
+from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, Groups, at_end_of_day
 from hoglab.experiments.fingerprint import Calculation

@@ -16,16 +16,16 @@ import pytest
 from tests.analysis.test_emitters import START, exposure, question
 from tests.analysis.worst_statements import CONSTRUCTS, MEAN, SOURCE, grouped, leaf, nested, summed
 
-from hoglab.analysis.days import DayGrid
+from hoglab.analysis.definitions.metric_parser import MAX_BREAKDOWNS, MAX_STEPS, MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.execution import MAX_CELLS
-from hoglab.analysis.metric_parser import MAX_BREAKDOWNS, MAX_STEPS, MetricParser
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.execution.statement_runner import MAX_CELLS
+from hoglab.analysis.incremental.materialization import materialized
+from hoglab.analysis.query.days import DayGrid
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_DEPTH, MAX_NODES
 from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
-from hoglab.analysis.query.materialization import materialized
 from hoglab.analysis.query.model import Cohort, Question
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.shared_scan import MAX_TAKEN, shared_scan

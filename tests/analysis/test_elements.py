@@ -12,8 +12,8 @@ from tests.analysis.events import Event
 from tests.analysis.test_emitters import END, START, exposure
 from tests.filters_hog.events import filter_globals
 
+from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.metric_parser import MetricParser
 from hoglab.analysis.query.model import Question, Span
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.filters.hog import CompiledFilter, FilterContext, build_filter

@@ -10,11 +10,11 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event, person_id
 
+from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.metric_parser import MetricParser
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.model import Cohort, Question, Span
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.experiments.fingerprint import Calculation

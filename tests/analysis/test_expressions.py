@@ -12,9 +12,9 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.test_emitters import question
 
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import NUMBER, DuckDb
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import NUMBER, DuckDb
 from hoglab.analysis.query.expressions import Kind, Sql, number_of, read, text_of
 from hoglab.analysis.query.scope import Scope
 

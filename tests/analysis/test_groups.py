@@ -31,8 +31,8 @@ from tests.analysis.test_against_oracle import (
     sizes,
 )
 
-from hoglab.analysis import resolution
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.execution import resolution
 from hoglab.storage.database import tables
 
 PLANS = ["free", "pro", 'o\'neill "x" \\', 7, True, None]

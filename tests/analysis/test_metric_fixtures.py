@@ -13,10 +13,10 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import PROJECT, Event
 
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid, zone_of
-from hoglab.analysis.metric_parser import MetricParser
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig

@@ -12,8 +12,8 @@ import pytest
 from tests.analysis.test_against_oracle import METRICS
 from tests.analysis.test_emitters import question
 
-from hoglab.analysis.days import DayGrid
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.days import DayGrid
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import EventRelation, Form, Property, Reads
 from hoglab.analysis.query.model import Cohort, Question
 from hoglab.analysis.query.pipeline import Pipeline, pipeline_of

@@ -11,8 +11,8 @@ from tests.analysis.engines import Engine
 from tests.analysis.events import Event
 from tests.analysis.test_emitters import START, exposure, question
 
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question
 from hoglab.analysis.query.shared_scan import EXPOSURE_TABLES, TABLE
 from hoglab.storage.event_store.duckdb import DuckDbReader

@@ -27,8 +27,8 @@ from tests.analysis.test_against_oracle import (
 )
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
-from hoglab.analysis.compute import Computer
 from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.query.combined_statement import MAX_COMBINED
 from hoglab.analysis.query.model import EventMatch, EventSource, Question
 from hoglab.analysis.query.statements import Answer

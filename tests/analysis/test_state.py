@@ -34,12 +34,12 @@ from tests.analysis.test_against_oracle import (
 )
 from tests.analysis.test_sharing import numbers
 
-from hoglab.analysis.aggregate_cache import AggregateCache, Limits
 from hoglab.analysis.cancellation import Cancellation, cancellable
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid, zone_of
 from hoglab.analysis.errors import ComputationError
-from hoglab.analysis.query.materialization import materialized
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.incremental.materialization import materialized
+from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, can_telescope
 from hoglab.storage.event_store import EventStoreUnavailableError

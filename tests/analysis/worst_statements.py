@@ -21,7 +21,7 @@ from tests.analysis.test_emitters import question
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.combined_statement import combine_questions
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_NODES
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.scope import Statement

@@ -19,9 +19,9 @@ from tests.analysis.events import Event
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 from tests.conftest import free_port
 
-from hoglab.analysis.aggregate_cache import MIN_EVENTS, AggregateCache
-from hoglab.analysis.cache_tables import Work
-from hoglab.analysis.query.materialization import Materialization
+from hoglab.analysis.incremental.aggregate_cache import MIN_EVENTS, AggregateCache
+from hoglab.analysis.incremental.cache_tables import Work
+from hoglab.analysis.incremental.materialization import Materialization
 from hoglab.app import Hoglab
 from hoglab.cli import main
 from hoglab.cli.accounts import opened_accounts

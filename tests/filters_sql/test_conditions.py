@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.sql import OPERATORS, FilterScope, Parameters, group_condition

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from hoglab.analysis.days import zone_of
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.days import zone_of
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.filters.sql import FilterScope, group_condition

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hoglab.analysis.days import micros
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.days import micros
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import STORED_EVENTS, EventRelation
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Math, Question, metric_sources, of_sessions, values_of

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation
 from hoglab.analysis.query.exposures import define_exposures, define_units
-from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value, metric_sources
-from hoglab.analysis.query.outcome import Outcome, total_columns
-from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.statements import Answer, Compiled
-from hoglab.analysis.query.values import (
+from hoglab.analysis.query.metrics.outcome import Outcome, total_columns
+from hoglab.analysis.query.metrics.values import (
     aggregates,
     counted,
     is_of_different_ones,
@@ -28,6 +25,9 @@ from hoglab.analysis.query.values import (
     value_of_event,
     valued_outcome,
 )
+from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value, metric_sources
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.statements import Answer, Compiled
 from hoglab.filters.sql import combined
 
 MAX_COMBINED = 10

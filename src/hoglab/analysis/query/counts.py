@@ -8,9 +8,9 @@ Trends of the former engine count those of the variant in their own property (sp
 from __future__ import annotations
 
 from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.metrics.values import counted, value_of_event
 from hoglab.analysis.query.model import Value
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
-from hoglab.analysis.query.values import counted, value_of_event
 
 
 def events_per_day(scope: Scope, value: Value) -> Statement:

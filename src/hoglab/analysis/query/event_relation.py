@@ -18,7 +18,7 @@ from hoglab.filters.sql import Parameters
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hoglab.analysis.query.dialect import Dialect
+    from hoglab.analysis.query.engines.dialect import Dialect
     from hoglab.analysis.query.model import Question
 
 RESOLVED_EVENTS: Final = "resolved_events"

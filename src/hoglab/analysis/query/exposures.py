@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from hoglab.analysis.days import micros
+from hoglab.analysis.query.days import micros
 from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.model import EventSource, group_column
 from hoglab.analysis.query.scope import Scope, Statement, exclusive

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Protocol
 
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.model import Question, chain_of, group_column, group_property
 from hoglab.filters.model import GROUP_TYPES, FilterError
 from hoglab.filters.sql import Parameters, Row

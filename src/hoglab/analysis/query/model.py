@@ -17,7 +17,7 @@ from hoglab.hog import nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hoglab.analysis.days import DayGrid
+    from hoglab.analysis.query.days import DayGrid
     from hoglab.hog.nodes import Expr
     from hoglab.storage.table_files import FileTable
 

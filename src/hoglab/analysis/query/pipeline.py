@@ -11,14 +11,40 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation, Reads
 from hoglab.analysis.query.exposures import define_exposures, define_units
-from hoglab.analysis.query.funnels import (
+from hoglab.analysis.query.metrics.funnels import (
     define_funnel_covariate,
     define_funnel_rows,
     define_progress,
     funnel_outcome,
+)
+from hoglab.analysis.query.metrics.outcome import (
+    Days,
+    Outcome,
+    Total,
+    define_days,
+    define_values,
+    total_of_days,
+    total_of_values,
+)
+from hoglab.analysis.query.metrics.quantiles import (
+    define_quantile_rows,
+    define_quantile_values,
+    define_quantiles,
+    quantile_values,
+)
+from hoglab.analysis.query.metrics.retention import RETENTION_OUTCOME, define_retention
+from hoglab.analysis.query.metrics.values import (
+    bounds_of,
+    define_clamped,
+    define_mean_covariate,
+    define_partials,
+    define_sides,
+    mean_outcome,
+    ratio_outcome,
+    valued_outcome,
 )
 from hoglab.analysis.query.model import (
     FunnelMetric,
@@ -29,34 +55,8 @@ from hoglab.analysis.query.model import (
     RatioMetric,
     RetentionMetric,
 )
-from hoglab.analysis.query.outcome import (
-    Days,
-    Outcome,
-    Total,
-    define_days,
-    define_values,
-    total_of_days,
-    total_of_values,
-)
-from hoglab.analysis.query.quantiles import (
-    define_quantile_rows,
-    define_quantile_values,
-    define_quantiles,
-    quantile_values,
-)
-from hoglab.analysis.query.retention import RETENTION_OUTCOME, define_retention
 from hoglab.analysis.query.scope import Scope, Stage, Statement, Subquery
 from hoglab.analysis.query.statements import Compiled
-from hoglab.analysis.query.values import (
-    bounds_of,
-    define_clamped,
-    define_mean_covariate,
-    define_partials,
-    define_sides,
-    mean_outcome,
-    ratio_outcome,
-    valued_outcome,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 
-from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.days import DAY_US, DayGrid, OffsetStep, zone_of
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation, EventRow, Reads
 from hoglab.analysis.query.expressions import read, truth_of
 from hoglab.analysis.query.model import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from hoglab.analysis.query.channels import PARTS, channel_of
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import ComputedField, FilterField

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import (
     COLUMNS,
     EventRelation,
@@ -23,6 +23,7 @@ from hoglab.analysis.query.event_relation import (
     Reads,
 )
 from hoglab.analysis.query.exposures import define_exposures
+from hoglab.analysis.query.metrics.retention import span_us
 from hoglab.analysis.query.model import (
     EventSource,
     FunnelMetric,
@@ -32,7 +33,6 @@ from hoglab.analysis.query.model import (
     metric_sources,
 )
 from hoglab.analysis.query.pipeline import pipeline_of
-from hoglab.analysis.query.retention import span_us
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.filters import FilterError
 from hoglab.filters.sql import combined

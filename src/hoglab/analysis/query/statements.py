@@ -9,7 +9,9 @@ from itertools import accumulate, chain
 from math import fsum
 from typing import Any
 
-from hoglab.analysis.days import end_of_day
+from hoglab.analysis.query.days import end_of_day
+from hoglab.analysis.query.metrics.outcome import Outcome
+from hoglab.analysis.query.metrics.quantiles import quantile_sample
 from hoglab.analysis.query.model import (
     FunnelMetric,
     Math,
@@ -24,8 +26,6 @@ from hoglab.analysis.query.model import (
     of_sessions,
     tables_of,
 )
-from hoglab.analysis.query.outcome import Outcome
-from hoglab.analysis.query.quantiles import quantile_sample
 from hoglab.analysis.query.scope import Statement
 from hoglab.statistics import (
     Proportion,

@@ -8,11 +8,11 @@ from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.days import DayGrid, zone_of
-from hoglab.analysis.metric_parser import MetricParser
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
-from hoglab.analysis.query_cache import PreparedQuery
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
+from hoglab.analysis.timeseries.query_cache import PreparedQuery
 from hoglab.experiments import flag_config
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.experiments.flag_config import HOLDOUT_PREFIX
@@ -22,8 +22,8 @@ from hoglab.http.errors import validation_error
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
-    from hoglab.analysis.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.service import ResultsService
+    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.timeseries.service import ResultsService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
 

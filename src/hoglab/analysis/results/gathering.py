@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis import store
-from hoglab.analysis.experiment_inputs import ExperimentInputs, Shown, is_computed
-from hoglab.analysis.health import status_of
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, Shown, is_computed
+from hoglab.analysis.definitions.naming import value_label
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.query_cache import PreparedQuery, Queries
+from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import corrected, judged, verdict_object
-from hoglab.analysis.results.naming import value_label
 from hoglab.analysis.results.preparing import prepared
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.query_cache import PreparedQuery, Queries
 from hoglab.http.dates import format_moment
 from hoglab.http.errors import ApiError, WireError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.analysis.health import ExperimentHealth, Finding
-    from hoglab.analysis.query_cache import Status
     from hoglab.analysis.results.exposures import ExposureCounts
-    from hoglab.analysis.service import ResultsService
+    from hoglab.analysis.results.health import ExperimentHealth, Finding
+    from hoglab.analysis.timeseries.query_cache import Status
+    from hoglab.analysis.timeseries.service import ResultsService
     from hoglab.http.identity import Project
 
 BUDGET_S = 15.0
