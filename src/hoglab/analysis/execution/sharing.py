@@ -14,7 +14,7 @@ from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.execution.statement_runner import StatementRunner, bounded, explained_failures
 from hoglab.analysis.query.combined_statement import MAX_COMBINED, can_combine, combine_questions
 from hoglab.analysis.query.model import Question, event_names, metric_sources
-from hoglab.analysis.query.shared_scan import shared_scan, without_tables
+from hoglab.analysis.query.shared_scan import drop_tables, shared_scan
 from hoglab.analysis.query.statements import Answer
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
@@ -36,7 +36,7 @@ def shared_results(
             shared = _over_tables(runner, reader, questions)
             yield None if shared is None else _Several(shared, questions).answer
         finally:
-            for drop in without_tables(runner.dialect):
+            for drop in drop_tables(runner.dialect):
                 reader.execute(drop)
 
 

@@ -132,16 +132,21 @@ class EventRow:
         self.dialect = dialect
         self.parameters = parameters
         self._relation = relation
-        self._read = NOTHING
+        self._begin()
+
+    def _begin(self) -> None:
+        self._columns: set[str] = set()
+        self._properties: set[Property] = set()
+        self._now = False
 
     def reads(self) -> Reads:
         """What was read since this was asked before."""
-        found, self._read = self._read, NOTHING
+        found = Reads(frozenset(self._columns), frozenset(self._properties), self._now)
+        self._begin()
         return found
 
     def column(self, name: str) -> str:
-        if name not in self._read.columns:
-            self._read |= Reads(columns=frozenset((name,)))
+        self._columns.add(name)
         return name
 
     def text(self, column: str, key: str) -> str:
@@ -158,14 +163,13 @@ class EventRow:
         return self.read(Property(column, key, Form.JSON_NUMBER))
 
     def depend_on_now(self) -> None:
-        self._read |= Reads(now=True)
+        self._now = True
 
     def read(self, wanted: Property) -> str:
         """A property as it is wanted, from its JSON or from the column that has it."""
         if wanted.form is Form.NUMBER and Form.NUMBER not in self._relation.extracted:
             return self.dialect.number(self.read(wanted.as_(Form.TEXT)))
-        if wanted not in self._read.properties:
-            self._read |= Reads(properties=frozenset((wanted,)))
+        self._properties.add(wanted)
         if wanted.form in self._relation.extracted:
             return wanted.name
         if wanted.form is Form.JSON_NUMBER:

@@ -102,9 +102,9 @@ def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
     )
 
 
-def without_tables(dialect: Dialect) -> list[str]:
+def drop_tables(dialect: Dialect) -> list[str]:
     """The statements after which there are no such tables."""
-    return [dialect.without_table(table) for table in (TABLE, *EXPOSURE_TABLES)]
+    return [dialect.drop_table(table) for table in (TABLE, *EXPOSURE_TABLES)]
 
 
 def _exposure_tables(scope: Scope) -> Iterator[Statement]:

@@ -56,7 +56,7 @@ class ClickHouse:
     def temporary_table(self, name: str, sql: str) -> str:
         return f"CREATE TEMPORARY TABLE {name} ENGINE = Memory AS {sql}"
 
-    def without_table(self, name: str) -> str:
+    def drop_table(self, name: str) -> str:
         return f"DROP TABLE IF EXISTS {name}"
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:

@@ -31,7 +31,7 @@ class Dialect(PropertyDialect, Protocol):
         """The statement that makes a table of what a query gives, which is there for its reader alone."""
         ...
 
-    def without_table(self, name: str) -> str:
+    def drop_table(self, name: str) -> str:
         """The statement after which there is no such table, whether there was one or not."""
         ...
 

@@ -37,7 +37,7 @@ class DuckDb:
     def temporary_table(self, name: str, sql: str) -> str:
         return f"CREATE TEMP TABLE {name} AS {sql}"
 
-    def without_table(self, name: str) -> str:
+    def drop_table(self, name: str) -> str:
         return f"DROP TABLE IF EXISTS {name}"
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
