@@ -19,9 +19,9 @@ from typing import Any
 
 import duckdb
 
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
@@ -120,14 +120,15 @@ FROM u LEFT JOIN h USING (person_id) GROUP BY variant
 """  # noqa: S608 - no value comes from outside
 
 
-def generated(path: Path, events: int) -> DuckDbEventStore:
-    """A store with that many events."""
+def generated(path: Path, events: int, *, position: int | None = None) -> DuckDbEventStore:
+    """A store with that many events; ``position`` is where in the event log they end, if not at their number."""
     DuckDbEventStore(path).close()
     with duckdb.connect(str(path)) as connection:
         span_us = DAYS * 86_400_000_000
         values = {"events": events, "users": max(1, events // EVENTS_PER_USER), "span_us": span_us}
         connection.execute(GENERATE, values)
-        connection.execute("UPDATE store_state SET next_seq = $1, position = $2", [events + 1, events])
+        end = events if position is None else position
+        connection.execute("UPDATE store_state SET next_seq = $1, position = $2", [events + 1, end])
     return DuckDbEventStore(path)
 
 
@@ -139,7 +140,7 @@ def question(metric: dict[str, Any]) -> Question:
         statistics=StatisticsConfig(),
         exposure_criteria={"filterTestAccounts": False},
     )
-    reader = Reader(lambda _identifier: None)
+    reader = MetricParser(lambda _identifier: None)
     span = Span(START, END, END, DayGrid.between(START, END, UTC))
     return Question(reader.exposures(1, calculation), span, reader.metric(metric))
 

@@ -154,7 +154,9 @@ def main() -> int:
     options = parser.parse_args()
     events, metrics, reads = (100_000, 5, 5) if options.smoke else (options.events, MANY, 50)
     with tempfile.TemporaryDirectory() as directory:
-        generated(Path(directory) / "events.duckdb", events).close()
+        with serving(Path(directory)):
+            pass  # the files of a directory know each other: the server makes them
+        generated(Path(directory) / "events.duckdb", events, position=0).close()
         with serving(Path(directory)) as (client, process_id):
             one = experiment(client, [MEAN, FUNNEL])
             print(f"{events:,} events, 30 daily points; milliseconds")

@@ -18,14 +18,14 @@ from hoglab.accounts.service import AccountService
 from hoglab.actions.routes import actions_router
 from hoglab.actions.service import ActionService
 from hoglab.actions.store import names as action_names
-from hoglab.analysis import routes as results_routes
-from hoglab.analysis.behaviour import performers, performers_on_request
-from hoglab.analysis.flag_properties import flag_property_seen
-from hoglab.analysis.metric_problems import exposure_problem, metric_problem
-from hoglab.analysis.runner import ResultsRunner
-from hoglab.analysis.service import ResultsService
-from hoglab.analysis.state import BusyError, ResultsState
-from hoglab.analysis.state import Limits as StateLimits
+from hoglab.analysis.api import routes as results_routes
+from hoglab.analysis.definitions.flag_properties import flag_property_seen
+from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
+from hoglab.analysis.execution.behaviour import performers, performers_on_request
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError
+from hoglab.analysis.incremental.aggregate_cache import Limits as StateLimits
+from hoglab.analysis.timeseries.scheduler import ResultsRunner
+from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.background import Service
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
@@ -308,7 +308,7 @@ class Hoglab:
             metric_problem=metric_problem,
             exposure_problem=exposure_problem,
         )
-        kept_for_results = ResultsState(
+        kept_for_results = AggregateCache(
             store,
             timeout_s=settings.query_timeout_s,
             limits=StateLimits(bytes=settings.results_state_max_bytes),
@@ -433,7 +433,7 @@ def _chores(
     engines: Engines,
     accounts: AccountService,
     erasing: PersonErasing,
-    kept: ResultsState,
+    kept: AggregateCache,
 ) -> list[Chore]:
     """What is done by and by, so that nothing grows for ever and nobody stays who is to be forgotten."""
     database, failures = engines.database, (DatabaseError, BusyError)

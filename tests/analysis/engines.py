@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,31 +12,27 @@ from typing import Any, Protocol
 import pyarrow as pa
 from tests.analysis.events import Event, person_id, row, store_events
 
-from hoglab.analysis.compute import Computer, Groups
-from hoglab.analysis.query.clickhouse import ClickHouse
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.execution.resolution import Groups
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
 from hoglab.storage.event_store import QueryError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory
 
 TABLES = """
 CREATE TABLE events (
-    project_id Int32, uuid UUID, event String, distinct_id String, timestamp DateTime64(6, 'UTC'),
+    log_offset Int64, project_id Int32, uuid UUID, event String, distinct_id String, timestamp DateTime64(6, 'UTC'),
     person_id Nullable(UUID), group_0 Nullable(String), group_1 Nullable(String), group_2 Nullable(String),
     group_3 Nullable(String), group_4 Nullable(String), feature_flag Nullable(String),
     feature_flag_response Nullable(String), session_id Nullable(String), elements_chain String,
     properties String, person_properties String
 ) ENGINE = MergeTree ORDER BY (project_id, event, timestamp);
-CREATE TABLE person_override (project_id Int32, old_person_id UUID, person_id UUID)
+CREATE TABLE person_override (log_offset Int64, project_id Int32, old_person_id UUID, person_id UUID)
 ENGINE = MergeTree ORDER BY (project_id, old_person_id);
+CREATE VIEW stored_events AS SELECT * REPLACE (toString(uuid) AS uuid) FROM events;
 CREATE VIEW resolved_events AS
-SELECT events.project_id AS project_id, toString(events.uuid) AS uuid, events.event AS event,
-    events.distinct_id AS distinct_id, events.timestamp AS timestamp,
-    coalesce(person_override.person_id, events.person_id) AS person_id, events.group_0 AS group_0,
-    events.group_1 AS group_1, events.group_2 AS group_2, events.group_3 AS group_3, events.group_4 AS group_4,
-    events.feature_flag AS feature_flag, events.feature_flag_response AS feature_flag_response,
-    events.session_id AS session_id, events.elements_chain AS elements_chain,
-    events.properties AS properties, events.person_properties AS person_properties
-FROM events LEFT JOIN person_override
+SELECT events.* REPLACE (coalesce(person_override.person_id, events.person_id) AS person_id)
+FROM stored_events AS events LEFT JOIN person_override
     ON person_override.project_id = events.project_id AND person_override.old_person_id = events.person_id
 SETTINGS join_use_nulls = 1
 """
@@ -60,6 +56,12 @@ class Engine(Protocol):
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()
     ) -> None: ...
 
+    def position(self) -> int:
+        """The log offset of what was added last."""
+        ...
+
+    def reader(self) -> AbstractContextManager[Any]: ...
+
     def close(self) -> None: ...
 
 
@@ -77,6 +79,12 @@ class DuckDbEngine:
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()
     ) -> None:
         store_events(self.store, events, project_id=project_id, merges=merges)
+
+    def position(self) -> int:
+        return self.store.position()
+
+    def reader(self) -> AbstractContextManager[Any]:
+        return self.store.reader()
 
     def close(self) -> None:
         self.store.close()
@@ -112,10 +120,12 @@ class ClickHouseEngine:
             self._count += 1
             rows.append(_columns(row(event, self._count, project_id)))
         self._insert("events", rows)
+        self._count += 1
         self._insert(
             "person_override",
             [
                 {
+                    "log_offset": self._count,
                     "project_id": project_id,
                     "old_person_id": str(person_id(old)),
                     "person_id": str(person_id(new)),
@@ -123,6 +133,9 @@ class ClickHouseEngine:
                 for old, new in merges
             ],
         )
+
+    def position(self) -> int:
+        return self._count
 
     def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
         if rows:
@@ -167,6 +180,7 @@ def _columns(stored: Any) -> dict[str, Any]:
     """A stored event as a row of the table."""
     moment = stored.timestamp.astimezone(UTC).replace(tzinfo=None)
     return {
+        "log_offset": stored.log_offset,
         "project_id": stored.project_id,
         "uuid": str(stored.uuid),
         "event": stored.event,

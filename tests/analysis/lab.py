@@ -16,13 +16,13 @@ from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.actions.routes import actions_router
 from hoglab.actions.service import ActionService
-from hoglab.analysis.behaviour import performers_on_request
-from hoglab.analysis.flag_properties import flag_property_seen
-from hoglab.analysis.metric_problems import exposure_problem, metric_problem
-from hoglab.analysis.routes import routers
-from hoglab.analysis.runner import ResultsRunner
-from hoglab.analysis.service import ResultsService
-from hoglab.analysis.state import Limits, ResultsState
+from hoglab.analysis.api.routes import routers
+from hoglab.analysis.definitions.flag_properties import flag_property_seen
+from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
+from hoglab.analysis.execution.behaviour import performers_on_request
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.timeseries.scheduler import ResultsRunner
+from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
@@ -92,7 +92,7 @@ class Lab:
             refresh_s=refresh_s,
             query_timeout_s=30,
             tables=self.tables,
-            state=ResultsState(self.events, timeout_s=30, limits=Limits(min_events=0)),
+            state=AggregateCache(self.events, timeout_s=30, limits=Limits(min_events=0)),
             now=lambda: self.now,
         )
         self.runner = ResultsRunner(self.service)

@@ -16,8 +16,8 @@ from tests.analysis.engines import Engine
 from tests.analysis.events import Event
 from tests.analysis.oracle import Setting
 
-from hoglab.analysis.days import DayGrid, end_of_day, zone_of
-from hoglab.analysis.definition import Reader, Tables, no_tables
+from hoglab.analysis.definitions.metric_parser import MetricParser, Tables, no_tables
+from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, Groups, at_end_of_day
 from hoglab.experiments.fingerprint import Calculation
@@ -300,7 +300,7 @@ class Bench:
             exposure_criteria=criteria,
             test_account_filters=[staff],
         )
-        reader = Reader(lambda _identifier: None, tables)
+        reader = MetricParser(lambda _identifier: None, tables)
         lookback = setting.lookback
         cuped = CupedConfig(enabled=lookback is not None, lookback_days=lookback.days if lookback else 14)
         return Question(

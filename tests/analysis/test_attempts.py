@@ -14,11 +14,11 @@ from tests.analysis.lab import PURCHASES, REVENUE, Lab, exposed
 from tests.analysis.test_live import START, hogql
 from tests.analysis.worst_statements import grouped, leaf, nested
 
-from hoglab.analysis import store
-from hoglab.analysis.attempts import FIRST_WAIT, MAX_WAIT, STOPPED, wait_after
+from hoglab.analysis.definitions.experiment_inputs import SeriesKey
 from hoglab.analysis.query.expressions import MAX_DEPTH
-from hoglab.analysis.recalculations import Recalculations
-from hoglab.analysis.store import SeriesKey
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.attempts import FIRST_WAIT, MAX_WAIT, STOPPED, wait_after
+from hoglab.analysis.timeseries.recalculations import Recalculations
 from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
 from hoglab.storage.event_store.duckdb import DuckDbReader
 

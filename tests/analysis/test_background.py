@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis.runner import ResultsRunner, last_scheduled
+from hoglab.analysis.timeseries.scheduler import ResultsRunner, last_scheduled
 from hoglab.storage.database.tables import metric_result
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from tests.analysis.events import Event, person_id, store_events
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.analysis.behaviour import performers
+from hoglab.analysis.execution.behaviour import performers
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts import store as cohort_store
 from hoglab.storage.database import Database

@@ -16,19 +16,19 @@ import pytest
 from tests.analysis.test_emitters import START, exposure, question
 from tests.analysis.worst_statements import CONSTRUCTS, MEAN, SOURCE, grouped, leaf, nested, summed
 
-from hoglab.analysis.compute import MAX_CELLS
-from hoglab.analysis.days import DayGrid
-from hoglab.analysis.definition import MAX_BREAKDOWNS, MAX_STEPS, Reader
+from hoglab.analysis.definitions.metric_parser import MAX_BREAKDOWNS, MAX_STEPS, MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.execution.statement_runner import MAX_CELLS
+from hoglab.analysis.incremental.materialization import materialized
+from hoglab.analysis.query.days import DayGrid
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_DEPTH, MAX_NODES
 from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
-from hoglab.analysis.query.kept import kept
 from hoglab.analysis.query.model import Cohort, Question
-from hoglab.analysis.query.shared import MAX_TAKEN, SharedEvents
-from hoglab.analysis.query.statements import compiled
+from hoglab.analysis.query.pipeline import compiled
+from hoglab.analysis.query.shared_scan import MAX_TAKEN, shared_scan
 from hoglab.experiments.metrics import MAX_METRICS
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.model import MAX_FILTERS, MAX_GROUP_DEPTH
@@ -141,7 +141,7 @@ def test_too_many_values_and_groups_are_refused() -> None:
 def test_an_action_of_too_many_steps_is_refused() -> None:
     steps = [{"event": f"e{number}"} for number in range(30_000)]
     metric = {**MEAN, "source": {"kind": "ActionsNode", "id": 1}}
-    read = Reader(lambda _identifier: steps).metric(metric)
+    read = MetricParser(lambda _identifier: steps).metric(metric)
     with pytest.raises(FilterError, match="characters of SQL"):
         compiled(replace(question(MEAN, 1), metric=read), DuckDb())
 
@@ -225,8 +225,8 @@ def reading(first: int, count: int) -> dict[str, Any]:
 def test_metrics_that_read_too_many_properties_share_no_table() -> None:
     many = [question(reading(400 * number, 400), 1) for number in range(3)]
     with pytest.raises(FilterError, match=f"more than {MAX_TAKEN} properties"):
-        SharedEvents(many)
-    SharedEvents(many[:1] * 3)
+        shared_scan(many, DuckDb())
+    shared_scan(many[:1] * 3, DuckDb())
 
 
 def test_what_reads_too_many_properties_is_not_kept() -> None:
@@ -235,8 +235,8 @@ def test_what_reads_too_many_properties_is_not_kept() -> None:
         days = DayGrid.between(found.span.start, found.span.end, UTC)
         return replace(found, span=replace(found.span, days=days))
 
-    assert kept(asked(MAX_TAKEN)) is not None
-    assert kept(asked(MAX_TAKEN + 1)) is None
+    assert materialized(asked(MAX_TAKEN)) is not None
+    assert materialized(asked(MAX_TAKEN + 1)) is None
 
 
 def test_a_time_limit_that_passes_while_a_statement_is_planned_ends_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.analysis.events import Event
 from tests.analysis.test_emitters import END, START, exposure
 from tests.filters_hog.events import filter_globals
 
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import Question, Span
 from hoglab.experiments.fingerprint import Calculation
@@ -103,7 +103,7 @@ def counted(engine: Engine, source: dict[str, Any], steps: list[dict[str, Any]] 
         StatisticsConfig(),
         exposure_criteria={"filterTestAccounts": False},
     )
-    reader = Reader(lambda _identifier: steps)
+    reader = MetricParser(lambda _identifier: steps)
     metric = {"metric_type": "mean", "source": source}
     question = Question(
         reader.exposures(900, calculation, metric), Span(START, END, END), reader.metric(metric)

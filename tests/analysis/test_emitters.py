@@ -10,13 +10,13 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event, person_id
 
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.model import Cohort, Question, Span
-from hoglab.analysis.query.statements import compiled
+from hoglab.analysis.query.pipeline import compiled
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
 
@@ -62,7 +62,7 @@ def question(metric: dict[str, Any], project: int, **options: Any) -> Question:
         statistics=StatisticsConfig(),
         exposure_criteria={"filterTestAccounts": False, **options.pop("criteria", {})},
     )
-    reader = Reader(lambda _identifier: None)
+    reader = MetricParser(lambda _identifier: None)
     exposures = reader.exposures(project, calculation, metric)
     return Question(exposures, Span(START, END, END), reader.metric(metric), **options)
 

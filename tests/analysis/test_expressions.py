@@ -12,9 +12,9 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.test_emitters import question
 
-from hoglab.analysis.query.clickhouse import ClickHouse
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.duckdb import NUMBER, DuckDb
+from hoglab.analysis.query.engines.clickhouse import ClickHouse
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import NUMBER, DuckDb
 from hoglab.analysis.query.expressions import Kind, Sql, number_of, read, text_of
 from hoglab.analysis.query.scope import Scope
 
@@ -268,7 +268,7 @@ def test_every_construct_means_what_it_says(engine: Engine, wanted: str, depth: 
             texts.append(found.text)
         columns = ", ".join(f"{sql} AS c{number}" for number, sql in enumerate(shown))
         statement = scope.statement(f"SELECT {columns} FROM {relation(dialect)} ORDER BY place")  # noqa: S608
-        with engine.computer._store.reader() as reader:
+        with engine.reader() as reader:
             rows = reader.execute(statement.sql, statement.parameters)
         for number, (text, values) in enumerate(zip(texts, expected, strict=True)):
             got = [row[number] for row in rows]

@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis import live
-from hoglab.analysis.compute import Computer
+from hoglab.analysis.api import live
+from hoglab.analysis.execution.computer import Computer
 from hoglab.statistics import Correction
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)

@@ -15,12 +15,12 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought
 
-from hoglab.analysis import experiment_simulation
-from hoglab.analysis.cancelling import Cancellation, cancellable
-from hoglab.analysis.compute import Computer
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError
-from hoglab.analysis.experiment_simulation import simulation_answer
-from hoglab.analysis.simulated_people import ValuedPeople
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.planning import experiment_simulation
+from hoglab.analysis.planning.experiment_simulation import simulation_answer
+from hoglab.analysis.planning.simulated_people import ValuedPeople
 from hoglab.statistics import (
     FrequentistConfig,
     Proportion,

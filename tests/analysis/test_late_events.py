@@ -13,7 +13,7 @@ from tests.analysis.events import Event
 from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 from tests.analysis.test_background import stored, sums
 
-from hoglab.analysis.compute import Computer
+from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.query.model import Question
 from hoglab.storage.database.tables import metric_result
 

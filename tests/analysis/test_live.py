@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis.compute import MAX_CELLS
+from hoglab.analysis.execution.statement_runner import MAX_CELLS
 from hoglab.statistics import sample_ratio_mismatch
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,

@@ -13,10 +13,10 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import PROJECT, Event
 
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid, zone_of
-from hoglab.analysis.definition import Reader
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
@@ -51,7 +51,7 @@ def question(metric: dict[str, Any], options: dict[str, Any], *, days: bool = Fa
         },
         timezone=zone,
     )
-    reader = Reader(lambda _identifier: None)
+    reader = MetricParser(lambda _identifier: None)
     grid = DayGrid.between(START, END, zone_of(zone)) if days else None
     return Question(
         reader.exposures(PROJECT, calculation),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis import queries
+from hoglab.analysis.timeseries import query_cache as queries
 from hoglab.storage.event_store import QueryCancelledError, QueryTimeoutError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore, DuckDbReader
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis import store
-from hoglab.analysis.recalculations import Recalculations
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.recalculations import Recalculations
 
 START = NOW - timedelta(days=2)
 

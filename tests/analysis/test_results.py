@@ -11,10 +11,10 @@ from sqlalchemy import update
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
-from hoglab.analysis.health import ExperimentHealth
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
+from hoglab.analysis.results.health import ExperimentHealth
 from hoglab.analysis.results.judging import plan_of
 from hoglab.statistics.verdict import Plan
 from hoglab.storage.database.tables import feature_flag

@@ -45,8 +45,8 @@ from tests.analysis.test_state import (
     until,
 )
 
-from hoglab.analysis.query.resuming import can_resume
-from hoglab.analysis.state_tables import Work
+from hoglab.analysis.incremental.aggregation import can_resume
+from hoglab.analysis.incremental.cache_tables import Work
 
 CONTROL, TEST = ({"$feature_flag": "flag", "$feature_flag_response": key} for key in ("control", "test"))
 DAY = timedelta(days=1)

@@ -26,7 +26,7 @@ from tests.analysis.test_state import (
     plain,
 )
 
-from hoglab.analysis.state import BusyError
+from hoglab.analysis.incremental.aggregate_cache import BusyError
 from hoglab.storage.event_store.erasing import Doomed
 from hoglab.storage.event_store.sealing import SealingLimits
 

@@ -26,12 +26,12 @@ from tests.analysis.test_against_oracle import (
     seeds,
 )
 
-from hoglab.analysis.cancelling import Cancellation, cancellable
-from hoglab.analysis.compute import Computer
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError, DefinitionError
-from hoglab.analysis.query.model import Question
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.query.combined_statement import MAX_COMBINED
+from hoglab.analysis.query.model import EventMatch, EventSource, Question
 from hoglab.analysis.query.statements import Answer
-from hoglab.analysis.query.together import MAX_TOGETHER
 from hoglab.storage.event_store import QueryMemoryError
 from hoglab.storage.event_store.duckdb import DuckDbReader
 
@@ -148,10 +148,28 @@ def test_events_are_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert count.of_exposures == 1
 
 
+def test_what_counts_as_exposure_is_asked_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = questions(bench, plain(), 8, [mean(), mean(math="dau"), mean(math="unique_session")] * 2)
+    other = EventSource((EventMatch("other"),))
+    asked = [replace(each, exposures=replace(each.exposures, substitute=other)) for each in asked]
+    alone = [bench.computer.result(question) for question in asked]
+    looked: list[str] = []
+    execute = DuckDbReader.execute
+
+    def counted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+        looked.extend([sql] if sql.startswith("SELECT 1 AS found") else [])
+        return execute(reader, sql, *options, **named)
+
+    monkeypatch.setattr(DuckDbReader, "execute", counted)
+    with bench.computer.sharing(asked) as result:
+        assert [result(question) for question in asked] == alone
+    assert len(looked) == 1
+
+
 def test_sums_are_computed_together_and_equal_metrics_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sums = [mean(math="sum", math_property=f"p{number}") for number in range(MAX_TOGETHER + 4)]
+    sums = [mean(math="sum", math_property=f"p{number}") for number in range(MAX_COMBINED + 4)]
     asked = questions(bench, plain(), 4, [{**each, "threshold": 1} for each in sums])
     asked = [replace(question, metric=replace(question.metric, window_us=0)) for question in asked]
     count = Statements(monkeypatch)
@@ -159,14 +177,14 @@ def test_sums_are_computed_together_and_equal_metrics_once(
         for question in [*asked, *asked]:
             result(question)
     assert len(count.of_shared_events) == 2
-    assert count.of_shared_events[0].count("FILTER") == MAX_TOGETHER
+    assert count.of_shared_events[0].count("FILTER") == MAX_COMBINED
 
 
 def test_metrics_of_the_same_events_are_computed_together(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a statement looks at no events but theirs."""
-    names = ["purchase", "signup"] * MAX_TOGETHER
+    names = ["purchase", "signup"] * MAX_COMBINED
     asked = questions(bench, plain(), 6, [mean(event=name) for name in names])
     asked = [
         replace(question, metric=replace(question.metric, window_us=(number + 1) * 3_600_000_000))

@@ -35,14 +35,14 @@ from tests.analysis.test_against_oracle import (
 )
 from tests.analysis.test_sharing import numbers
 
-from hoglab.analysis import cancelling
-from hoglab.analysis.compute import Computer
-from hoglab.analysis.days import DayGrid, zone_of
+from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError
-from hoglab.analysis.query.kept import kept
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.incremental.materialization import materialized
+from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, can_telescope
-from hoglab.analysis.state import Limits, ResultsState
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore, DuckDbReader
 
@@ -67,7 +67,7 @@ class Stateful(DuckDbEngine):
             threads=2,
             state_path=self.path / "results-state.duckdb",
         )
-        self.state = ResultsState(self.store, timeout_s=60, limits=limits)
+        self.state = AggregateCache(self.store, timeout_s=60, limits=limits)
         self.computer = Computer(self.store, timeout_s=60)
         self.stateful = Computer(self.store, timeout_s=60, state=self.state)
 
@@ -184,7 +184,7 @@ def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) ->
 
 def test_what_is_kept_covers_the_usual_questions(lasting: Stateful) -> None:
     bench = Bench(lasting)
-    covered = [metric for metric in METRICS if kept(bench.ask(plain(), [], metric)) is not None]
+    covered = [metric for metric in METRICS if materialized(bench.ask(plain(), [], metric)) is not None]
     of_sessions = [metric for metric in METRICS if "session_properties" in repr(metric)]
     assert [metric for metric in METRICS if metric not in covered] == of_sessions
 
@@ -192,15 +192,15 @@ def test_what_is_kept_covers_the_usual_questions(lasting: Stateful) -> None:
 def test_questions_that_time_or_merges_change_are_not_kept(lasting: Stateful) -> None:
     bench = Bench(lasting)
     recent = {"key": "when", "type": "event", "operator": "is_date_after", "value": "-7d"}
-    assert kept(bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day"))))) is None
-    assert kept(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]}))) is None
+    assert materialized(bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day"))))) is None
+    assert materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]}))) is None
     of_group = {"key": "plan", "type": "group", "operator": "exact", "value": "pro", "group_type_index": 0}
-    assert kept(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]}))) is None
+    assert materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]}))) is None
     by_group = {"breakdowns": [{"property": "plan", "type": "group", "group_type_index": 0}]}
-    assert kept(bench.ask(plain(), [], mean(breakdownFilter=by_group))) is None
+    assert materialized(bench.ask(plain(), [], mean(breakdownFilter=by_group))) is None
     question = bench.ask(plain(), [], REVENUE)
-    assert kept(replace(question, span=replace(question.span, capped=True))) is None
-    assert kept(replace(question, span=replace(question.span, days=None))) is None
+    assert materialized(replace(question, span=replace(question.span, capped=True))) is None
+    assert materialized(replace(question, span=replace(question.span, days=None))) is None
 
 
 # -- what changes cost (11.5) --------------------------------------------------------------------------
@@ -543,7 +543,7 @@ def test_what_was_not_asked_for_the_longest_goes_first(experiment: Experiment) -
         [(size,)] = reader.execute(
             "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'results_state'"
         )
-    engine.state = ResultsState(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=size - 1))
+    engine.state = AggregateCache(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=size - 1))
     engine.stateful = Computer(engine.store, timeout_s=60, state=engine.state)
     funnels = experiment.ask(funnel(PURCHASE, CHECKOUT))
     engine.stateful.points(funnels)
@@ -557,7 +557,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
     engine = experiment.engine
     with engine.store.reader() as reader:
         reader.execute("CHECKPOINT results_state")
-    engine.state = ResultsState(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=1))
+    engine.state = AggregateCache(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=1))
     engine.stateful = Computer(engine.store, timeout_s=60, state=engine.state)
     question = experiment.ask(REVENUE)
     assert_same_points(engine, question, "too large")
@@ -568,7 +568,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
 
 
 def kept_table(question: Question) -> str:
-    found = kept(question)
+    found = materialized(question)
     assert found is not None
     return found.table.partition(".")[2]
 
@@ -607,7 +607,7 @@ def test_every_so_many_increments_contributions_are_checked(tmp_path: Path) -> N
 
 
 def kept_of(question: Question) -> Any:
-    found = kept(question)
+    found = materialized(question)
     assert found is not None
     return found
 
@@ -634,15 +634,15 @@ def test_with_a_full_disk_results_come_from_the_events(
 
 def test_when_the_state_takes_too_long_results_come_from_the_events(experiment: Experiment) -> None:
     engine = experiment.engine
-    hurried = ResultsState(engine.store, timeout_s=0.000001, limits=ALWAYS)
+    hurried = AggregateCache(engine.store, timeout_s=0.000001, limits=ALWAYS)
     engine.stateful = Computer(engine.store, timeout_s=60, state=hurried)
     assert_same_points(engine, experiment.ask(REVENUE), "hurried")
 
 
 def test_a_cancelled_computation_does_not_go_on_with_the_events(experiment: Experiment) -> None:
-    cancellation = cancelling.Cancellation()
+    cancellation = Cancellation()
     cancellation.request()
-    with cancelling.cancellable(cancellation), pytest.raises(ComputationError, match="cancelled"):
+    with cancellable(cancellation), pytest.raises(ComputationError, match="cancelled"):
         experiment.engine.stateful.points(experiment.ask(REVENUE))
 
 

@@ -415,3 +415,21 @@ def test_a_value_that_does_not_fit_its_column_is_told(bench: Bench) -> None:
     path.write_text(path.read_text().replace("2", "two"))
     with pytest.raises(ResultsError, match="orders"):
         asked(bench, mean(source=orders("sum", "amount")), table)
+
+
+def test_the_files_of_a_table_are_looked_for_once_a_question(
+    bench: Bench, table: FileTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each day is a question of its own."""
+    metric = mean(source=orders("sum", "amount"), upper_bound_percentile=0.9)
+    question = bench.ask(SETTING, EXPOSED, metric, {"orders": table}.get)
+    looked: list[str] = []
+    files_of = TableDirectory.files_of
+
+    def counted(directory: TableDirectory, wanted: FileTable) -> tuple[str, ...]:
+        looked.append(wanted.name)
+        return files_of(directory, wanted)
+
+    monkeypatch.setattr(TableDirectory, "files_of", counted)
+    assert len(bench.computer.points(question)) > 1
+    assert looked == ["orders"]

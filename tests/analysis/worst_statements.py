@@ -20,11 +20,11 @@ from typing import Any
 from tests.analysis.test_emitters import question
 
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.combined_statement import combine_questions
+from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_NODES
+from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.scope import Statement
-from hoglab.analysis.query.statements import compiled
-from hoglab.analysis.query.together import together
 from hoglab.filters import FilterError
 from hoglab.hog.stack import ensure_stack
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
@@ -158,7 +158,9 @@ def metrics_together() -> Iterator[tuple[str, int, Statement]]:
         text = nested(construct, depth - 1)
         for count in (10, 5, 2):
             try:
-                found = together([question(summed(text, each), 1) for each in range(count)], DuckDb())
+                found = combine_questions(
+                    [question(summed(text, each), 1) for each in range(count)], DuckDb()
+                )
             except FilterError:
                 continue
             yield f"{construct}: metrics together", count, found.statement

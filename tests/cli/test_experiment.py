@@ -19,9 +19,9 @@ from tests.analysis.events import Event
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 from tests.conftest import free_port
 
-from hoglab.analysis.query.kept import Kept
-from hoglab.analysis.state import MIN_EVENTS, ResultsState
-from hoglab.analysis.state_tables import Work
+from hoglab.analysis.incremental.aggregate_cache import MIN_EVENTS, AggregateCache
+from hoglab.analysis.incremental.cache_tables import Work
+from hoglab.analysis.incremental.materialization import Materialization
 from hoglab.app import Hoglab
 from hoglab.cli import main
 from hoglab.cli.accounts import opened_accounts
@@ -166,15 +166,15 @@ def test_a_second_look_at_a_directory_alone_reads_no_events(
         lab.send([*noise, *(exposed(f"p{n}", ("control", "test")[n % 2], START) for n in range(200))])
         lab.send([bought(f"p{number}", START, 10 + number) for number in range(100)])
     works: list[Work] = []
-    rows = ResultsState.rows
+    rows = AggregateCache.rows
 
-    def watched(state: ResultsState, kept: Kept) -> Any:
+    def watched(state: AggregateCache, kept: Materialization) -> Any:
         found = rows(state, kept)
         assert found is not None, "it was answered from what is kept"
         works.append(state.last)
         return found
 
-    monkeypatch.setattr(ResultsState, "rows", watched)
+    monkeypatch.setattr(AggregateCache, "rows", watched)
 
     def look() -> tuple[list[dict[str, Any]], int, int]:
         works.clear()

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.engines.duckdb import DuckDb
+from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.sql import OPERATORS, FilterScope, Parameters, group_condition
 
@@ -25,7 +26,7 @@ def holds(
 ) -> bool:
     """Whether a row with these event properties meets a filter, or a list or group of filters."""
     parameters = Parameters()
-    scope = FilterScope(DuckDb(), parameters, NOW, ZoneInfo("Europe/Berlin"))
+    scope = FilterScope(EventRow(DuckDb(), parameters), NOW, ZoneInfo("Europe/Berlin"))
     raw = condition if isinstance(condition, list) or "values" in condition else [condition]
     sql = group_condition(parse_filters(raw), scope)
     row = {

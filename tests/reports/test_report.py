@@ -11,8 +11,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from hoglab.analysis.definitions.naming import metrics_of, title, value_label
 from hoglab.analysis.query.model import Math
-from hoglab.analysis.results.naming import metrics_of, title, value_label
 from hoglab.reports.files import document, rows, write
 from hoglab.reports.html import page
 from hoglab.reports.plots import WIDTH, Curve, curves

@@ -14,7 +14,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import Lab
 
-from hoglab.analysis import store
+from hoglab.analysis.timeseries import store
 from hoglab.http.identity import Level
 from hoglab.warehouse import service
 

@@ -1,1 +1,13 @@
-"""Metrics, exposures and results: from stored events to what an experiment shows."""
+"""Metrics, exposures and results: from stored events to what an experiment shows.
+
+Each wing imports only those below it:
+
+- ``api``: the endpoints.
+- ``results``: the results of a whole experiment, its exposures, health and verdict.
+- ``planning``: plans of experiments from what happened before.
+- ``timeseries``: daily points, computed, stored and scheduled; answers that are cached.
+- ``execution``: questions answered on the event store.
+- ``incremental``: what is kept of events, so that an answer costs what is new.
+- ``definitions``: questions read from what users wrote.
+- ``query``: questions as data, and the statements that answer them.
+"""

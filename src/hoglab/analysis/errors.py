@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hoglab.http.errors import STORE_RETRY_S, ApiError, unavailable, validation_error
+
 
 class ResultsError(Exception):
     """The base of all reasons."""
@@ -34,3 +36,13 @@ class DidNotEndError(ComputationError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry=True)
+
+
+def wire_error(error: ComputationError) -> ApiError:
+    """How a request learns that something could not be computed: 503 when the server is at fault, 429 when it may be
+    asked again, else 400."""
+    if isinstance(error, UnavailableError):
+        return unavailable(str(error), STORE_RETRY_S)
+    if error.retry:
+        return ApiError(429, "throttled_error", "query_limit", str(error), headers={"Retry-After": "30"})
+    return validation_error(str(error))

@@ -201,12 +201,12 @@ class _Local:
     def __init__(
         self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
     ) -> None:
-        from hoglab.analysis.health import ExperimentHealth
-        from hoglab.analysis.live import LiveResults
+        from hoglab.analysis.api.live import LiveResults
+        from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
         from hoglab.analysis.results.exposures import ExposureCounts
         from hoglab.analysis.results.gathering import ExperimentResults
-        from hoglab.analysis.service import ResultsService
-        from hoglab.analysis.state import Limits, ResultsState
+        from hoglab.analysis.results.health import ExperimentHealth
+        from hoglab.analysis.timeseries.service import ResultsService
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
@@ -222,7 +222,7 @@ class _Local:
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
             tables=TableDirectory(settings.warehouse_directory),
-            state=ResultsState(
+            state=AggregateCache(
                 events,
                 timeout_s=settings.query_timeout_s,
                 limits=Limits(bytes=settings.results_state_max_bytes),
@@ -272,7 +272,7 @@ class _Local:
             )
 
     def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        from hoglab.analysis.schemas import QueryBody
+        from hoglab.analysis.api.schemas import QueryBody
 
         with _as_answers():
             answer, _ = self._live.answer(self._project, QueryBody(query=dict(query)))

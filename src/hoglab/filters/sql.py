@@ -133,26 +133,101 @@ class PropertyDialect(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FilterField:
+class Row(Protocol):
+    """The row that conditions are about: what each of them asks for is read from it, and nothing else."""
+
+    @property
+    def dialect(self) -> PropertyDialect: ...
+
+    @property
+    def parameters(self) -> Parameters:
+        """The values of the statement."""
+        ...
+
+    def column(self, name: str) -> str:
+        """A column of an event."""
+        ...
+
+    def text(self, column: str, key: str) -> str:
+        """The property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
+        ...
+
+    def number(self, column: str, key: str) -> str:
+        """The property's text as float64 where it is a decimal number; else NULL."""
+        ...
+
+    def json_number(self, column: str, key: str) -> str:
+        """The property as float64 when its JSON value is a number; else NULL."""
+        ...
+
+    def depend_on_now(self) -> None:
+        """What is asked of the row depends on the moment at which it is asked."""
+        ...
+
+
+class FilterField(Protocol):
     """The left side of a condition, in SQL: as text, as text that is read as a number, and as a JSON number.
 
     Of a list these are one item of it: a condition holds when it holds for any, a negative one when it does for all.
     """
 
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def number(self) -> str: ...
+
+    @property
+    def json_number(self) -> str | None:
+        """None for what never is one."""
+        ...
+
+    @property
+    def any_item(self) -> Callable[[str], str] | None:
+        """Of a list: whether a condition over an item, never NULL, holds for any of them; may be NULL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedField:
+    """A `FilterField` of expressions."""
+
     text: str
     number: str
-    json_number: str
+    json_number: str | None = None
     any_item: Callable[[str], str] | None = None
-    """Of a list: whether a condition over an item, never NULL, holds for any of them; may be NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyField:
+    """A `FilterField` that is a property of a row, of which each form is read where a condition asks for it."""
+
+    row: Row
+    column: str
+    key: str
+
+    @property
+    def text(self) -> str:
+        return self.row.text(self.column, self.key)
+
+    @property
+    def number(self) -> str:
+        return self.row.number(self.column, self.key)
+
+    @property
+    def json_number(self) -> str:
+        return self.row.json_number(self.column, self.key)
+
+    @property
+    def any_item(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class FilterScope:
     """Where filters are evaluated. ``now`` and ``zone`` give relative and zoneless dates their meaning."""
 
-    dialect: PropertyDialect
-    parameters: Parameters
+    row: Row
     now: datetime
     zone: tzinfo
     columns: Mapping[str, str] = field(
@@ -173,6 +248,14 @@ class FilterScope:
     """The condition of a filter of type ``hogql``, which may be NULL, where expressions can be translated."""
     field_of: Callable[[PropertyFilter], FilterField] | None = None
     """What filters are about, where that is no event. Raises `FilterError`."""
+
+    @property
+    def dialect(self) -> PropertyDialect:
+        return self.row.dialect
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.row.parameters
 
 
 def group_condition(group: PropertyGroup, scope: FilterScope) -> str:
@@ -228,20 +311,21 @@ def _element_condition(condition: PropertyFilter, scope: FilterScope) -> str:
     ``href`` is the first one of the chain, empty without any; of texts one must meet the condition, whatever it is.
     """
     dialect, parameters = scope.dialect, scope.parameters
+    chain = scope.row.column(CHAIN)
     match condition.key:
         case "href":
-            text = dialect.first_group(CHAIN, parameters.bind(HREF))
+            text = dialect.first_group(chain, parameters.bind(HREF))
             return _over_values(condition, _rule(condition), _text_field(text, scope), scope)
         case "text":
             holds = _over_values(condition, _rule(condition), _text_field(_CLICKED, scope), scope)
-            return dialect.any_group(CHAIN, parameters.bind(TEXT), _CLICKED, holds)
+            return dialect.any_group(chain, parameters.bind(TEXT), _CLICKED, holds)
         case "selector" | "tag_name" as key:
             test = _selects if key == "selector" else _has_tag
             rules = {"exact": _Rule(test), "is_not": _Rule(_negated(test), when_missing=True)}
             rule = rules.get(condition.operator)
             if rule is None:
                 raise FilterError(f"the operator {condition.operator} is not supported for it", key)
-            return _over_values(condition, rule, _text_field(CHAIN, scope), scope)
+            return _over_values(condition, rule, _text_field(chain, scope), scope)
     raise FilterError("elements have no such property", condition.key)
 
 
@@ -250,21 +334,20 @@ _CLICKED: Final = "clicked_text"
 
 def _text_field(text: str, scope: FilterScope) -> FilterField:
     """What is nothing but text."""
-    return FilterField(text, scope.dialect.number(text), "NULL")
+    return ComputedField(text, scope.dialect.number(text))
 
 
 def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
     if scope.field_of is not None:
         return scope.field_of(condition)
-    dialect = scope.dialect
     kind, key = condition.type, condition.key
     if kind == "event_metadata" or (kind == "person" and key == "distinct_id"):
         column = METADATA_COLUMNS.get(key)
         if column is None:
             raise FilterError(f"{key} is no column of events", key)
-        return _text_field(column, scope)
+        return _text_field(scope.row.column(column), scope)
     if kind in ("event", "feature") and key == "$elements_chain":  # which events keep in a column of its own
-        return _text_field(CHAIN, scope)
+        return _text_field(scope.row.column(CHAIN), scope)
     if kind == "session" and scope.session is not None:
         return scope.session(key)
     index = condition.group_type_index
@@ -275,8 +358,7 @@ def _field(condition: PropertyFilter, scope: FilterScope) -> FilterField:
     )
     if column is None:
         raise FilterError(f"filters of type {kind} are not supported in metrics", key)
-    text = dialect.property_text(column, key, scope.parameters)
-    return FilterField(text, dialect.number(text), dialect.json_number(column, key, scope.parameters))
+    return PropertyField(scope.row, column, key)
 
 
 _Test = Callable[[FilterField, Any, FilterScope], str]
@@ -333,33 +415,33 @@ def _equals_any(field_: FilterField, values: list[Any], scope: FilterScope) -> s
     """What `_equals` says of any of several values; never NULL."""
     bind = scope.parameters.bind
     present = [value for value in values if value is not None]
-    numbers = [number for value in present if (number := _comparable(field_, value)) is not None]
+    numbers = [number for value in present if (number := _comparable(value)) is not None]
     parts = [f"{field_.text} IS NULL"] if len(present) < len(values) else []
-    for side, found in (
-        (field_.text, [bind(text_of(value)) for value in present]),
-        (field_.json_number, list(map(bind, numbers))),
-    ):
-        if found:
-            parts.append(f"coalesce({side} IN ({', '.join(dict.fromkeys(found))}), FALSE)")
+    if present:
+        parts.append(_in(field_.text, [bind(text_of(value)) for value in present]))
+    if numbers and (json_number := field_.json_number) is not None:
+        parts.append(_in(json_number, list(map(bind, numbers))))
     return combined("OR", parts)
+
+
+def _in(side: str, values: list[str]) -> str:
+    return f"coalesce({side} IN ({', '.join(dict.fromkeys(values))}), FALSE)"
 
 
 def _equals(field_: FilterField, value: Any, scope: FilterScope) -> str:
     if value is None:
         return f"{field_.text} IS NULL"
     same = f"{field_.text} = {scope.parameters.bind(text_of(value))}"
-    number = _comparable(field_, value)
-    if number is None:
+    number = _comparable(value)
+    if number is None or (json_number := field_.json_number) is None:
         return same
-    return f"({same} OR coalesce({field_.json_number} = {scope.parameters.bind(number)}, FALSE))"
+    return f"({same} OR coalesce({json_number} = {scope.parameters.bind(number)}, FALSE))"
 
 
-def _comparable(field_: FilterField, value: Any) -> float | None:
+def _comparable(value: Any) -> float | None:
     """The number that a value is compared with as one; None: as text alone."""
     number = number_of(value)
-    if number is None or not math.isfinite(number) or field_.json_number == "NULL":
-        return None
-    return number
+    return None if number is None or not math.isfinite(number) else number
 
 
 def _differs(field_: FilterField, value: Any, scope: FilterScope) -> str:
@@ -440,7 +522,10 @@ def _bounds(value: Any, scope: FilterScope) -> tuple[str, str]:
 
 def _dated(operator: str) -> _Test:
     def test(field_: FilterField, value: Any, scope: FilterScope) -> str:
-        moment = dates.parse_filter_date(text_of(value), scope.now, scope.zone)
+        text = text_of(value)
+        moment = dates.parse_filter_date(text, scope.now, scope.zone)
+        if dates.is_relative(text):
+            scope.row.depend_on_now()
         if moment is None:
             return FALSE
         bound = scope.parameters.bind(moment.isoformat())

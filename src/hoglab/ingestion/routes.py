@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from hoglab.analysis.days import zone_of
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.days import zone_of
+from hoglab.analysis.query.engines.duckdb import DuckDb
+from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.filters.sql import FilterScope, group_condition
 from hoglab.http import errors
@@ -214,7 +215,7 @@ _OF_PERSON = (
 def _condition(call: Call, text: str) -> tuple[str, dict[str, Any]]:
     """The filters of a query as SQL with its parameters. Raises 400."""
     dialect = DuckDb()
-    scope = FilterScope(dialect, dialect.parameters(), call.now, zone_of(call.project.timezone))
+    scope = FilterScope(EventRow(dialect, dialect.parameters()), call.now, zone_of(call.project.timezone))
     try:
         condition = group_condition(parse_filters(orjson.loads(text)), scope)
     except orjson.JSONDecodeError:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hoglab.analysis.days import micros
-from hoglab.analysis.query.duckdb import DuckDb
+from hoglab.analysis.query.days import micros
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import STORED_EVENTS, EventRelation
 from hoglab.analysis.query.exposures import exposure_condition
-from hoglab.analysis.query.model import Math, Question, metric_sources, values_of
+from hoglab.analysis.query.model import Math, Question, metric_sources, of_sessions, values_of
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
 from hoglab.analysis.query.session_facts import SESSION_REACH
-from hoglab.analysis.query.shared import named, of_sessions
 from hoglab.filters.sql import combined
 
 MERGED = "moved_event"
@@ -34,7 +34,7 @@ def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
     some = _that_count(scope)
     back = timedelta(microseconds=question.lookback_us)
     if of_sessions(metric) or question.session_properties:  # to which every event of them belongs
-        some.append(f"{scope.dialect.property_text('properties', '$session_id', scope.parameters)} <> ''")
+        some.append(f"{scope.property_text('$session_id')} <> ''")
         back = max(back, SESSION_REACH)
     return scope.statement(
         f"SELECT {scope.day(scope.ts())} AS day, max(log_offset) AS newest FROM {scope.events} "
@@ -52,24 +52,25 @@ def any_merge(scope: Scope, after: int) -> Statement:
     )
 
 
-def merges(question: Question, after: int, until: datetime) -> Statement | None:
+def merges(question: Question, dialect: Dialect, after: int, until: datetime) -> Statement | None:
     """Rows ``(day, newest)`` as of `arrivals`: from when on points are others for merges of persons behind ``after``.
 
     It is the day on which a second one of those who are one person now did something that counts, or the day of
     their first exposure, if that is later: before, they add the same whoever they are. Where who they are decides
     what counts it is the day of the first. None: merges never change the points.
     """
-    scope = Scope(question, _Moved())
+    scope = Scope(question, dialect, EventRelation(MERGED))
     conditions = _that_count(scope)
     # What is known of a session is what all its events tell, also those of others than the merged.
-    by_name = _names_persons(question, conditions) or bool(question.session_properties)
+    compares_persons = question.shows_person_ids or "person_id" in scope.row.reads().columns
+    by_name = compares_persons or bool(question.session_properties)
     is_grouped = question.exposures.group_type_index is not None
     if is_grouped and not by_name and not _counts_persons(question):
         return None
     exposed = "TRUE"
     if by_name:  # what was of the one may not count for the other, and the other way round
         sources = [*question.exposures.sources, *metric_sources(question.metric)]
-        conditions = list(dict.fromkeys(named(scope, source) for source in sources))
+        conditions = list(dict.fromkeys(map(scope.may_come_from, sources)))
     elif not is_grouped:
         span = question.span
         within = f"{scope.ts()} BETWEEN {micros(span.start)} AND {micros(span.end)}"
@@ -100,10 +101,6 @@ def merges(question: Question, after: int, until: datetime) -> Statement | None:
     )
 
 
-class _Moved(DuckDb):
-    events = MERGED
-
-
 def _define_moved(scope: Scope, after: int) -> None:
     """`MERGED`: all events of those who were merged behind ``after``, and of those who they are now.
 
@@ -125,7 +122,7 @@ def _define_moved(scope: Scope, after: int) -> None:
     scope.define(
         MERGED,
         "SELECT events.* REPLACE (concerned.became AS person_id), concerned.former AS former "
-        "FROM stored_events AS events INNER JOIN concerned ON concerned.stored = events.person_id",
+        f"FROM {STORED_EVENTS} AS events INNER JOIN concerned ON concerned.stored = events.person_id",
     )
 
 
@@ -139,11 +136,6 @@ def _that_count(scope: Scope) -> list[str]:
     if question.exposures.activation is not None:
         found.append(scope.matches(question.exposures.activation))
     return found
-
-
-def _names_persons(question: Question, conditions: list[str]) -> bool:
-    """Whether the ids of persons are compared with something, as in lists of people."""
-    return question.shows_person_ids or any("person_id" in condition for condition in conditions)
 
 
 def _counts_persons(question: Question) -> bool:

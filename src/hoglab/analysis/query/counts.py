@@ -8,9 +8,9 @@ Trends of the former engine count those of the variant in their own property (sp
 from __future__ import annotations
 
 from hoglab.analysis.query.exposures import exposure_condition
+from hoglab.analysis.query.metrics.values import counted, value_of_event
 from hoglab.analysis.query.model import Value
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
-from hoglab.analysis.query.values import counted, value_of_event
 
 
 def events_per_day(scope: Scope, value: Value) -> Statement:
@@ -34,11 +34,10 @@ def any_event(scope: Scope) -> Statement:
     """One row when the project has an event with a name of the exposures' source, else none."""
     exposures = scope.question.exposures
     names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)
-    sql = scope.dialect.finished(
-        f"SELECT 1 AS found FROM {scope.dialect.events} "
+    return scope.statement(
+        f"SELECT 1 AS found FROM {scope.relation.name} "
         f"WHERE project_id = {scope.bind(exposures.project_id)} AND event IN ({names}) LIMIT 1"
     )
-    return Statement(sql, scope.parameters.used_in(sql))
 
 
 def _define_tagged(scope: Scope, x: str) -> None:
@@ -46,7 +45,7 @@ def _define_tagged(scope: Scope, x: str) -> None:
     exposures, span = scope.question.exposures, scope.question.span
     if exposures.variant_property is None:
         raise ValueError("events tell no variant here")
-    text = scope.dialect.property_text("properties", exposures.variant_property, scope.parameters)
+    text = scope.property_text(exposures.variant_property)
     cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
     scope.define(
         "tagged",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from hoglab.analysis.days import micros
+from hoglab.analysis.query.days import micros
 from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.model import EventSource, group_column
 from hoglab.analysis.query.scope import Scope, Statement, exclusive
@@ -31,7 +31,7 @@ def exposure_condition(scope: Scope) -> str:
     parts = [exposure_of_any_variant(scope)]
     if exposures.variant_property is not None:
         keys = ", ".join(scope.bind(key) for key in exposures.variants)
-        parts.append(f"{_variant_text(scope, exposures.variant_property)} IN ({keys})")
+        parts.append(f"{scope.property_text(exposures.variant_property)} IN ({keys})")
     return combined("AND", parts)
 
 
@@ -40,8 +40,7 @@ def exposure_of_any_variant(scope: Scope) -> str:
     exposures = scope.question.exposures
     parts = [scope.matches(exposures.source)]
     if exposures.flag_key is not None:
-        flag = scope.dialect.property_text("properties", "$feature_flag", scope.parameters)
-        parts.append(f"{flag} = {scope.bind(exposures.flag_key)}")
+        parts.append(f"{scope.property_text('$feature_flag')} = {scope.bind(exposures.flag_key)}")
     parts.append(scope.filters(exposures.test_account_filters))
     return combined("AND", parts)
 
@@ -71,7 +70,7 @@ def flag_exposures(scope: Scope, also: str = "") -> str:
     span = scope.question.span
     exposures = scope.question.exposures
     reads_first = exposures.first_seen or scope.carried or exposures.activation is not None
-    uuid = ", uuid" if reads_first else ""
+    uuid = f", {scope.column('uuid')}" if reads_first else ""
     return (
         f"SELECT {scope.entity()} AS entity, {variant_of_exposure(scope)} AS variant, {scope.ts()} AS ts"
         f"{uuid}{_carried_values(scope)}{also} FROM {scope.events} "
@@ -86,7 +85,44 @@ def variant_of_exposure(scope: Scope) -> str:
     if not exposures.variants or exposures.variant_property is None:
         return "0"
     cases = " ".join(f"WHEN {scope.bind(key)} THEN {number}" for number, key in enumerate(exposures.variants))
-    return f"CASE {_variant_text(scope, exposures.variant_property)} {cases} END"
+    return f"CASE {scope.property_text(exposures.variant_property)} {cases} END"
+
+
+def define_exposures(scope: Scope) -> None:
+    """``flagged(entity, variant, t0)``: who saw which variant, and since when.
+
+    Before it ``exposure(entity, ts)``, or ``flag_exposure`` where an activation counts: the events that tell so. Where
+    tables stand for both they are read from there.
+    """
+    exposures, tables = scope.question.exposures, scope.relation.exposures
+    name_of_rows = "exposure" if exposures.activation is None else "flag_exposure"
+    if tables is not None and tables.stand_for(scope.question):
+        for name, table in zip((name_of_rows, "flagged"), tables.names, strict=True):
+            scope.define(name, f"SELECT * FROM {table}")
+        return
+    rows = scope.define(name_of_rows, flag_exposures(scope))
+    if _switch_by_day(scope):
+        first_uuid = f", {scope.dialect.first_by('uuid', ['ts', 'uuid'])} AS uuid" if scope.carried else ""
+        scope.define(
+            "seen",
+            f"SELECT entity, variant, min(ts) AS ts{_first_carried(scope)}{first_uuid} "
+            f"FROM {rows} GROUP BY entity, variant",
+        )
+        scope.define(
+            "flagged",
+            f"SELECT entity, {scope.dialect.first_by('variant', ['ts'])} AS variant, min(ts) AS t0, "
+            f"count(*) AS variants{_first_carried(scope)} FROM seen GROUP BY entity",
+        )
+        return
+    variant = (
+        scope.dialect.first_by("variant", ["ts", "uuid"])
+        if exposures.first_seen
+        else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
+    )
+    scope.define(
+        "flagged",
+        f"SELECT entity, {variant} AS variant, min(ts) AS t0{_first_carried(scope)} FROM {rows} GROUP BY entity",
+    )
 
 
 def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> None:
@@ -94,29 +130,22 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
 
     With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on
     it is ``$multiple`` (NULL: never). ``maturity_us``: entities count only that long after their first exposure.
-    Also defines ``exposure(entity, ts)``: the events that are step 0 of funnels.
+    ``flagged`` must be defined. With an activation ``exposure(entity, ts)`` is defined before it, so that there always
+    is one of the events that are step 0 of funnels.
     """
-    exposures = scope.question.exposures
-    name_of_rows = "exposure" if exposures.activation is None else "flag_exposure"
-    rows = scope.define(name_of_rows, flag_exposures(scope))
-    if scope.days is None or exposures.first_seen:
-        variant = (
-            scope.dialect.first_by("variant", ["ts", "uuid"])
-            if exposures.first_seen
-            else f"CASE WHEN min(variant) = max(variant) THEN min(variant) ELSE {MULTIPLE} END"
-        )
+    relation, multiple_day = "flagged", "NULL"
+    if _switch_by_day(scope):
         scope.define(
-            "flagged",
-            f"SELECT entity, {variant} AS variant, min(ts) AS t0{_first_carried(scope)} FROM {rows} GROUP BY entity",
+            "switched",
+            "SELECT seen.entity AS entity, min(seen.ts) AS ts "
+            "FROM seen INNER JOIN flagged ON flagged.entity = seen.entity "
+            "WHERE flagged.variants > 1 AND seen.variant <> flagged.variant GROUP BY seen.entity",
         )
-        relation, multiple_day = "flagged", "NULL"
-    else:
-        _define_switches(scope, rows)
         relation = "flagged LEFT JOIN switched ON switched.entity = flagged.entity"
         multiple_day = f"CASE WHEN switched.ts IS NOT NULL THEN {scope.day('switched.ts')} END"
-    exposed = "flagged"
-    if exposures.activation is not None:
-        _define_activations(scope, exposures.activation)
+    exposed, activation = "flagged", scope.question.exposures.activation
+    if activation is not None:
+        _define_activations(scope, activation)
         relation += " INNER JOIN activated ON activated.entity = flagged.entity"
         exposed = "activated"
     t0 = f"{exposed}.t0"
@@ -128,25 +157,9 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
     scope.define(name, f"SELECT {columns} FROM {relation}{mature}")
 
 
-def _define_switches(scope: Scope, rows: str) -> None:
-    """The first variant of every entity, and when it saw a second one."""
-    first_uuid = f", {scope.dialect.first_by('uuid', ['ts', 'uuid'])} AS uuid" if scope.carried else ""
-    scope.define(
-        "seen",
-        f"SELECT entity, variant, min(ts) AS ts{_first_carried(scope)}{first_uuid} "
-        f"FROM {rows} GROUP BY entity, variant",
-    )
-    scope.define(
-        "flagged",
-        f"SELECT entity, {scope.dialect.first_by('variant', ['ts'])} AS variant, min(ts) AS t0, "
-        f"count(*) AS variants{_first_carried(scope)} FROM seen GROUP BY entity",
-    )
-    scope.define(
-        "switched",
-        "SELECT seen.entity AS entity, min(seen.ts) AS ts "
-        "FROM seen INNER JOIN flagged ON flagged.entity = seen.entity "
-        "WHERE flagged.variants > 1 AND seen.variant <> flagged.variant GROUP BY seen.entity",
-    )
+def _switch_by_day(scope: Scope) -> bool:
+    """Whether entities leave their variant on the day on which they see another one."""
+    return scope.days is not None and not scope.question.exposures.first_seen
 
 
 def _define_activations(scope: Scope, activation: EventSource) -> None:
@@ -155,7 +168,7 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
     ts = scope.ts()
     scope.define(
         "exposure",
-        f"SELECT flagged.entity AS entity, {ts} AS ts, uuid{_carried_values(scope)} "
+        f"SELECT flagged.entity AS entity, {ts} AS ts, {scope.column('uuid')}{_carried_values(scope)} "
         f"FROM {scope.events} INNER JOIN flagged ON flagged.entity = {scope.entity()} "
         f"WHERE {scope.within(span.start, exclusive(span.end))} "
         f"AND {activation_condition(scope, activation)} AND {ts} >= flagged.t0",
@@ -170,6 +183,7 @@ def exposures_per_day(scope: Scope) -> Statement:
 
     The question's span must have days. Variants are numbers, ``$multiple`` is `MULTIPLE`.
     """
+    define_exposures(scope)
     define_units(scope)
     variant = f"CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
     return scope.statement(
@@ -195,7 +209,7 @@ def _carried_values(scope: Scope) -> str:
         elif breakdown.expression is not None:
             text = text_of(breakdown.expression, scope, "the HogQL of a breakdown")
         elif column is not None:
-            text = scope.dialect.property_text(column, breakdown.property, scope.parameters)
+            text = scope.row.text(column, breakdown.property)
         else:
             reason = _SEVERAL.get(breakdown.type, "")
             raise FilterError(f"breakdowns by {breakdown.type} are not supported{reason}", breakdown.property)
@@ -208,7 +222,3 @@ def _carried_values(scope: Scope) -> str:
 def _first_carried(scope: Scope) -> str:
     """The values of breakdowns and keys of the row that comes first, as further items of a list."""
     return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.carried)
-
-
-def _variant_text(scope: Scope, name: str) -> str:
-    return scope.dialect.property_text("properties", name, scope.parameters)

@@ -14,10 +14,10 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Protocol
 
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.model import Question, group_column, group_property
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.model import Question, chain_of, group_column, group_property
 from hoglab.filters.model import GROUP_TYPES, FilterError
-from hoglab.filters.sql import Parameters
+from hoglab.filters.sql import Parameters, Row
 from hoglab.hog import nodes
 from hoglab.hog.errors import HogSyntaxError
 from hoglab.hog.parser import parse_expression
@@ -42,6 +42,9 @@ class RowScope(Protocol):
 
     @property
     def parameters(self) -> Parameters: ...
+
+    @property
+    def row(self) -> Row: ...
 
     def bind(self, value: str | float | datetime) -> str: ...
 
@@ -166,6 +169,9 @@ class _Translation:
         return FilterError(f"{reason} (at character {node.start + 1})", self.place)
 
     def number(self, node: nodes.Expr) -> Sql:
+        place = self._property(node)
+        if place is not None:
+            return Sql(self.scope.row.number(*place), Kind.NUMBER)
         return self._as_number(self._translated(node))
 
     def text(self, node: nodes.Expr) -> Sql:
@@ -205,10 +211,8 @@ class _Translation:
         match node:
             case nodes.Constant():
                 return self._constant(node)
-            case nodes.Field():
-                return self._field(node, node.chain)
-            case nodes.ArrayAccess(array=nodes.Field(chain=chain), property=nodes.Constant(value=str(key))):
-                return self._field(node, (*chain, key))
+            case nodes.Field() | nodes.ArrayAccess() if (chain := chain_of(node)) is not None:
+                return self._field(node, chain)
             case nodes.ArithmeticOperation(op=op) if op not in _ARITHMETIC:
                 raise self._refused(node, f"the operator {op} cannot be used in metrics")
             case nodes.ArithmeticOperation(op=op):
@@ -258,20 +262,27 @@ class _Translation:
         if self.columns is not None:
             return self.columns(chain)
         if len(chain) == 1 and chain[0] in _COLUMNS:
-            return Sql(f"CAST({_COLUMNS[chain[0]]} AS VARCHAR)", Kind.TEXT, plain=True)
+            column = self.scope.row.column(_COLUMNS[chain[0]])
+            return Sql(f"CAST({column} AS VARCHAR)", Kind.TEXT, plain=True)
+        place = self._property(node)
+        if place is None:
+            raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
+        return Sql(self.scope.row.text(*place), Kind.TEXT, plain=True)
+
+    def _property(self, node: nodes.Expr) -> tuple[str, str] | None:
+        """The JSON column and the key of a property of an event; None for anything else."""
+        chain = chain_of(node)
+        if chain is None or self.columns is not None:
+            return None
+        asked, question = group_property(chain), self.scope.question
         column = _JSON.get(tuple(map(str, chain[:-1])))
-        asked = group_property(chain)
-        question = self.scope.question
         if (
             asked is not None
             and asked[0] in question.groups
             and asked[1] in question.group_properties[asked[0]]
         ):
             column = group_column(asked[0])
-        if column is None:
-            raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
-        text = self.scope.dialect.property_text(column, str(chain[-1]), self.scope.parameters)
-        return Sql(text, Kind.TEXT, plain=True)
+        return None if column is None else (column, str(chain[-1]))
 
     def _comparison(self, node: nodes.CompareOperation) -> Sql:
         negated = node.op == "!="

@@ -17,7 +17,7 @@ from hoglab.hog import nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hoglab.analysis.days import DayGrid
+    from hoglab.analysis.query.days import DayGrid
     from hoglab.hog.nodes import Expr
     from hoglab.storage.table_files import FileTable
 
@@ -113,6 +113,11 @@ class Exposures:
     breakdowns: tuple[Breakdown, ...] = ()
     substitute: EventSource | None = None
     """What counts instead of the source while the project has no event of it at all."""
+
+    @property
+    def entity_column(self) -> str:
+        """The column of all events that identifies an entity."""
+        return "person_id" if self.group_type_index is None else f"group_{self.group_type_index}"
 
     @property
     def sources(self) -> tuple[EventSource, ...]:
@@ -307,6 +312,11 @@ def values_of(metric: Metric) -> tuple[Value, ...]:
     return ()
 
 
+def of_sessions(metric: Metric) -> bool:
+    """Whether a metric takes a value of sessions."""
+    return any(value.session_property is not None for value in values_of(metric))
+
+
 def tables_of(metric: Metric) -> tuple[TableSource, ...]:
     """What a metric is computed from that is no event. Such a metric is never computed in steps, nor shared."""
     return tuple(source for source in sources_of(metric) if isinstance(source, TableSource))
@@ -434,12 +444,17 @@ def _expressions_of(question: Question) -> Iterator[Expr]:
 
 
 def _chains_of(expression: Expr) -> Iterator[tuple[str, ...]]:
-    for node in nodes.walk(expression):
-        match node:
-            case nodes.Field(chain=chain):
-                yield chain
-            case nodes.ArrayAccess(array=nodes.Field(chain=chain), property=nodes.Constant(value=str(key))):
-                yield (*chain, key)
+    yield from (chain for node in nodes.walk(expression) if (chain := chain_of(node)) is not None)
+
+
+def chain_of(node: nodes.Node) -> tuple[str, ...] | None:
+    """The names by which an expression goes into an event: ``properties.a`` or ``properties['a']``; None for others."""
+    match node:
+        case nodes.Field(chain=chain):
+            return chain
+        case nodes.ArrayAccess(array=nodes.Field(chain=chain), property=nodes.Constant(value=str(key))):
+            return (*chain, key)
+    return None
 
 
 def group_property(chain: Sequence[str]) -> tuple[int, str] | None:

@@ -1,4 +1,7 @@
-"""The parts that all statements share: events of a source, entities, days, and named subqueries."""
+"""The parts that all statements share: events of a source, entities, days, and named subqueries.
+
+A subquery knows what it reads of events: everything that is read of a row goes through the scope.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 
-from hoglab.analysis.days import DAY_US, DayGrid, OffsetStep, zone_of
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.days import DAY_US, DayGrid, OffsetStep, zone_of
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation, EventRow, Reads
 from hoglab.analysis.query.expressions import read, truth_of
 from hoglab.analysis.query.model import (
     LAST_MOMENT,
@@ -28,7 +32,7 @@ from hoglab.analysis.query.session_facts import (
     reads_properties,
 )
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
-from hoglab.filters.sql import FALSE, FilterField, FilterScope, Parameters, combined, group_condition
+from hoglab.filters.sql import FALSE, TRUE, FilterField, FilterScope, Parameters, combined, group_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +43,57 @@ class Statement:
     parameters: dict[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A part of a statement with a name (``WITH name AS …``), and what it reads of events."""
+
+    name: str
+    sql: str
+    reads: Reads = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Subqueries that lead to one relation: the last of them."""
+
+    subqueries: tuple[Subquery, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the relation."""
+        return self.subqueries[-1].name
+
+    @property
+    def reads(self) -> Reads:
+        return Reads.of(each.reads for each in self.subqueries)
+
+    @property
+    def before(self) -> tuple[Subquery, ...]:
+        """The subqueries before the relation."""
+        return self.subqueries[:-1]
+
+    @property
+    def sql(self) -> str:
+        """The query of the relation."""
+        return self.subqueries[-1].sql
+
+    def giving(self, sql: str) -> Subquery:
+        """The relation, made in another way."""
+        return Subquery(self.name, sql)
+
+
 @dataclass(frozen=True)
 class Scope:
-    """A statement under construction: one question, one engine."""
+    """A statement under construction: one question, one engine, one relation of events."""
 
     question: Question
     dialect: Dialect
+    relation: EventRelation = ALL_EVENTS
     entities: int | None = None
     """Of so many entities, chosen without regard to what they did, it is told what they add; None: of all the sums."""
     resumable: bool = False
-    """Partials tell all that an entity's later events go on from (see `hoglab.analysis.query.resuming`)."""
-    subqueries: list[tuple[str, str]] = field(default_factory=list)
+    """Partials tell all that an entity's later events go on from."""
+    subqueries: list[Subquery] = field(default_factory=list)
     values: Parameters | None = None
     """The parameters of the statement, where it is of several scopes."""
 
@@ -57,19 +101,34 @@ class Scope:
     def parameters(self) -> Parameters:
         return self.dialect.parameters() if self.values is None else self.values
 
+    @cached_property
+    def row(self) -> EventRow:
+        """A row of events: what is read of it becomes part of the next subquery."""
+        return EventRow(self.dialect, self.parameters, self.relation)
+
     def beside(self, question: Question) -> Scope:
         """The scope of another question in the same statement."""
         return replace(self, question=question, values=self.parameters)
 
-    def define(self, name: str, sql: str) -> str:
-        """Name a subquery (``WITH name AS …``); returns the name."""
-        self.subqueries.append((name, sql))
+    def define(self, name: str, sql: str, reads: Reads | None = None) -> str:
+        """Name a subquery (``WITH name AS …``); returns the name. ``reads`` is what it reads beside `row`."""
+        found = self.row.reads()
+        self.subqueries.append(Subquery(name, sql, found if reads is None else found | reads))
         return name
+
+    def collect(self, define: Callable[[Scope], object]) -> tuple[Subquery, ...]:
+        """The subqueries that something defines."""
+        begin = len(self.subqueries)
+        define(self)
+        return tuple(self.subqueries[begin:])
 
     def statement(self, sql: str) -> Statement:
         """The statement: every subquery so far, then ``sql``."""
-        subqueries = self.dialect.ready(self.subqueries, self.parameters)
-        named = ",\n".join(self.dialect.named(name, text) for name, text in subqueries)
+        return self.stated(self.subqueries, sql)
+
+    def stated(self, subqueries: Iterable[Subquery], sql: str) -> Statement:
+        """A statement of other subqueries, with the values of this scope."""
+        named = ",\n".join(self.dialect.named(each.name, each.sql) for each in subqueries)
         whole = self.dialect.finished(f"WITH {named}\n{sql}" if named else sql)
         return Statement(whole, self.parameters.used_in(whole))
 
@@ -78,7 +137,7 @@ class Scope:
     @cached_property
     def events(self) -> str:
         """The relation of all events; with what the question asks for of their groups and their sessions."""
-        relation = self.dialect.events
+        relation = self.relation.name
         if not self.question.groups and not self.question.session_properties:
             return relation
         columns, joins = "", ""
@@ -88,11 +147,11 @@ class Scope:
             pairs = self.dialect.pairs(
                 "group_key", known.keys, "properties", known.properties, self.parameters
             )
-            joins += f" LEFT JOIN {pairs} AS {name} ON {name}.group_key = all_events.group_{index}"
+            joins += f" LEFT JOIN {pairs} AS {name} ON {name}.group_key = all_events.{self.column(f'group_{index}')}"
         if self.question.session_properties:
             facts = self._define_sessions()
             columns += "".join(f", {facts}.{name}" for name in self._session_columns.values())
-            joins += f" LEFT JOIN {facts} ON {facts}.session = all_events.session_id"
+            joins += f" LEFT JOIN {facts} ON {facts}.session = all_events.{self.column('session_id')}"
         return f"(SELECT all_events.*{columns} FROM {relation} AS all_events{joins}) AS joined_events"  # noqa: S608 - all of it is ours
 
     @cached_property
@@ -105,22 +164,19 @@ class Scope:
         span, question = self.question.span, self.question
         since = span.start - timedelta(microseconds=question.lookback_us) - SESSION_REACH
         until = exclusive(span.end) if span.capped else LAST_MOMENT
-        condition = f"{self.within(since, until)} AND session_id <> ''"
+        apart = self.beside(question)
+        condition = f"{apart.within(since, until)} AND {apart.column('session_id')} <> ''"
         if reads_properties(self._session_columns):
-            condition += self._asking(self.within(since, until))
-        return self.define(
-            "session_fact",
-            facts_of_sessions(
-                self._session_columns, self.dialect.events, condition, self.dialect, self.parameters
-            ),
-        )
+            condition += apart.asking(apart.within(since, until))
+        facts = facts_of_sessions(self._session_columns, self.relation.name, condition, apart.row)
+        return apart.define("session_fact", facts)
 
-    def _asking(self, within: str) -> str:
+    def asking(self, within: str) -> str:
         """A further condition on events: of sessions that are asked for, as far as names of events tell.
 
         To read the properties of all events of these sessions costs more than to find out which they are.
         """
-        question, events = self.question, self.dialect.events
+        question, events, session = self.question, self.relation.name, self.column("session_id")
         asking, exposing = question.session_events, question.exposures.event_names
         if None in asking:
             return ""
@@ -131,23 +187,32 @@ class Scope:
             some += (
                 f" AND {entity} IN (SELECT {entity} FROM {events} WHERE {within} AND {self._named(exposing)})"  # noqa: S608 - all of it is ours
             )
-        return f" AND session_id IN (SELECT session_id FROM {events} WHERE {some})"  # noqa: S608 - all of it is ours
+        return f" AND {session} IN (SELECT {session} FROM {events} WHERE {some})"  # noqa: S608 - all of it is ours
 
     def _named(self, names: Iterable[str | None]) -> str:
         """Whether a row of events has one of these names."""
         known = sorted(name for name in names if name is not None)
-        return combined("OR", [FALSE, *(f"event = {self.bind(name)}" for name in known)])
+        return combined("OR", [FALSE, *(self.has_name(name) for name in known)])
+
+    def has_name(self, name: str) -> str:
+        """Whether a row of events has this name."""
+        return f"{self.column('event')} = {self.bind(name)}"
 
     def of_session(self, name: str) -> FilterField:
         """A property of an event's session; NULL where it has none. Raises `FilterError`."""
         return field_of_session(name, self._session_columns[name], self.dialect)
 
+    def column(self, name: str) -> str:
+        """A column of a row of events."""
+        return self.row.column(name)
+
+    def property_text(self, key: str) -> str:
+        """An event's own property as text."""
+        return self.row.text("properties", key)
+
     def entity(self) -> str:
         """The column that identifies an entity; NULL or empty for events that belong to none."""
-        if self.dialect.entity is not None:
-            return self.dialect.entity
-        index = self.question.exposures.group_type_index
-        return "person_id" if index is None else f"group_{index}"
+        return self.relation.entity or self.column(self.question.exposures.entity_column)
 
     def has_entity(self) -> str:
         column = self.entity()
@@ -192,8 +257,7 @@ class Scope:
     def _filter_scope(self, inside: tuple[int, ...]) -> FilterScope:
         question = self.question
         return FilterScope(
-            self.dialect,
-            self.parameters,
+            self.row,
             question.span.now,
             zone_of(question.zone),
             group_columns={index: group_column(index) for index in question.groups},
@@ -212,7 +276,9 @@ class Scope:
             if identifier in inside:
                 raise FilterError(f"cohort {identifier} contains itself", leaf.key)
             if cohort.people is not None:
-                found = self.dialect.one_of_people("person_id", self.parameters.bind(cohort.people))
+                found = self.dialect.one_of_people(
+                    self.column("person_id"), self.parameters.bind(cohort.people)
+                )
                 parts.append(self.parameters.written(f"coalesce({found}, FALSE)", leaf.key))
             else:
                 parts.append(group_condition(cohort.filters, self._filter_scope((*inside, identifier))))
@@ -229,14 +295,20 @@ class Scope:
     def _match(self, match: EventMatch) -> str:
         parts = []
         if match.event is not None:
-            parts.append(self.parameters.written(f"event = {self.bind(match.event)}", match.event))
+            parts.append(self.parameters.written(self.has_name(match.event), match.event))
         return combined("AND", [*parts, self.filters(match.filters)])
+
+    def may_come_from(self, source: EventSource) -> str:
+        """A condition that every event of a source meets, as far as names tell."""
+        names = [TRUE if match.event is None else self.has_name(match.event) for match in source.alternatives]
+        return combined("OR", names) if names else FALSE
 
     def within(self, since: datetime, before: datetime) -> str:
         """Rows of the project's events in ``[since, before)``."""
+        project, timestamp = self.column("project_id"), self.column("timestamp")
         return (
-            f"project_id = {self.bind(self.question.exposures.project_id)} "
-            f"AND timestamp >= {self.bind(since)} AND timestamp < {self.bind(before)}"
+            f"{project} = {self.bind(self.question.exposures.project_id)} "
+            f"AND {timestamp} >= {self.bind(since)} AND {timestamp} < {self.bind(before)}"
         )
 
     def before_exposures(self, lookback_us: int) -> str:
@@ -256,7 +328,7 @@ class Scope:
         return exclusive(end) if inclusive else end
 
     def ts(self) -> str:
-        return self.dialect.micros("timestamp")
+        return self.dialect.micros(self.column("timestamp"))
 
     # -- days ------------------------------------------------------------------------------------------
 

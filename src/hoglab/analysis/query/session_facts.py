@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from hoglab.analysis.query.channels import PARTS, channel_of
-from hoglab.analysis.query.dialect import Dialect
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters.model import FilterError
-from hoglab.filters.sql import FilterField, Parameters
+from hoglab.filters.sql import ComputedField, FilterField
 
 SESSION_REACH = timedelta(days=1)
 """How far before and after the time that is looked at events of the same session are searched; SDKs end a
@@ -21,20 +22,18 @@ session after a day."""
 BOUNCE_US = 10_000_000
 """A session shorter than this, with one page view and no click, is a bounce."""
 
-_Aggregate = Callable[[Dialect, Parameters], str]
+_Aggregate = Callable[[EventRow], str]
 
 
-def measure_of_session(name: str, dialect: Dialect, parameters: Parameters) -> str:
+def measure_of_session(name: str, row: EventRow) -> str:
     """A property of sessions that is a number, as an aggregate over their events. Raises `FilterError`."""
     measure = _MEASURES.get(name)
     if measure is None:
         raise FilterError(f"the session property {name} is not known, or is no number", name)
-    return measure(dialect, parameters)
+    return measure(row)
 
 
-def facts_of_sessions(
-    columns: Mapping[str, str], events: str, condition: str, dialect: Dialect, parameters: Parameters
-) -> str:
+def facts_of_sessions(columns: Mapping[str, str], events: str, condition: str, row: EventRow) -> str:
     """A relation ``(session, …)`` of the sessions of ``events`` that meet a condition, with a column for each property.
 
     Raises `FilterError` for properties that nothing is known of.
@@ -43,11 +42,14 @@ def facts_of_sessions(
     parts = {
         name: f"part_{place}" for place, name in enumerate([*own, *(PARTS if CHANNEL in columns else ())])
     }
-    facts = "".join(f", {_fact(name, dialect, parameters)} AS {part}" for name, part in parts.items())
-    shown = {**parts, CHANNEL: channel_of(parts, dialect, parameters)} if CHANNEL in columns else parts
+    facts = "".join(f", {_fact(name, row)} AS {part}" for name, part in parts.items())
+    shown = (
+        {**parts, CHANNEL: channel_of(parts, row.dialect, row.parameters)} if CHANNEL in columns else parts
+    )
+    session = row.column("session_id")
     return (
         f"SELECT session{''.join(f', {shown[name]} AS {column}' for name, column in columns.items())} "
-        f"FROM (SELECT session_id AS session{facts} FROM {events} WHERE {condition} GROUP BY session_id) AS part"
+        f"FROM (SELECT {session} AS session{facts} FROM {events} WHERE {condition} GROUP BY {session}) AS part"
     )
 
 
@@ -56,78 +58,80 @@ def reads_properties(names: Iterable[str]) -> bool:
     return not _OF_COLUMNS.issuperset(names)
 
 
-def _fact(name: str, dialect: Dialect, parameters: Parameters) -> str:
+def _fact(name: str, row: EventRow) -> str:
     """Any property of sessions but the channel, as an aggregate over their events. Raises `FilterError`."""
     aggregate = _FACTS.get(name)
     if aggregate is None:
         known = ", ".join(sorted({*_FACTS, CHANNEL}))
         raise FilterError(f"sessions are known by their events alone, which tell of a session: {known}", name)
-    return aggregate(dialect, parameters)
+    return aggregate(row)
 
 
 def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
     """What a filter compares, where a column has the fact; text is what breakdowns show."""
     if name == "$is_bounce":
-        return FilterField(
-            f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column, "NULL"
-        )
+        return ComputedField(f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column)
     if name == "$urls":
         each = "visited_url"
-        return FilterField(
-            each, dialect.number(each), "NULL", lambda condition: dialect.any_item(column, each, condition)
+        return ComputedField(
+            each,
+            dialect.number(each),
+            any_item=lambda condition: dialect.any_item(column, each, condition),
         )
     if name in _MOMENTS:
-        return FilterField(dialect.text_of_moment(column), f"{column} / 1000000", "NULL")
+        return ComputedField(dialect.text_of_moment(column), f"{column} / 1000000")
     if name in _MEASURES:
-        return FilterField(dialect.text_of_number(column), column, column)
-    return FilterField(column, dialect.number(column), "NULL")
+        return ComputedField(dialect.text_of_number(column), column, column)
+    return ComputedField(column, dialect.number(column))
 
 
-def _ts(dialect: Dialect) -> str:
-    return dialect.micros("timestamp")
+def _ts(row: EventRow) -> str:
+    return row.dialect.micros(row.column("timestamp"))
 
 
-def _duration_us(dialect: Dialect) -> str:
-    return f"(max({_ts(dialect)}) - min({_ts(dialect)}))"
+def _duration_us(row: EventRow) -> str:
+    return f"(max({_ts(row)}) - min({_ts(row)}))"
 
 
-def _duration(dialect: Dialect, parameters: Parameters) -> str:
-    del parameters
-    return f"{_duration_us(dialect)} / 1000000"
+def _duration(row: EventRow) -> str:
+    return f"{_duration_us(row)} / 1000000"
 
 
 def _count(event: str) -> _Aggregate:
-    return lambda _dialect, parameters: f"sum(CASE WHEN event = {parameters.bind(event)} THEN 1 ELSE 0 END)"
+    return lambda row: (
+        f"sum(CASE WHEN {row.column('event')} = {row.parameters.bind(event)} THEN 1 ELSE 0 END)"
+    )
 
 
-def _urls(dialect: Dialect, parameters: Parameters) -> str:
-    return dialect.different_texts(dialect.property_text("properties", "$current_url", parameters))
+def _urls(row: EventRow) -> str:
+    return row.dialect.different_texts(row.text("properties", "$current_url"))
 
 
-def _number_of_urls(dialect: Dialect, parameters: Parameters) -> str:
-    return f"count(DISTINCT {dialect.property_text('properties', '$current_url', parameters)})"
+def _number_of_urls(row: EventRow) -> str:
+    return f"count(DISTINCT {row.text('properties', '$current_url')})"
 
 
 def _moment(extreme: str) -> _Aggregate:
-    return lambda dialect, _parameters: f"{extreme}({_ts(dialect)})"
+    return lambda row: f"{extreme}({_ts(row)})"
 
 
-def _bounce(dialect: Dialect, parameters: Parameters) -> str:
-    views, clicks = (_count(event)(dialect, parameters) for event in ("$pageview", "$autocapture"))
+def _bounce(row: EventRow) -> str:
+    views, clicks = (_count(event)(row) for event in ("$pageview", "$autocapture"))
     # Without a page view, as in applications and on servers, nothing could bounce.
     return (
         f"CASE WHEN {views} = 0 THEN NULL "
-        f"WHEN {views} = 1 AND {clicks} = 0 AND {_duration_us(dialect)} < {BOUNCE_US} THEN 1 ELSE 0 END"
+        f"WHEN {views} = 1 AND {clicks} = 0 AND {_duration_us(row)} < {BOUNCE_US} THEN 1 ELSE 0 END"
     )
 
 
 def _of_first(key: str, order: str = "") -> _Aggregate:
     """A property of the first event that has it; with a minus sign as ``order`` of the last one."""
 
-    def aggregate(dialect: Dialect, parameters: Parameters) -> str:
-        text = f"coalesce({dialect.property_text('properties', key, parameters)}, '')"
+    def aggregate(row: EventRow) -> str:
+        text = f"coalesce({row.text('properties', key)}, '')"
         lacks = f"CASE WHEN {text} = '' THEN 1 ELSE 0 END"
-        return f"nullif({dialect.first_by(text, [lacks, f'{order}{_ts(dialect)}', 'uuid'])}, '')"
+        first = row.dialect.first_by(text, [lacks, f"{order}{_ts(row)}", row.column("uuid")])
+        return f"nullif({first}, '')"
 
     return aggregate
 

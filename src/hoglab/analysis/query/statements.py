@@ -1,4 +1,4 @@
-"""A question as a statement, and the rows of its answer as statistics."""
+"""The rows of a statement's answer as statistics, and which questions one statement answers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from itertools import accumulate, chain
 from math import fsum
 from typing import Any
 
-from hoglab.analysis.days import end_of_day
-from hoglab.analysis.query.dialect import Dialect
-from hoglab.analysis.query.exposures import define_units
-from hoglab.analysis.query.funnels import define_funnel_covariate, funnel_statement
+from hoglab.analysis.query.days import end_of_day
+from hoglab.analysis.query.metrics.outcome import Outcome
+from hoglab.analysis.query.metrics.quantiles import quantile_sample
 from hoglab.analysis.query.model import (
     FunnelMetric,
     Math,
@@ -24,12 +23,10 @@ from hoglab.analysis.query.model import (
     RetentionMetric,
     Span,
     Value,
+    of_sessions,
+    tables_of,
 )
-from hoglab.analysis.query.outcome import Outcome
-from hoglab.analysis.query.quantiles import quantile_sample, quantile_statement, quantile_values
-from hoglab.analysis.query.retention import retention_statement
-from hoglab.analysis.query.scope import Scope, Statement
-from hoglab.analysis.query.values import define_mean_covariate, mean_statement, ratio_statement
+from hoglab.analysis.query.scope import Statement
 from hoglab.statistics import (
     Proportion,
     QuantileSample,
@@ -130,57 +127,6 @@ class Compiled:
                 return Retention(size, int(numbers[1]))
 
 
-def compiled(
-    question: Question, dialect: Dialect, *, entities: int | None = None, resumable: bool = False
-) -> Compiled:
-    """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
-
-    With ``entities`` it gives what each of so many entities adds to the statistics, for metrics that add up.
-    ``resumable``: see `Scope`.
-    """
-    scope = Scope(question, dialect, entities, resumable)
-    metric = question.metric
-    anchored_on_exposure = question.matured_only and not isinstance(metric, RetentionMetric)
-    _define_units(scope, metric, metric.window_us if anchored_on_exposure else 0)
-    match metric:
-        case MeanMetric():
-            statement, outcome = mean_statement(scope, metric)
-        case RatioMetric():
-            statement, outcome = ratio_statement(scope, metric)
-        case FunnelMetric():
-            statement, outcome = funnel_statement(scope, metric)
-        case RetentionMetric():
-            statement, outcome = retention_statement(scope, metric, matured_only=question.matured_only)
-        case QuantileMetric():
-            statement, outcome = quantile_statement(scope, metric)
-    return Compiled(question, statement, outcome)
-
-
-def value_statement(scope: Scope, people: int, limit: int) -> Statement:
-    """Rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
-    metric = scope.question.metric
-    assert isinstance(metric, QuantileMetric)  # noqa: S101 - others have sums
-    _define_units(scope, metric, metric.window_us if scope.question.matured_only else 0)
-    return quantile_values(scope, metric, people, limit)
-
-
-def _define_units(scope: Scope, metric: Metric, maturity_us: int) -> None:
-    """``unit``, with the covariate ``x`` where the metric has one."""
-    if not isinstance(metric, MeanMetric | FunnelMetric) or not metric.covariate_us:
-        define_units(scope, maturity_us)
-        return
-    define_units(scope, maturity_us, name="exposed")
-    if isinstance(metric, MeanMetric):
-        define_mean_covariate(scope, metric.value, metric.covariate_us, "exposed")
-    else:
-        define_funnel_covariate(scope, metric, "exposed")
-    scope.define(
-        "unit",
-        "SELECT exposed.*, coalesce(covariate.x, 0) AS x "
-        "FROM exposed LEFT JOIN covariate ON covariate.entity = exposed.entity",
-    )
-
-
 def can_telescope(metric: Metric) -> bool:
     """Whether all days of a series can be told in one pass (spec experiment-results 11.3).
 
@@ -198,6 +144,23 @@ def can_telescope(metric: Metric) -> bool:
             return not metric.last_seen
         case FunnelMetric():
             return True
+
+
+def can_share(question: Question) -> bool:
+    """Whether all that a question reads is events of its own entities: then others may read them with it, and what
+    follows from them may be kept.
+
+    Sessions are made of events that no metric asks for, they, tables and groups are joined by those who ask, and
+    quantiles of cells need another question for everybody.
+    """
+    metric = question.metric
+    return (
+        not tables_of(metric)
+        and not question.group_properties
+        and not question.session_properties
+        and not (isinstance(metric, QuantileMetric) and question.exposures.breakdowns)
+        and not of_sessions(metric)
+    )
 
 
 def all_days_at_once(question: Question) -> bool:

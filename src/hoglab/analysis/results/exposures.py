@@ -8,11 +8,11 @@ from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.days import DayGrid, zone_of
-from hoglab.analysis.definition import Reader
-from hoglab.analysis.queries import Prepared
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
+from hoglab.analysis.timeseries.query_cache import PreparedQuery
 from hoglab.experiments import flag_config
 from hoglab.experiments.fingerprint import Calculation
 from hoglab.experiments.flag_config import HOLDOUT_PREFIX
@@ -22,8 +22,8 @@ from hoglab.http.errors import validation_error
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
-    from hoglab.analysis.plan import Plan
-    from hoglab.analysis.service import ResultsService
+    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.timeseries.service import ResultsService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
 
@@ -37,21 +37,21 @@ class ExposureCounts:
     def __init__(self, service: ResultsService) -> None:
         self._service = service
 
-    def of_query(self, project: Project, query: Mapping[str, Any]) -> Prepared:
+    def of_query(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         """An ``ExperimentExposureQuery``. Raises `ApiError`."""
         return self._prepared(self._asked(project, query))
 
-    def of(self, found: Plan) -> Prepared:
+    def of(self, found: ExperimentInputs) -> PreparedQuery:
         """The exposures of an experiment as it is stored."""
         return self._prepared(_Asked.of_plan(found))
 
-    def counted(self, found: Plan) -> dict[str, Any]:
+    def counted(self, found: ExperimentInputs) -> dict[str, Any]:
         """The exposures of an experiment, computed unless a kept answer is fresh. Raises `ApiError`."""
         asked, queries = self.of(found), self._service.queries
-        kept = queries.kept(asked, fresh=True) or queries.compute(asked)
+        kept = queries.cached(asked, fresh=True) or queries.compute(asked)
         return kept.answer
 
-    def _prepared(self, asked: _Asked) -> Prepared:
+    def _prepared(self, asked: _Asked) -> PreparedQuery:
         return prepared(asked.project, self._service.now(), asked.identity, lambda: self._counted(asked))
 
     def _counted(self, asked: _Asked) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class ExposureCounts:
         variants = asked.calculation.variants
         grid = DayGrid.between(start, until, zone, limit=MAX_EXPOSURE_ROWS // (len(variants) + 1))
         question = Question(
-            exposures=Reader(asked.actions.get).exposures(project.id, asked.calculation),
+            exposures=MetricParser(asked.actions.get).exposures(project.id, asked.calculation),
             span=Span(start, until, now, grid),
             metric=MeanMetric(Value(EventSource(()))),
             zone=project.timezone,
@@ -102,7 +102,7 @@ class ExposureCounts:
 
     def _asked(self, project: Project, query: Mapping[str, Any]) -> _Asked:
         """What the query says, with the experiment behind it where the query is silent."""
-        found: Plan | None = None
+        found: ExperimentInputs | None = None
         if is_id(query.get("experiment_id")):
             found = plan_asked(self._service.database, project, query)
         flag = query.get("feature_flag")
@@ -156,7 +156,7 @@ class _Asked:
         )
 
     @classmethod
-    def of_plan(cls, found: Plan) -> _Asked:
+    def of_plan(cls, found: ExperimentInputs) -> _Asked:
         """The exposures of an experiment as it is stored."""
         row, key = found.row, found.calculation.feature_flag_key
         filters = {} if found.flag is None else found.flag.filters
@@ -171,7 +171,7 @@ class _Asked:
         criteria: Mapping[str, Any] | None,
         start: datetime | None,
         end: datetime | None,
-        found: Plan | None,
+        found: ExperimentInputs | None,
         holdout_id: int | None = None,
     ) -> _Asked:
         row: ExperimentRow | None = None if found is None else found.row

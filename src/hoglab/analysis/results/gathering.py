@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis import store
-from hoglab.analysis.health import status_of
-from hoglab.analysis.plan import Plan, Shown, is_computed
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, Shown, is_computed
+from hoglab.analysis.definitions.naming import value_label
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.queries import Prepared, Queries
+from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import corrected, judged, verdict_object
-from hoglab.analysis.results.naming import value_label
 from hoglab.analysis.results.preparing import prepared
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.query_cache import PreparedQuery, Queries
 from hoglab.http.dates import format_moment
 from hoglab.http.errors import ApiError, WireError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.analysis.health import ExperimentHealth, Finding
-    from hoglab.analysis.queries import Status
     from hoglab.analysis.results.exposures import ExposureCounts
-    from hoglab.analysis.service import ResultsService
+    from hoglab.analysis.results.health import ExperimentHealth, Finding
+    from hoglab.analysis.timeseries.query_cache import Status
+    from hoglab.analysis.timeseries.service import ResultsService
     from hoglab.http.identity import Project
 
 BUDGET_S = 15.0
@@ -61,18 +61,20 @@ class ExperimentResults:
             return self._not_started(found)
         work = _Work(self._service.queries, project.id, self._budget_s)
         asked = self._exposures.of(found)
-        if self._service.queries.kept(asked, fresh=True) is None:
+        if self._service.queries.cached(asked, fresh=True) is None:
             work.begin(EXPOSURES, asked)
         for metric in found.metrics:
             if not self._service.series.is_fresh(found, metric, newest=refresh):
                 work.begin(metric["uuid"], self._refreshing(found, metric, force=refresh))
         pending, errors = work.ended()
-        counted = self._service.queries.kept(asked, fresh=False)
+        counted = self._service.queries.cached(asked, fresh=False)
         exposures = None if counted is None else counted.answer
         examined = work.answer(self._examining(found, exposures))
         return self._answer(found, exposures, (examined or {}).get("findings"), pending, errors)
 
-    def _refreshing(self, found: Plan, metric: Mapping[str, Any], *, force: bool) -> Prepared:
+    def _refreshing(
+        self, found: ExperimentInputs, metric: Mapping[str, Any], *, force: bool
+    ) -> PreparedQuery:
         """The work of bringing the points of a metric up to date. The runner stores them, so there is no answer."""
 
         def refresh() -> dict[str, Any]:
@@ -82,7 +84,7 @@ class ExperimentResults:
         identity = ("points", found.key(metric), force)
         return prepared(found.project, self._service.now(), identity, refresh, keeps=False)
 
-    def _examining(self, found: Plan, exposures: Mapping[str, Any] | None) -> Prepared:
+    def _examining(self, found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
         """The work of looking for what endangers an experiment. Its answer has no findings where they cannot be told
         without exposures."""
 
@@ -102,7 +104,7 @@ class ExperimentResults:
 
     def _answer(
         self,
-        found: Plan,
+        found: ExperimentInputs,
         exposures: Mapping[str, Any] | None,
         findings: list[Finding] | None,
         pending: set[str],
@@ -129,7 +131,9 @@ class ExperimentResults:
             "verdict": None if verdict is None else verdict_object(verdict),
         }
 
-    def _metrics(self, connection: Connection, found: Plan, pending: set[str]) -> list[dict[str, Any]]:
+    def _metrics(
+        self, connection: Connection, found: ExperimentInputs, pending: set[str]
+    ) -> list[dict[str, Any]]:
         newest = {
             metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
         }
@@ -160,7 +164,7 @@ class ExperimentResults:
             entries.append(entry)
         return entries
 
-    def _not_started(self, found: Plan) -> dict[str, Any]:
+    def _not_started(self, found: ExperimentInputs) -> dict[str, Any]:
         findings = self._health.findings(found, dict)
         return {
             **_head(found),
@@ -188,7 +192,7 @@ class _Work:
         self._begun: dict[str, Status | None] = {}
         self._errors: dict[str, str] = {}
 
-    def begin(self, name: str, work: Prepared) -> None:
+    def begin(self, name: str, work: PreparedQuery) -> None:
         if self._deadline is None:
             self._noting(name, lambda: self._queries.compute(work))
             return
@@ -209,7 +213,7 @@ class _Work:
                 self._errors[name] = _detail(status.error)
         return pending, self._errors
 
-    def answer(self, work: Prepared) -> dict[str, Any] | None:
+    def answer(self, work: PreparedQuery) -> dict[str, Any] | None:
         """The answer of one more piece of work; None when it failed or is not there in time."""
         try:
             if self._deadline is None:
@@ -231,7 +235,7 @@ def _detail(error: WireError) -> str:
     return str((error.body or {}).get("detail"))
 
 
-def _head(found: Plan) -> dict[str, Any]:
+def _head(found: ExperimentInputs) -> dict[str, Any]:
     config, variants = found.calculation.statistics, found.calculation.variants
     return {
         "experiment_id": found.row.id,

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis import store
-from hoglab.analysis.days import zone_of
-from hoglab.analysis.families import adjusted
-from hoglab.analysis.health import Finding, Severity
-from hoglab.analysis.plan import Plan, Shown, is_computed, query_to
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, Shown, is_computed, query_to
 from hoglab.analysis.presentation import evidence_of, statistics_of
-from hoglab.analysis.store import COMPLETED
+from hoglab.analysis.query.days import zone_of
+from hoglab.analysis.results.health import Finding, Severity
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.multiple_testing import adjusted
+from hoglab.analysis.timeseries.store import COMPLETED
 from hoglab.statistics import verdict as verdicts
 from hoglab.statistics.verdict import (
     Case,
@@ -38,7 +38,7 @@ Result = Mapping[str, Any]
 
 def judged(
     connection: Connection,
-    found: Plan,
+    found: ExperimentInputs,
     now: datetime,
     exposures: Mapping[str, Any] | None,
     findings: Sequence[Finding],
@@ -70,7 +70,7 @@ def judged(
     return verdicts.verdict(case)
 
 
-def plan_of(found: Plan) -> verdicts.Plan:
+def plan_of(found: ExperimentInputs) -> verdicts.Plan:
     """How long an experiment is to run, as far as that was written down."""
     default = found.project.experiment_defaults.get("default_minimum_detectable_effect")
     return verdicts.Plan.of(found.row.running_time_calculation or {}, default)
@@ -78,14 +78,14 @@ def plan_of(found: Plan) -> verdicts.Plan:
 
 def _looks(
     connection: Connection,
-    found: Plan,
+    found: ExperimentInputs,
     span: Span,
     exposures: Mapping[str, Any] | None,
     *,
     measures: bool,
 ) -> list[Look]:
     """How far the experiment was at the end of each day; ``measures``: with the statistics of primary metrics."""
-    assert span.days is not None  # noqa: S101 - made by Plan.span
+    assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
     people = _people(found, exposures)
     measured = _measured(connection, found) if measures else {}
     return [
@@ -98,7 +98,7 @@ def _looks(
     ]
 
 
-def _people(found: Plan, exposures: Mapping[str, Any] | None) -> dict[str, int]:
+def _people(found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> dict[str, int]:
     """Exposed in the compared variants up to each day."""
     counted: dict[str, int] = {}
     for each in (exposures or {}).get("timeseries", ()):
@@ -108,7 +108,7 @@ def _people(found: Plan, exposures: Mapping[str, Any] | None) -> dict[str, int]:
     return counted
 
 
-def _measured(connection: Connection, found: Plan) -> dict[date, list[Measured]]:
+def _measured(connection: Connection, found: ExperimentInputs) -> dict[date, list[Measured]]:
     """The statistics of primary metrics by day."""
     zone = zone_of(found.project.timezone)
     by_day: dict[date, list[Measured]] = {}
@@ -126,7 +126,7 @@ def _measured(connection: Connection, found: Plan) -> dict[date, list[Measured]]
 
 
 def _evidence(
-    connection: Connection, found: Plan, own: Sequence[Shown], moment: datetime | None
+    connection: Connection, found: ExperimentInputs, own: Sequence[Shown], moment: datetime | None
 ) -> list[MetricEvidence]:
     """What metrics said at a moment, or say now; p-values are corrected together."""
     results: dict[str, Result] = {}
@@ -153,13 +153,13 @@ def _evidence(
     ]
 
 
-def corrected(found: Plan, results: Mapping[str, Result]) -> dict[str, Result]:
+def corrected(found: ExperimentInputs, results: Mapping[str, Result]) -> dict[str, Result]:
     """Results of one moment, by the uuids of their metrics, with the p-values of the primary ones corrected."""
     outside = frozenset(results) - found.primary
     return dict(adjusted(results, found.calculation.statistics.correction, outside=outside))
 
 
-def _variants(found: Plan, result: Result | None) -> list[Evidence]:
+def _variants(found: ExperimentInputs, result: Result | None) -> list[Evidence]:
     config = found.calculation.statistics
     if result is None:
         baseline = config.baseline_key(found.calculation.variants) if found.calculation.variants else ""

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from hoglab.analysis.days import day_of, zone_of
-from hoglab.analysis.errors import ComputationError, DefinitionError, UnavailableError
-from hoglab.analysis.plan import Plan, plan
-from hoglab.analysis.queries import Prepared
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, read_inputs
+from hoglab.analysis.errors import ComputationError, DefinitionError, wire_error
+from hoglab.analysis.query.days import day_of, zone_of
+from hoglab.analysis.timeseries.query_cache import PreparedQuery
 from hoglab.experiments import store as experiments_store
-from hoglab.http.errors import STORE_RETRY_S, ApiError, unavailable, validation_error
+from hoglab.http.errors import validation_error
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def prepared(
     project: Project, now: datetime, identity: object, work: Callable[[], dict[str, Any]], **options: Any
-) -> Prepared:
+) -> PreparedQuery:
     """``identity`` holds everything that decides the answer, apart from events and the time of asking."""
     key = hashlib.sha256(repr((project.id, project.timezone, identity)).encode()).hexdigest()
-    return Prepared(key, day_of(now, zone_of(project.timezone)), lambda: _explained(work), **options)
+    return PreparedQuery(key, day_of(now, zone_of(project.timezone)), lambda: _explained(work), **options)
 
 
 def _explained(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -37,19 +37,9 @@ def _explained(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise wire_error(error) from error
 
 
-def wire_error(error: ComputationError) -> ApiError:
-    """How a request learns that something could not be computed: 503 when the server is at fault, 429 when it may be
-    asked again, else 400."""
-    if isinstance(error, UnavailableError):
-        return unavailable(str(error), STORE_RETRY_S)
-    if error.retry:
-        return ApiError(429, "throttled_error", "query_limit", str(error), headers={"Retry-After": "30"})
-    return validation_error(str(error))
-
-
 def plan_asked(
     database: Database, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
-) -> Plan:
+) -> ExperimentInputs:
     """The plan of the experiment that a query names. Raises 400."""
     identifier = query.get("experiment_id")
     if not is_id(identifier):
@@ -58,7 +48,7 @@ def plan_asked(
         row = experiments_store.get(connection, project.id, identifier)
         if row is None or row.deleted:
             raise validation_error(f"Experiment with id {identifier} not found")
-        return plan(connection, project, row, further=further)
+        return read_inputs(connection, project, row, further=further)
 
 
 def is_id(value: object) -> TypeGuard[int]:

@@ -1,0 +1,1 @@
+"""The endpoints of results: queries, daily points, recalculations, health."""

@@ -1,0 +1,324 @@
+"""Results and exposures computed when asked for: the ``/query`` endpoint (spec experiment-results 0, 2.6, 5.1)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hoglab.actions.references import check_references
+from hoglab.analysis.api.legacy import legacy_answer
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, is_computed
+from hoglab.analysis.definitions.metric_parser import METRIC_TYPES, listed
+from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.planning.experiment_plan import plan_answer
+from hoglab.analysis.planning.experiment_simulation import simulation_answer
+from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query.model import Metric, Span
+from hoglab.analysis.query.statements import Answer
+from hoglab.analysis.results.exposures import ExposureCounts
+from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
+from hoglab.analysis.timeseries.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
+from hoglab.experiments import store as experiments_store
+from hoglab.http.dates import format_offset
+from hoglab.http.errors import ApiError, not_found, validation_error
+
+if TYPE_CHECKING:
+    from hoglab.analysis.api.schemas import QueryBody
+    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.http.identity import Project
+
+SILENT_FRESH_FOR = timedelta(minutes=1)
+"""How long an answer is fresh that changes without any new event: users mature."""
+
+MAX_FAMILY = 20
+"""How many other primary metrics are computed beside one whose p-values are corrected; of further ones the newest
+stored points count."""
+FAMILY_BUDGET_S = 20.0
+"""How long that may take; of those that are left the newest stored points count."""
+
+
+class LiveResults:
+    """Answers queries. Bad input, time-outs and memory limits are errors of the wire, never of the server."""
+
+    def __init__(self, service: ResultsService, exposures: ExposureCounts | None = None) -> None:
+        self._service = service
+        self._exposures = exposures or ExposureCounts(service)
+
+    def answer(self, project: Project, body: QueryBody) -> tuple[dict[str, Any], bool]:
+        """The answer of one query, and whether it is a whole one; else it is being computed. Raises `ApiError`."""
+        query = self._prepared(project, body.query)
+        refresh = _refresh(body)
+        queries = self._service.queries
+        kept = None
+        if not refresh.startswith("force_") or refresh is RefreshMode.FORCE_CACHE:
+            anything = refresh in (RefreshMode.FORCE_CACHE, RefreshMode.LAZY_ASYNC)
+            kept = queries.cached(query, fresh=not anything)
+        if kept is not None or refresh is RefreshMode.FORCE_CACHE:
+            return self._shown(project, query, kept, is_cached=True), True
+        stale = queries.cached(query, fresh=False)
+        if refresh in (RefreshMode.BLOCKING, RefreshMode.FORCE_BLOCKING) or (
+            refresh is RefreshMode.ASYNC_EXCEPT_ON_CACHE_MISS and stale is None
+        ):
+            made = queries.blocking(query, project.id, body.client_query_id)
+            return self._shown(project, query, made, is_cached=False), True
+        status = queries.submit(query, project.id, body.client_query_id)
+        shown = self._shown(
+            project, query, None if refresh is RefreshMode.FORCE_ASYNC else stale, is_cached=True
+        )
+        return shown | {"query_status": self._status_object(status)}, False
+
+    def check_named(self, project: Project, query: Mapping[str, Any]) -> None:
+        """Raises 400 for a query about an action or a cohort that the project does not have."""
+        identifier = query.get("experiment_id")
+        with self._service.database.read() as connection:
+            row = experiments_store.get(connection, project.id, identifier) if is_id(identifier) else None
+            links = [] if row is None else experiments_store.links(connection, [row.id]).get(row.id, [])
+            stored = [] if row is None else [row.metrics, row.metrics_secondary, row.exposure_criteria]
+            stored += [link.query for link in links]
+            check_references(connection, project.id, {"query": query}, stored)
+
+    def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
+        """An asynchronous query and the HTTP status that says how far it is. Raises 404."""
+        found = self._service.queries.status(project.id, query_id)
+        if found is None:
+            raise not_found(f"Query {query_id} not found for project {project.id}")
+        code = 202 if not found.complete else 400 if found.error is not None or found.cancelled else 200
+        return {"query_status": self._status_object(found)}, code
+
+    def cancel(self, project: Project, query_id: str) -> None:
+        """Ask a query to end; one that has ended, or is unknown, is left alone."""
+        self._service.queries.cancel(project.id, query_id)
+
+    def _shown(
+        self, project: Project, query: PreparedQuery, kept: CachedAnswer | None, *, is_cached: bool
+    ) -> dict[str, Any]:
+        """An answer with what every query's answer carries; without an answer only that it is missing."""
+        if kept is None:
+            return {
+                "cache_key": query.key,
+                "is_cached": False,
+                "last_refresh": format_offset(self._service.now()),
+                "query_status": None,
+                "timezone": project.timezone,
+            }
+        computed = format_offset(kept.computed_at)
+        return query.finish(kept.answer) | {
+            "cache_key": kept.key,
+            "cache_target_age": format_offset(kept.computed_at + FRESH_FOR),
+            "calculation_trigger": None,
+            "is_cached": is_cached,
+            "last_refresh": computed,
+            "next_allowed_client_refresh": computed,
+            "query_status": None,
+            "timezone": project.timezone,
+        }
+
+    def _status_object(self, status: Status) -> dict[str, Any]:
+        failed = status.cancelled or status.error is not None
+        message = None
+        if status.cancelled:
+            message = "Query was cancelled"
+        elif status.error is not None:
+            message = str((status.error.body or {}).get("detail"))
+        ended = status.ended_at
+        return {
+            "id": status.id,
+            "team_id": status.project_id,
+            "query_async": True,
+            "complete": status.complete,
+            "error": failed,
+            "error_message": message,
+            "results": None if status.kept is None else status.kept.answer,
+            "start_time": format_offset(status.started_at),
+            "pickup_time": None,
+            "end_time": None if ended is None else format_offset(ended),
+            "expiration_time": None,
+            "task_id": None,
+            "dashboard_id": None,
+            "insight_id": None,
+            "labels": None,
+            "query_progress": None,
+        }
+
+    def _prepared(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
+        """Understand a query. Raises `ApiError`."""
+        try:
+            match query.get("kind"):
+                case "ExperimentQuery":
+                    return self._result(project, query)
+                case "ExperimentExposureQuery":
+                    return self._exposures.of_query(project, query)
+                case "ExperimentPlanQuery":
+                    return self._from_history(project, query, plan_answer)
+                case "ExperimentSimulationQuery":
+                    return self._from_history(project, query, simulation_answer)
+                case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
+                    return self._legacy(project, query)
+        except DefinitionError as error:
+            raise validation_error(str(error)) from error
+        raise validation_error(f"Queries of kind {query.get('kind')!r} are not supported.", "query")
+
+    def _prepare(
+        self, project: Project, identity: object, work: Callable[[], dict[str, Any]], **options: Any
+    ) -> PreparedQuery:
+        return prepared(project, self._service.now(), identity, work, **options)
+
+    # -- results ---------------------------------------------------------------------------------------
+
+    def _result(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
+        given = query.get("metric")
+        found = self._plan_asked(project, query, *([given] if isinstance(given, Mapping) else []))
+        metric = _metric_asked(found, query)
+        family = self._service.others_of_family(found, metric)
+
+        def compute() -> dict[str, Any]:
+            span = found.span(self._service.now())
+            if span is None:
+                return _result_of(found, Answer({}), found.reader.metric(metric))
+            return self._computed(project, found, metric, span, family)
+
+        def finish(result: dict[str, Any]) -> dict[str, Any]:
+            others = self._service.newest_of_family(found, metric)
+            for other in family:
+                kept = self._service.queries.cached(self._prepared_result(project, found, other), fresh=False)
+                if kept is not None:
+                    others[other["uuid"]] = kept.answer
+            return self._service.corrected(found, metric, result, others)
+
+        return self._prepared_result(project, found, metric, compute, finish=finish)
+
+    def _prepared_result(
+        self,
+        project: Project,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        compute: Callable[[], dict[str, Any]] = dict,
+        **options: Any,
+    ) -> PreparedQuery:
+        return self._prepare(
+            project,
+            ("result", found.identity, self._table_state(found, metric), json.dumps(metric, sort_keys=True)),
+            compute,
+            fresh_for=SILENT_FRESH_FOR if found.row.only_count_matured_users else FRESH_FOR,
+            **options,
+        )
+
+    def _table_state(self, found: ExperimentInputs, metric: object) -> str | None:
+        """An answer that was computed from other files is no answer."""
+        tables = found.tables_of(metric) if isinstance(metric, Mapping) else ()
+        return self._service.computer.state_of_tables(tables)
+
+    def _computed(
+        self,
+        project: Project,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        span: Span,
+        family: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """The result of a metric; those of its family that are not kept are computed and kept beside it."""
+        question, queries = found.question(metric, span), self._service.queries
+        missing = []
+        for other in family[:MAX_FAMILY]:
+            if queries.cached(self._prepared_result(project, found, other), fresh=True) is None:
+                with suppress(DefinitionError):
+                    missing.append((other, found.question(other, span)))
+        deadline = time.monotonic() + FAMILY_BUDGET_S
+        with self._service.computer.sharing([question, *(each for _, each in missing)]) as answer:
+            result = _result_of(found, answer(question), question.metric)
+            for other, asked in missing:
+                if time.monotonic() >= deadline:
+                    break
+                work = partial(lambda asked: _result_of(found, answer(asked), asked.metric), asked)
+                with suppress(ApiError):
+                    queries.compute(self._prepared_result(project, found, other, work))
+        return result
+
+    def _legacy(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
+        parts = [part for part in query.values() if isinstance(part, Mapping)]
+        found = self._plan_asked(project, query, *parts)
+        return self._prepare(
+            project,
+            ("legacy", found.identity, json.dumps(query, sort_keys=True)),
+            lambda: legacy_answer(found, found.span(self._service.now()), query, self._service.computer),
+        )
+
+    def _from_history(
+        self,
+        project: Project,
+        query: Mapping[str, Any],
+        answer: Callable[[ExperimentInputs, Mapping[str, Any], datetime, Computer], dict[str, Any]],
+    ) -> PreparedQuery:
+        parts = [part for part in query.values() if isinstance(part, Mapping)]
+        found = self._plan_asked(project, query, *parts)
+        return self._prepare(
+            project,
+            (
+                "history",
+                found.identity,
+                self._table_state(found, query.get("metric")),
+                json.dumps(query, sort_keys=True),
+            ),
+            lambda: answer(found, query, self._service.now(), self._service.computer),
+        )
+
+    def _plan_asked(
+        self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
+    ) -> ExperimentInputs:
+        return plan_asked(self._service.database, project, query, *further)
+
+
+def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metric of a query: as it is given, that of the experiment with its uuid, or its first primary one.
+
+    Raises 400.
+    """
+    metric = query.get("metric")
+    if metric is not None and not isinstance(metric, Mapping):
+        raise validation_error("metric must be an object", "metric")
+    if metric and "metric_type" in metric:
+        return metric
+    uuid = (metric or {}).get("uuid") or query.get("metric_uuid")
+    if uuid is None and metric:
+        raise validation_error(
+            f"metric needs a metric_type: there are {listed(METRIC_TYPES)}; or the uuid of a metric of the experiment",
+            "metric",
+        )
+    own = [each for each in found.shown if is_computed(each.metric)]
+    if uuid is None:
+        first = next((each.metric for each in own if each.is_primary), None)
+        if first is not None:
+            return first
+        raise validation_error("metric is required: the experiment has no primary metric", "metric")
+    for each in own:
+        if each.metric["uuid"] == uuid:
+            return each.metric
+    names = listed([f"{each.metric['uuid']} ({each.name})" for each in own]) if own else "none"
+    raise validation_error(f"The experiment has no metric with uuid {uuid}; it has {names}", "metric_uuid")
+
+
+def _result_of(found: ExperimentInputs, answer: Answer, metric: Metric) -> dict[str, Any]:
+    calculation = found.calculation
+    return result_object(answer, list(calculation.variants), calculation.statistics, metric)
+
+
+def _refresh(body: QueryBody) -> RefreshMode:
+    """What a request asks for. Raises 400."""
+    if body.async_:
+        return RefreshMode.ASYNC
+    match body.refresh:
+        case None:
+            return RefreshMode.BLOCKING
+        case True:
+            return RefreshMode.FORCE_BLOCKING
+        case False:
+            return RefreshMode.FORCE_CACHE
+        case text if text in list(RefreshMode):
+            return RefreshMode(text)
+    raise validation_error(f'"{body.refresh}" is not a valid choice.', "refresh", "invalid_choice")

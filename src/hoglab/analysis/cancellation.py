@@ -1,0 +1,53 @@
+"""Ending a computation that nobody waits for any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_current: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
+
+
+class Cancellation:
+    """Asks the statements of one computation to end. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._interrupts: list[Callable[[], None]] = []
+        self.requested = False
+
+    def request(self) -> None:
+        """Interrupt the statement at hand; those that follow are not begun."""
+        with self._lock:
+            self.requested = True
+            for interrupt in self._interrupts:
+                interrupt()
+
+    @contextmanager
+    def reaching(self, interrupt: Callable[[], None]) -> Iterator[bool]:
+        """While the block runs a request calls ``interrupt``; gives whether it was requested before."""
+        with self._lock:
+            self._interrupts.append(interrupt)
+            requested = self.requested
+        try:
+            yield requested
+        finally:
+            with self._lock:
+                self._interrupts.remove(interrupt)
+
+
+@contextmanager
+def cancellable(cancellation: Cancellation) -> Iterator[None]:
+    """Computations of the block, in this thread, end when ``cancellation`` is requested."""
+    token = _current.set(cancellation)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_cancellation() -> Cancellation | None:
+    """What may end the computations of this thread."""
+    return _current.get()

@@ -1,0 +1,237 @@
+"""What is to be computed for an experiment: its metrics, each with its key and its question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hoglab.actions import store as actions
+from hoglab.analysis.definitions.cohorts import cohorts_of, named_cohorts
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.definitions.naming import name_of
+from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
+from hoglab.analysis.query.metrics.retention import span_us
+from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
+from hoglab.analysis.query.scope import exclusive
+from hoglab.experiments import metrics
+from hoglab.experiments import store as experiments
+from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
+from hoglab.experiments.presentation import calculation, warnings_of
+from hoglab.warehouse import store as warehouse
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.experiments.store import ExperimentRow, SavedMetricLink
+    from hoglab.flags.store import FlagRow
+    from hoglab.http.identity import Project
+    from hoglab.http.unknown_keys import WarningEntry
+    from hoglab.storage.table_files import FileTable
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """What a series of points belongs to."""
+
+    experiment_id: int
+    metric_uuid: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A metric of an experiment as clients show it."""
+
+    metric: dict[str, Any]
+    is_primary: bool
+    saved_as: str | None = None
+    """The name under which it was saved; None for an inline one."""
+    saved_metric_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.saved_as)
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentInputs:
+    """An experiment with everything that decides its numbers."""
+
+    project: Project
+    row: ExperimentRow
+    flag: FlagRow | None
+    calculation: Calculation
+    metrics: tuple[dict[str, Any], ...]
+    """Inline and saved ones that the present engine computes and that have a uuid."""
+    primary: frozenset[str]
+    """The uuids of those that the experiment is decided by."""
+    shown: tuple[Shown, ...]
+    """All metrics, those of the former engine too: the primary ones first, in the order in which clients show them."""
+    actions: Mapping[int, list[dict[str, Any]]]
+    tables: Mapping[str, FileTable]
+    cohorts: Mapping[int, Cohort]
+    links: tuple[SavedMetricLink, ...] = ()
+    """The saved metrics."""
+
+    @property
+    def warnings(self) -> list[WarningEntry]:
+        """What of the experiment has no effect, or not the one that it seems to have."""
+        return warnings_of(self.row, self.flag, self.links)
+
+    @property
+    def identity(self) -> object:
+        """Everything that decides the numbers of a metric, apart from the metric itself, events and time."""
+        row = self.row
+        return (
+            self.calculation,
+            row.id,
+            row.end_date,
+            row.holdout_id,
+            self.actions,
+            self.tables,
+            self.cohorts,
+        )
+
+    @property
+    def reader(self) -> MetricParser:
+        return MetricParser(self.actions.get, self.tables.get)
+
+    def key(self, metric: Mapping[str, Any]) -> SeriesKey:
+        """Under what the points of a metric are stored now."""
+        return SeriesKey(self.row.id, metric["uuid"], fingerprint(metric, self.calculation))
+
+    def tables_of(self, metric: Mapping[str, Any]) -> tuple[FileTable, ...]:
+        """The tables that a metric names, those of them that there are."""
+        names = sorted(metrics.table_names([metric]))
+        return tuple(self.tables[name] for name in names if name in self.tables)
+
+    def edited(self, metric: Mapping[str, Any]) -> tuple[object, ...]:
+        """What may be edited beside a metric and changes its numbers: the actions and cohorts that it, the exposure
+        criteria and the test accounts name, as they are now. Empty where they name none.
+        """
+        criteria = self.calculation.exposure_criteria or {}
+        ids = metrics.action_ids([metric]) | set(exposure_action_ids(criteria))
+        steps = {identifier: self.actions.get(identifier) for identifier in sorted(ids)}
+        left_out = self.calculation.test_account_filters if self.calculation.filters_test_accounts else ()
+        named = cohorts_of([metric, criteria, left_out, list(steps.values())], self.cohorts)
+        return (*steps.items(), *((identifier, named[identifier].definition) for identifier in sorted(named)))
+
+    def metric_of(self, key: SeriesKey) -> tuple[dict[str, Any], SeriesKey] | None:
+        """The metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""
+        for metric in self.metrics:
+            if metric["uuid"] != key.metric_uuid:
+                continue
+            present = self.key(metric)
+            if key == present or key.fingerprint == fingerprint_v1(metric, self.calculation):
+                return metric, present
+        return None
+
+    def former_fingerprint(self, metric: Mapping[str, Any]) -> str:
+        """Version 1, under which imported points may be stored."""
+        return fingerprint_v1(metric, self.calculation)
+
+    def span(self, now: datetime) -> Span | None:
+        """From the start to now or the end, with its days; None before the start."""
+        start = self.row.start_date
+        if start is None or start > now:
+            return None
+        end = min(now, self.row.end_date) if self.row.end_date is not None else now
+        end = max(start, end)
+        return Span(start, end, now, DayGrid.between(start, end, zone_of(self.project.timezone)))
+
+    def question(self, metric: Mapping[str, Any], span: Span) -> Question:
+        """Raises `hoglab.analysis.errors.DefinitionError`."""
+        return Question(
+            exposures=self.reader.exposures(self.project.id, self.calculation, metric),
+            span=span,
+            metric=self.reader.metric(metric, cuped=self.calculation.statistics.cuped),
+            matured_only=self.row.only_count_matured_users,
+            zone=self.project.timezone,
+            cohorts=self.cohorts,
+        )
+
+
+def query_to(span: Span, number: int) -> datetime:
+    """The moment before which the point of a day lies: the end of the day, of the last day that of the span."""
+    assert span.days is not None  # noqa: S101 - asked for points only
+    if number == span.days.count - 1:
+        return exclusive(span.end)
+    return end_of_day(span.days.days[number], span.days.zone)
+
+
+def settled_at(question: Question, end_date: datetime) -> datetime:
+    """When no event can change the result of an ended experiment any more, late arrivals apart."""
+    metric = question.metric
+    extra = span_us(metric) if isinstance(metric, RetentionMetric) else 0
+    return later(end_date, metric.window_us + extra)
+
+
+def read_inputs(
+    connection: Connection,
+    project: Project,
+    row: ExperimentRow,
+    *,
+    further: tuple[Mapping[str, Any], ...] = (),
+) -> ExperimentInputs:
+    """Read an experiment's plan; ``further`` metrics are not its own, but their actions are looked up too."""
+    flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
+    links = experiments.links(connection, [row.id]).get(row.id, [])
+    stored = [
+        *(Shown(metric, True) for metric in row.metrics or ()),
+        *(Shown(metric, False) for metric in row.metrics_secondary or ()),
+        *(Shown(link.query, link.is_primary, link.name, link.saved_metric_id) for link in links),
+    ]
+    own = tuple(each.metric for each in stored if is_computed(each.metric))
+    criteria = row.exposure_criteria or {}
+    ids = metrics.action_ids([*own, *further]) | set(exposure_action_ids(criteria))
+    steps = actions.steps(connection, project.id, ids)
+    named = [*own, *further, criteria, list(steps.values()), project.test_account_filters]
+    return ExperimentInputs(
+        project=project,
+        row=row,
+        flag=flag,
+        calculation=calculation(row, flag, project),
+        metrics=own,
+        primary=frozenset(
+            each.metric["uuid"] for each in stored if each.is_primary and is_computed(each.metric)
+        ),
+        shown=tuple(
+            _ordered([each for each in stored if each.is_primary], row.primary_metrics_ordered_uuids)
+            + _ordered([each for each in stored if not each.is_primary], row.secondary_metrics_ordered_uuids)
+        ),
+        actions=steps,
+        tables=warehouse.named(connection, project.id, metrics.table_names([*own, *further])),
+        cohorts=named_cohorts(connection, project.id, named),
+        links=tuple(links),
+    )
+
+
+def _ordered(shown: list[Shown], uuids: Sequence[str] | None) -> list[Shown]:
+    """By the stored order; what it does not name comes last."""
+    place = {uuid: number for number, uuid in enumerate(uuids or ())}
+    return sorted(shown, key=lambda each: place.get(each.metric.get("uuid", ""), len(place)))
+
+
+def is_computed(metric: object) -> bool:
+    """Whether the present engine computes a metric, and it can be named."""
+    return (
+        isinstance(metric, Mapping)
+        and isinstance(metric.get("metric_type"), str)
+        and isinstance(metric.get("uuid"), str)
+        and not metrics.is_legacy(metric)
+    )
+
+
+def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
+    """The actions by which exposure criteria say who is exposed, and who is activated."""
+    for config in (criteria.get("exposure_config"), criteria.get("activation_config")):
+        if isinstance(config, Mapping) and config.get("kind") == "ActionsNode":
+            identifier = config.get("id")
+            if isinstance(identifier, int):
+                yield identifier
+
+
+SETTLING = timedelta(hours=1)
+"""How long after the last moment that counts an ended experiment is still computed anew for late events."""

@@ -1,0 +1,126 @@
+"""Whether metrics and exposure criteria that are about to be saved can be computed.
+
+Their statements are made as for a result, which finds everything that cannot be read or has no meaning in SQL:
+expressions, filters, breakdowns, cohorts, and the columns that tables had when they were registered. No event and no
+file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hoglab.actions import store as actions
+from hoglab.analysis.definitions.cohorts import named_cohorts
+from hoglab.analysis.definitions.experiment_inputs import exposure_action_ids
+from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.query.engines.duckdb import DuckDb
+from hoglab.analysis.query.model import (
+    Cohort,
+    EventSource,
+    FunnelMetric,
+    KnownGroups,
+    MeanMetric,
+    Metric,
+    Question,
+    Span,
+    Value,
+)
+from hoglab.analysis.query.pipeline import compiled
+from hoglab.experiments import metrics
+from hoglab.experiments.fingerprint import Calculation
+from hoglab.filters import FilterError
+from hoglab.statistics import StatisticsConfig
+from hoglab.warehouse import store as warehouse
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+_SOME_EXPERIMENT = Calculation(_MOMENT, "flag", ("control",), StatisticsConfig())
+_EVERYTHING = MeanMetric(Value(EventSource(())))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What definitions of a project name, looked up."""
+
+    project_id: int
+    reader: MetricParser
+    cohorts: Mapping[int, Cohort]
+
+    def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
+        """Why the results of a metric would be refused, and where in it, in one line; None for what can be
+        computed."""
+        try:
+            _compile(self._question(_SOME_EXPERIMENT, metric, self.reader.metric(metric)))
+        except DefinitionError as error:
+            return str(error)
+        except FilterError as error:
+            for place, part in _parts(self.reader, metric):
+                found = _problem_of(partial(self._question, _SOME_EXPERIMENT, {}, part))
+                if found is not None:
+                    return f"{place}: {found}"
+            return str(error)
+        return None
+
+    def exposure_problem(
+        self, criteria: Mapping[str, Any], test_account_filters: Sequence[Mapping[str, Any]] = ()
+    ) -> str | None:
+        """Why nobody could be counted as exposed by these criteria, in one line; None when they can be computed."""
+        experiment = replace(
+            _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
+        )
+        return _problem_of(partial(self._question, experiment, {}, _EVERYTHING))
+
+    def _question(self, experiment: Calculation, breakdowns: Mapping[str, Any], metric: Metric) -> Question:
+        return Question(
+            exposures=self.reader.exposures(self.project_id, experiment, breakdowns),
+            span=Span(_MOMENT, _MOMENT, _MOMENT),
+            metric=metric,
+            cohorts=self.cohorts,
+        )
+
+
+def metric_problem(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+    """See `Named.metric_problem`."""
+    return _named_by(connection, project_id, metric).metric_problem(metric)
+
+
+def exposure_problem(connection: Connection, project_id: int, criteria: Mapping[str, Any]) -> str | None:
+    """See `Named.exposure_problem`."""
+    return _named_by(connection, project_id, criteria).exposure_problem(criteria)
+
+
+def _named_by(connection: Connection, project_id: int, definition: Mapping[str, Any]) -> Named:
+    ids = metrics.action_ids([definition]) | set(exposure_action_ids(definition))
+    steps = actions.steps(connection, project_id, ids)
+    tables = warehouse.named(connection, project_id, metrics.table_names([definition]))
+    cohorts = named_cohorts(connection, project_id, [definition, list(steps.values())])
+    return Named(project_id, MetricParser(steps.get, tables.get), cohorts)
+
+
+def _parts(reader: MetricParser, metric: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
+    """Each source of a metric that can be read, where it stands, and a metric of it alone."""
+    for place, node in metrics.placed_sources(metric):
+        if metric.get("metric_type") in ("funnel", "retention"):
+            yield place, FunnelMetric((reader.source(node, place),))
+        else:
+            yield place, MeanMetric(reader.value(node, place))
+
+
+def _problem_of(question: Callable[[], Question]) -> str | None:
+    try:
+        _compile(question())
+    except (DefinitionError, FilterError) as error:
+        return str(error)
+    return None
+
+
+def _compile(question: Question) -> None:
+    groups = {index: KnownGroups((), ()) for index in question.group_properties}
+    compiled(replace(question, groups=groups), DuckDb())

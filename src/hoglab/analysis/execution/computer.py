@@ -1,0 +1,253 @@
+"""Answer questions from the event store: one result, or one for the end of every day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.execution.resolution import Groups, Resolver, no_groups
+from hoglab.analysis.execution.sharing import shared_results
+from hoglab.analysis.execution.statement_runner import (
+    Readable,
+    StatementRunner,
+    bounded,
+    explained_failures,
+    whole,
+)
+from hoglab.analysis.incremental.materialization import (
+    Materialization,
+    key_of,
+    materialized,
+    materialized_exposures,
+)
+from hoglab.analysis.query.changes import any_merge, arrivals, merges
+from hoglab.analysis.query.counts import events_per_day, people
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.engines.duckdb import DuckDb
+from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
+from hoglab.analysis.query.model import MeanMetric, QuantileMetric, Question
+from hoglab.analysis.query.pipeline import compiled, value_statement
+from hoglab.analysis.query.shared_scan import MIN_QUESTIONS
+from hoglab.analysis.query.statements import (
+    Answer,
+    Compiled,
+    all_days_at_once,
+    at_end_of_day,
+    can_share,
+)
+from hoglab.filters import FilterError
+
+if TYPE_CHECKING:
+    from hoglab.analysis.incremental.aggregate_cache import AggregateCache
+    from hoglab.statistics import SufficientStatistics
+    from hoglab.storage.table_files import FileTable, TableDirectory
+
+MULTIPLE_VARIANT = "$multiple"
+
+
+class Computer:
+    """Answers of questions. All methods raise `DefinitionError` and `ComputationError`.
+
+    A question is resolved once, by the method that takes it; what is asked further of it is `StatementRunner`'s.
+    """
+
+    def __init__(
+        self,
+        store: Readable,
+        *,
+        timeout_s: float,
+        dialect: Dialect | None = None,
+        tables: TableDirectory | None = None,
+        state: AggregateCache | None = None,
+        groups: Groups = no_groups,
+    ) -> None:
+        """``tables`` is where the files of tables beside the events are; the store must be able to read them.
+
+        ``state`` is of the same store; without it all is read from the events.
+        """
+        self._runner = StatementRunner(store, dialect or DuckDb(), timeout_s, tables)
+        self._resolver = Resolver(self._runner, groups)
+        self._state = state
+
+    def result(self, question: Question) -> Answer:
+        """Statistics by variant over the whole span."""
+        return self._result(self._resolver.resolved(question))
+
+    def _result(self, question: Question) -> Answer:
+        """The same of a resolved question."""
+        if self._is_known(question):
+            known = self._from_state(question)
+            if known is not None:
+                return known[-1]
+        return self._runner.answer(whole(question))
+
+    def entities(
+        self, question: Question, limit: int
+    ) -> tuple[list[tuple[float, ...]], Callable[[Sequence[float]], SufficientStatistics]]:
+        """What each of at most ``limit`` entities adds to the statistics, and what makes statistics of the sums.
+
+        Quantiles have no such parts: `DefinitionError`.
+        """
+        if isinstance(question.metric, QuantileMetric):
+            raise DefinitionError("Quantiles of entities do not add up.")
+        asked = whole(self._resolver.resolved(question))
+        query = self._compiled(asked, entities=limit)
+        return self._runner.run(query.statement, asked), query.statistics
+
+    def values(self, question: Question, people: int, limit: int) -> list[list[float]]:
+        """The values that a quantile is taken of, for each of so many entities at most; some may have none.
+
+        Raises `DefinitionError` for more than ``limit`` values.
+        """
+        asked = whole(self._resolver.resolved(question))
+        found: dict[str, list[float]] = {}
+        rows = self._runner.rows(lambda scope: value_statement(scope, people, limit + 1), asked)
+        if len(rows) > limit:
+            raise DefinitionError(f"There are more than {limit:,} values: take fewer days of history.")
+        for entity, value in rows:
+            values = found.setdefault(entity, [])
+            if value is not None:
+                values.append(value)
+        return list(found.values())
+
+    @contextmanager
+    def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
+        """What gives the `result` of each of these questions, in any order, looking at the events once.
+
+        All are of one experiment and span. Where sharing is not possible each is computed by itself.
+        """
+        resolver = self._resolver.remembering()
+        resolved = [(each, resolver.resolved(each)) for each in questions if can_share(each)]
+        fitting = [whole(question) for _, question in resolved if not self._is_known(question)]
+
+        def settled(question: Question) -> Question:
+            known = (found for asked, found in resolved if asked == question)
+            return next(known, None) or resolver.resolved(question)
+
+        if len(fitting) < MIN_QUESTIONS:
+            yield lambda question: self._result(settled(question))
+            return
+        with shared_results(self._runner, fitting) as shared:
+
+            def result(question: Question) -> Answer:
+                question = settled(question)
+                if shared is None or whole(question) not in fitting:
+                    return self._result(question)
+                return shared(whole(question))
+
+            yield result
+
+    def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
+        """Statistics by variant at the end of days of the span's grid, by the number of the day.
+
+        ``wanted`` days suffice: where each day costs a statement of its own, only those are computed.
+        """
+        grid = question.span.days
+        if grid is None:
+            raise ValueError("a series needs days")
+        question = self._resolver.resolved(question)
+        known = self._from_state(question)
+        if all_days_at_once(question):
+            if known is not None:
+                return dict(enumerate(known))
+            query = self._compiled(question)
+            rows = self._runner.run(query.statement, question)
+            return dict(enumerate(map(bounded, query.points(rows))))
+        numbers = range(grid.count) if wanted is None else wanted
+        last = grid.count - 1
+        return {
+            number: known[0]
+            if known is not None and number == last
+            else self._runner.answer(whole(at_end_of_day(question, number)))
+            for number in numbers
+        }
+
+    def _is_known(self, question: Question) -> bool:
+        """Whether there may be an answer without looking at all events; told without a statement for it."""
+        if self._state is None or question.span.days is None:
+            return False
+        with explained_failures(self._runner.timeout_s):
+            return self._state.knows(key_of(question))
+
+    def _from_state(self, question: Question) -> list[Answer] | None:
+        """The points of a metric whose days add up, or the last point of another; None: look at the events."""
+        found = self._read_state(materialized, question)
+        if found is None:
+            return None
+        query, rows = found
+        answers = [query.answer(rows)] if query.question.span.days is None else query.points(rows)
+        return [bounded(answer) for answer in answers]
+
+    def _read_state(
+        self, how: Callable[[Question], Materialization | None], question: Question
+    ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
+        """What is kept for a question, and the rows that answer it; None: look at the events."""
+        if self._state is None:
+            return None
+        try:
+            found = how(question)
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
+        if found is None:
+            return None
+        with explained_failures(self._runner.timeout_s):
+            rows = self._state.rows(found)
+        return None if rows is None else (found.query, rows)
+
+    def exposures(self, question: Question) -> Mapping[str, list[int]]:
+        """New entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
+        grid = question.span.days
+        if grid is None:
+            raise ValueError("exposures are counted by day")
+        question = self._resolver.resolved(question)
+        variants = question.exposures.variants
+        known = self._read_state(materialized_exposures, question)
+        rows = known[1] if known is not None else self._runner.rows(exposures_per_day, question)
+        counts = {key: [0] * grid.count for key in variants}
+        for day, variant, entities in rows:
+            key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
+            counts.setdefault(key, [0] * grid.count)[day] = entities
+        return counts
+
+    def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
+        """The days of the span's grid whose points may be others for what was stored behind the log offset ``after``,
+        each with the last offset of that: events of the time up to ``until``, and merges of persons with such."""
+        question, runner = self._resolver.resolved(question), self._runner
+        rows = runner.rows(lambda scope: arrivals(scope, after, until), question)
+        if runner.rows(lambda scope: any_merge(scope, after), question):
+            statement = runner.built(lambda scope: merges(question, scope.dialect, after, until), question)
+            rows += [] if statement is None else runner.run(statement, question)
+        newest: dict[int, int] = {}
+        for day, offset in rows:
+            newest[day] = max(offset, newest.get(day, 0))
+        return newest
+
+    def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
+        """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
+        grid, metric = question.span.days, question.metric
+        if grid is None or not isinstance(metric, MeanMetric):
+            raise ValueError("tagged events are counted by day, as a mean metric says")
+        variants = question.exposures.variants
+        totals = {key: [0.0] * grid.count for key in variants}
+        for variant, day, total in self._runner.rows(
+            lambda scope: events_per_day(scope, metric.value), question
+        ):
+            totals[variants[variant]][day] = total
+        return totals
+
+    def tagged_people(self, question: Question) -> Mapping[str, int]:
+        """Entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
+        rows = self._runner.rows(people, question)
+        return {question.exposures.variants[variant]: count for variant, count in rows}
+
+    def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
+        """What tells tables and their files, as they are now, from what they were; None without any tables."""
+        return self._resolver.state_of_tables(tables)
+
+    def _compiled(self, question: Question, *, entities: int | None = None) -> Compiled:
+        return self._runner.built(
+            lambda scope: compiled(question, scope.dialect, scope.relation, entities=entities), question
+        )

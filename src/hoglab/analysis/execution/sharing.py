@@ -1,0 +1,88 @@
+"""Results of several questions of one experiment from one look at the events.
+
+Temporary tables have what the statements of all questions read (`hoglab.analysis.query.shared_scan`), and one statement
+answers several questions where that is possible (`hoglab.analysis.query.combined_statement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.execution.statement_runner import StatementRunner, bounded, explained_failures
+from hoglab.analysis.query.combined_statement import MAX_COMBINED, can_combine, combine_questions
+from hoglab.analysis.query.model import Question, event_names, metric_sources
+from hoglab.analysis.query.shared_scan import drop_tables, shared_scan
+from hoglab.analysis.query.statements import Answer
+from hoglab.filters import FilterError
+from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import Reader
+
+
+@contextmanager
+def shared_results(
+    runner: StatementRunner, questions: Sequence[Question]
+) -> Iterator[Callable[[Question], Answer] | None]:
+    """What answers each of these questions, which are about a whole span; None when the tables cannot be made.
+
+    Raises as the methods of `StatementRunner`.
+    """
+    with explained_failures(runner.timeout_s), runner.store.reader() as reader:
+        try:
+            shared = _over_tables(runner, reader, questions)
+            yield None if shared is None else _Several(shared, questions).answer
+        finally:
+            for drop in drop_tables(runner.dialect):
+                reader.execute(drop)
+
+
+def _over_tables(
+    runner: StatementRunner, reader: Reader, questions: Sequence[Question]
+) -> StatementRunner | None:
+    try:
+        scan = shared_scan(questions, runner.dialect)
+        for statement in scan.statements:
+            runner.executed(reader, statement)
+    except (FilterError, QueryTimeoutError, QueryMemoryError):
+        return None
+    return runner.over(reader, scan.relation)
+
+
+class _Several:
+    """Answers of questions, several of them at a time where one statement gives them."""
+
+    def __init__(self, runner: StatementRunner, questions: Sequence[Question]) -> None:
+        self._runner = runner
+        fitting = [question for question in questions if can_combine(question)]
+        different = [question for number, question in enumerate(fitting) if question not in fitting[:number]]
+        different.sort(key=_events_of)  # a statement looks at the events of all that it answers
+        self._batches = [
+            different[start : start + MAX_COMBINED] for start in range(0, len(different), MAX_COMBINED)
+        ]
+        self._known: list[tuple[Question, Answer]] = []
+
+    def answer(self, question: Question) -> Answer:
+        """The answer of one of the questions. What cannot be computed together is computed by itself."""
+        batch = next((batch for batch in self._batches if question in batch), None)
+        if batch is not None:
+            self._batches.remove(batch)
+            with suppress(DefinitionError, ComputationError):
+                self._known += zip(batch, self._answers(batch), strict=True)
+        for known, answer in self._known:
+            if known == question:
+                return bounded(answer)
+        return self._runner.answer(question)
+
+    def _answers(self, questions: Sequence[Question]) -> Iterator[Answer]:
+        runner, first = self._runner, questions[0]
+        query = runner.built(lambda scope: combine_questions(questions, scope.dialect, runner.events), first)
+        return query.answers(runner.run(query.statement, first))
+
+
+def _events_of(question: Question) -> list[str]:
+    """The names of the events that a metric counts."""
+    return sorted(name or "" for name in event_names(metric_sources(question.metric)))

@@ -1,0 +1,154 @@
+"""Statements run on the event store: with a time limit, cancelled when that is asked for, failures told to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from hoglab.analysis.cancellation import Cancellation, current_cancellation
+from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation
+from hoglab.analysis.query.model import QuantileMetric, Question
+from hoglab.analysis.query.pipeline import pipeline_of
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.statements import Answer
+from hoglab.filters import FilterError
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryCancelledError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import Reader
+    from hoglab.storage.table_files import TableDirectory
+
+MAX_CELLS = 500
+"""How many combinations of breakdown values one result may have."""
+
+T = TypeVar("T")
+
+
+class Readable(Protocol):
+    """What computing needs of an event store."""
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        """A reader for one thread. Raises `EventStoreUnavailableError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRunner:
+    """Statements of one engine over one relation of events. All methods raise `DefinitionError` for what cannot be
+    asked and `ComputationError` for what fails."""
+
+    store: Readable
+    dialect: Dialect
+    timeout_s: float
+    tables: TableDirectory | None = None
+    """Where the files of tables beside the events are."""
+    events: EventRelation = ALL_EVENTS
+
+    def over(self, reader: Reader, events: EventRelation) -> StatementRunner:
+        """The same on a reader that is open already, over events that its temporary tables have."""
+        return replace(self, store=_Borrowed(reader), events=events)
+
+    def built(self, build: Callable[[Scope], T], question: Question) -> T:
+        """What is built for a question in a scope of its own."""
+        try:
+            return build(Scope(question, self.dialect, self.events))
+        except FilterError as error:
+            raise DefinitionError(str(error)) from error
+
+    def rows(self, build: Callable[[Scope], Statement], question: Question) -> list[tuple[Any, ...]]:
+        """The rows of a statement that is built for a question."""
+        return self.run(self.built(build, question), question)
+
+    def run(self, statement: Statement, question: Question) -> list[tuple[Any, ...]]:
+        """The rows of a statement about a question."""
+        with (
+            explained_failures(self.timeout_s),
+            self.store.reader() as reader,
+            self._blaming_tables(question),
+        ):
+            return self.executed(reader, statement)
+
+    def executed(self, reader: Reader, statement: Statement) -> list[tuple[Any, ...]]:
+        """The rows of a statement, which whoever may cancel the computation can interrupt.
+
+        Raises the errors of `Reader`.
+        """
+        cancellation = current_cancellation() or Cancellation()
+        with cancellation.reaching(reader.interrupt) as cancelled:
+            if cancelled:
+                raise QueryCancelledError
+            return reader.execute(statement.sql, statement.parameters, timeout_s=self.timeout_s)
+
+    def answer(self, question: Question) -> Answer:
+        """The answer of a question without days."""
+        query = self.built(lambda scope: pipeline_of(scope).compiled, question)
+        answer = bounded(query.answer(self.run(query.statement, question)))
+        if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
+            # Quantiles of cells do not add up: everybody is a question of its own.
+            everybody = replace(question, exposures=replace(question.exposures, breakdowns=()))
+            answer = replace(answer, groups=self.answer(everybody).groups)
+        return answer
+
+    @contextmanager
+    def _blaming_tables(self, question: Question) -> Iterator[None]:
+        """What goes wrong with a question about tables is said to be about them."""
+        try:
+            yield
+        except (QueryError, EventStoreUnavailableError) as error:
+            if not question.files or self.tables is None:
+                raise
+            names = ", ".join(question.files)
+            raise ComputationError(
+                f"The data warehouse table {names} could not be read: {self.tables.explained(error)}",
+                retry=False,
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """A store whose only reader is one that is open already, with its temporary tables."""
+
+    opened: Reader
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        yield self.opened
+
+
+@contextmanager
+def explained_failures(timeout_s: float) -> Iterator[None]:
+    """What the event store raises, as `ComputationError` with a text for a person."""
+    try:
+        yield
+    except QueryTimeoutError as error:
+        raise DidNotEndError(f"Query exceeded the time limit of {timeout_s:g} s") from error
+    except QueryCancelledError as error:
+        raise ComputationError("Query was cancelled", retry=False) from error
+    except QueryMemoryError as error:
+        raise DidNotEndError("Query exceeded the memory limit") from error
+    except EventStoreUnavailableError as error:
+        raise UnavailableError("The event store is not available now") from error
+    except QueryError as error:
+        raise ComputationError(f"Query failed: {error}", retry=False) from error
+
+
+def whole(question: Question) -> Question:
+    """The question for one result over its span."""
+    return replace(question, span=replace(question.span, days=None))
+
+
+def bounded(answer: Answer) -> Answer:
+    """The answer, if it is not too large. Raises `DefinitionError`."""
+    if len(answer.cells) > MAX_CELLS:
+        raise DefinitionError(f"The breakdowns have more than {MAX_CELLS} combinations of values.")
+    return answer

@@ -1,0 +1,279 @@
+"""Aggregate cache: results in work proportional to what is new (spec experiment-results 11.2 to 11.5).
+
+`hoglab.analysis.incremental.materialization` says what is kept. Here it is brought up to date and read: logs grow by
+the events that were ingested since (`hoglab.analysis.incremental.cache_tables`), contributions by what follows from
+them (`hoglab.analysis.incremental.refresh`), and the answer is summed. Whatever fails in the cache leaves the caller
+without an answer from it, never without an answer.
+"""
+
+# ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from hoglab.analysis.cancellation import Cancellation, current_cancellation
+from hoglab.analysis.incremental.cache_tables import (
+    TABLES,
+    RefreshRun,
+    Work,
+    apply_merges,
+    drop_unused_logs,
+    grow,
+    naive,
+)
+from hoglab.analysis.incremental.materialization import SCHEMA, VERSION, Materialization
+from hoglab.analysis.incremental.refresh import covered, increment, rebuild, same, sums
+from hoglab.storage.event_store import (
+    DamagedStateError,
+    EventStoreUnavailableError,
+    QueryCancelledError,
+    QueryError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
+from hoglab.storage.event_store.transactions import transaction
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from hoglab.storage.event_store import Reader
+
+MAX_BYTES = 8 * 1024**3
+"""What may be kept altogether; what was not asked for the longest goes first."""
+MIN_EVENTS = 100_000
+"""With fewer stored events nothing is kept: they are as quickly read again."""
+CHUNK_EVENTS = 20_000_000
+"""How many new events are put into logs in one transaction; what was done stays when a time limit ends the rest."""
+CHECK_EVERY = 30
+"""After so many increments contributions are made anew from the logs and compared (spec experiment-results 11.4)."""
+PATIENCE_S = 10.0
+"""How long one computation waits for another that uses the state."""
+
+_BYTES = f"SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = '{SCHEMA}'"
+_log = structlog.get_logger(__name__)
+
+
+class Store(Protocol):
+    """What the state needs of an event store: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+
+    @property
+    def has_state(self) -> bool: ...
+
+    def reset_state(self) -> None: ...
+
+    def check_room(self) -> None: ...
+
+    def reader(self) -> AbstractContextManager[Reader]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """See the constants of the same names."""
+
+    bytes: int = MAX_BYTES
+    min_events: int = MIN_EVENTS
+    chunk_events: int = CHUNK_EVENTS
+    check_every: int = CHECK_EVERY
+    patience_s: float = PATIENCE_S
+
+
+class BusyError(Exception):
+    """Another computation uses the state."""
+
+
+class _ReplacedError(Exception):
+    """The state is of other events, or of another version."""
+
+
+class AggregateCache:
+    """Cache of what is kept for questions; thread-safe, one computation uses it at a time."""
+
+    def __init__(self, store: Store, *, timeout_s: float, limits: Limits | None = None) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._refused: set[str] = set()
+        self._known: set[str] | None = None
+        self._is_made = False
+        self.last = Work()
+        """The work for the last answer."""
+
+    def rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
+        """The rows that answer the statement of ``view``, of all events that are stored now.
+
+        None when the state cannot help. Raises `QueryCancelledError`.
+        """
+        if not self._store.has_state or view.key in self._refused:
+            return None
+        try:
+            with self.in_use():
+                return self._rows(view)
+        except BusyError:
+            _log.info("results_state_busy")
+        return None
+
+    def knows(self, key: str) -> bool:
+        """Whether the question with this key was asked before."""
+        if not self._store.has_state:
+            return False
+        known = self._known  # which another thread may forget
+        if known is None:
+            with self._store.reader() as reader:
+                tables = reader.execute(
+                    f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{SCHEMA}'"
+                )
+            known = {name.removeprefix("of_") for (name,) in tables if name.startswith("of_")}
+            self._known = known
+        return key in known
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Nobody else uses the state during the block. Raises `BusyError`."""
+        if not self._lock.acquire(timeout=self._limits.patience_s):
+            raise BusyError
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
+        try:
+            self._store.check_room()
+            try:
+                return self._answered(view)
+            except _ReplacedError:
+                self._reset()
+                return self._answered(view)
+        except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
+            _log.warning("results_state_failed", reason=str(error))
+        except QueryError as error:
+            _log.error("results_state_failed", reason=str(error), action="begun anew")
+            if not isinstance(error, DamagedStateError):
+                self._refused.add(view.key)
+            self._reset()
+        return None
+
+    def _reset(self) -> None:
+        self._store.reset_state()
+        self._known = None
+        self._is_made = False
+
+    def _answered(self, view: Materialization) -> list[tuple[Any, ...]] | None:
+        with self._reading() as refresh:
+            [(refresh.newest,)] = refresh.run("SELECT next_seq - 1 FROM store_state")
+            if refresh.newest < self._limits.min_events:
+                return None
+            self._begin(refresh)
+            grow(refresh, view.logs, view.since, self._limits.chunk_events)
+            rows = self._summed(refresh, view)
+            known = self._known
+            if known is not None:
+                known.add(view.key)
+            self._evict(refresh, view)
+        self.last = refresh.work
+        return rows
+
+    @contextmanager
+    def _reading(self) -> Iterator[RefreshRun]:
+        cancellation = current_cancellation() or Cancellation()
+        with self._store.reader() as reader, cancellation.reaching(reader.interrupt) as cancelled:
+            if cancelled:
+                raise QueryCancelledError
+            yield RefreshRun(reader, self._timeout_s)
+
+    def _begin(self, refresh: RefreshRun) -> None:
+        """See whether the state is of these events, and in this form."""
+        if not self._is_made:
+            if not refresh.run(f"SELECT 1 FROM duckdb_tables() WHERE database_name = '{SCHEMA}' LIMIT 1"):
+                with transaction(refresh.reader):
+                    refresh.run(TABLES)
+            self._is_made = True
+        [(version, seq, uuid)] = refresh.run(f"SELECT version, seq, uuid FROM {SCHEMA}.about")
+        if version != VERSION:
+            raise _ReplacedError
+        if seq and refresh.run("SELECT uuid FROM stored_events WHERE seq = $seq", {"seq": seq}) != [(uuid,)]:
+            _log.warning("results_state_of_other_events")
+            raise _ReplacedError
+
+    def forget(self, before: datetime | None = None) -> None:
+        """Begin anew without what is kept of events, of all or where some are from before a moment.
+
+        Raises `BusyError` and the errors of `Reader`.
+        """
+        if not self._store.has_state:
+            return
+        with self.in_use():
+            if before is not None:
+                with self._reading() as refresh:
+                    self._begin(refresh)
+                    [(since,)] = refresh.run(f"SELECT min(since) FROM {SCHEMA}.log")
+                if since is None or since >= naive(before):
+                    return
+            self._reset()
+
+    # -- contributions ---------------------------------------------------------------------------------
+
+    def _summed(self, refresh: RefreshRun, view: Materialization) -> list[tuple[Any, ...]]:
+        """Bring the contributions up to date and sum them."""
+        merges, merged = apply_merges(refresh, view) if view.reads_people else (0, False)
+        known = covered(refresh, view)
+        end = naive(view.question.span.end)
+        if known is None or known.span_end > end or (not view.is_of_people and known.merges < merges):
+            rebuild(refresh, view, merges, merged=merged)
+            return sums(refresh, view)
+        increment(refresh, view, known, merges, merged=merged)
+        rows = sums(refresh, view)
+        if known.increments >= self._limits.check_every:
+            return self._checked(refresh, view, merges, rows, merged=merged)
+        return rows
+
+    def _checked(
+        self,
+        refresh: RefreshRun,
+        view: Materialization,
+        merges: int,
+        rows: list[tuple[Any, ...]],
+        *,
+        merged: bool,
+    ) -> list[tuple[Any, ...]]:
+        """Make the contributions anew; it is an error of ours when that changes a sum."""
+        rebuild(refresh, view, merges, merged=merged)
+        anew = sums(refresh, view)
+        refresh.work.checked = True
+        if not same(view, rows, anew):
+            refresh.work.mismatch = True
+            _log.error("results_state_mismatch", table=view.table)
+        return anew
+
+    # -- room ------------------------------------------------------------------------------------------
+
+    def _evict(self, refresh: RefreshRun, view: Materialization) -> None:
+        """Keep to the limit: what was not asked for the longest goes first, what was asked now goes last."""
+        while refresh.run(_BYTES)[0][0] > self._limits.bytes:
+            with transaction(refresh.reader):
+                found = refresh.run(
+                    f"SELECT key FROM {SCHEMA}.contributions ORDER BY key = $key, used LIMIT 1",
+                    {"key": view.key},
+                )
+                if not found:
+                    return
+                [(key,)] = found
+                if key == view.key:  # too large by itself
+                    self._refused.add(key)
+                self._known = None
+                refresh.run(f"DROP TABLE {SCHEMA}.of_{key}")
+                for kind in ("at", "sum"):
+                    refresh.run(f"DROP TABLE IF EXISTS {SCHEMA}.{kind}_{key}")
+                refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": key})
+                drop_unused_logs(refresh)
+            refresh.run(f"CHECKPOINT {SCHEMA}")
+            _log.info("results_state_evicted", key=key)

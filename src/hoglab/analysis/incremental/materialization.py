@@ -1,0 +1,377 @@
+"""Materialization, what is kept of events for a question that is asked again and again (spec experiment-results 11.2).
+
+Kinds of tables in `hoglab.storage.event_store.results_state`:
+
+- *Relevance logs*: the events that a question may look at, with the columns and properties that it reads. One of the
+  exposures, which all metrics of an experiment share, and one of the events that the metric counts; where an event
+  could be both, one of everything. Nothing of an experiment's own settings is in them: not its variants, not the
+  handling of several variants, no windows, no percentile bounds. A log grows by what was ingested since
+  (``seq``). It has the persons that events came with; merges are applied when it is read.
+- *Contributions*: what each entity adds to the statistics, each day where days add up, else over the whole span.
+  An entity's contribution depends on nothing but its own events, so that only entities with new events are
+  looked at; and results are sums over contributions.
+- *Histories and states* instead, for metrics where contributions can go on from what is known of an entity
+  (`hoglab.analysis.incremental.aggregation`), and the *sums* of what follows from them, to which each
+  increment adds what it changes.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from hoglab.analysis.incremental.aggregation import (
+    ENTITY,
+    EVENTS,
+    TOUCHED,
+    IncrementalAggregation,
+    can_resume,
+)
+from hoglab.analysis.query.engines.duckdb import DuckDb
+from hoglab.analysis.query.event_relation import (
+    COLUMNS,
+    PROMOTED,
+    STORED_EVENTS,
+    EventRelation,
+    Form,
+    Property,
+    Reads,
+)
+from hoglab.analysis.query.exposures import activation_condition, exposure_of_any_variant
+from hoglab.analysis.query.model import (
+    EventSource,
+    MeanMetric,
+    Question,
+    Span,
+    Value,
+    event_names,
+    metric_sources,
+)
+from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.shared_scan import MAX_TAKEN
+from hoglab.analysis.query.statements import Compiled, can_share, can_telescope
+from hoglab.filters.sql import combined
+
+VERSION = 6
+"""Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
+
+SCHEMA = "results_state"
+_RELATION = EventRelation(EVENTS, ENTITY, extracted=frozenset((Form.TEXT, Form.JSON_NUMBER)))
+"""The events of logs as statements read them."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A relevance log. ``condition`` is over stored events; ``taken`` are properties by column name.
+
+    ``constants`` are columns that the condition leaves one value, which is not stored with every event.
+    ``condition_reads`` is what the condition depends on.
+    """
+
+    project_id: int
+    condition: str
+    parameters: Mapping[str, object]
+    columns: tuple[str, ...]
+    taken: Mapping[str, str]
+    constants: Mapping[str, str]
+    condition_reads: Reads
+
+    @cached_property
+    def key(self) -> str:
+        return _digest(
+            self.project_id,
+            self.condition,
+            sorted(self.parameters.items()),
+            self.columns,
+            sorted(self.taken.items()),
+        )
+
+    @property
+    def table(self) -> str:
+        return f"{SCHEMA}.log_{self.key}"
+
+    def made(self) -> str:
+        """The statement that makes the empty table; its values are the `parameters`."""
+        return f"CREATE TABLE {self.table} AS {self._selected()} LIMIT 0"
+
+    def grown(self, extent: str) -> str:
+        """The statement that adds events; ``extent`` is a condition that says which."""
+        return f"INSERT INTO {self.table} {self._selected()} AND {extent}"
+
+    def _selected(self) -> str:
+        taken = "".join(f", {text} AS {name}" for name, text in self.taken.items())
+        return (
+            f"SELECT seq, {', '.join(self.columns)}{taken} FROM {STORED_EVENTS} "
+            f"WHERE project_id = {self.project_id} AND {self.condition}"
+        )
+
+
+@dataclass(frozen=True)
+class Materialization:
+    """How a question is answered from what is kept."""
+
+    question: Question
+    logs: tuple[Log, ...]
+    pipeline: Pipeline
+    """The stages over the logs."""
+    counts_exposures: bool = False
+    """Whether new entities by day and variant are counted, instead of what they add being summed."""
+
+    @cached_property
+    def key(self) -> str:
+        return key_of(self.question)
+
+    @property
+    def since(self) -> datetime:
+        """No event before this is looked at."""
+        return self.question.span.start - timedelta(microseconds=self.question.lookback_us)
+
+    @property
+    def table(self) -> str:
+        """The contributions of entities, or where they go on from their states the histories in their place."""
+        return f"{SCHEMA}.of_{self.key}"
+
+    @property
+    def sums_table(self) -> str:
+        """Sums over contributions, beside the histories that these follow from."""
+        return f"{SCHEMA}.sum_{self.key}"
+
+    @cached_property
+    def aggregation(self) -> IncrementalAggregation | None:
+        """How entities go on from their states; None: they cannot. Their history is in the place of contributions."""
+        if not can_resume(self.question.metric):
+            return None
+        return IncrementalAggregation(self.pipeline, self.table, f"{SCHEMA}.at_{self.key}")
+
+    @cached_property
+    def query(self) -> Compiled:
+        """The statement whose rows answer the question."""
+        if self.aggregation is None:
+            return self.pipeline.from_contributions(self.table)
+        if self.counts_exposures:
+            return replace(self.pipeline.compiled, statement=self.aggregation.exposures_per_day())
+        return self.pipeline.from_sums(self.sums_table)
+
+    def summed(self, contributions: str) -> Statement:
+        """Sums over a relation of contributions."""
+        return self.pipeline.from_sums(contributions).statement
+
+    @property
+    def is_of_people(self) -> bool:
+        """Whether entities are persons."""
+        return self.question.exposures.group_type_index is None
+
+    @property
+    def reads_people(self) -> bool:
+        """Whether merges of persons matter."""
+        return any("person_id" in log.columns for log in self.logs)
+
+    def contributions(self, *, merged: bool, touched: bool = False) -> Statement:
+        """The contributions of all entities, or of those in the table `TOUCHED`."""
+        relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
+        subqueries = [f"{each.name} AS (\n{each.sql}\n)" for each in self.pipeline.to_contributions]
+        once = "" if touched else "NOT "  # few rows, or the logs as they are
+        named = ",\n".join([f"{EVENTS} AS {once}MATERIALIZED (\n{relation}\n)", *subqueries])
+        return self.stated(f"WITH {named}\nSELECT * FROM {self.pipeline.contributions.name}")
+
+    def stated(self, sql: str, more: Mapping[str, object] | None = None) -> Statement:
+        """SQL over `events` with its values, and ``more`` of them."""
+        return Statement(sql, self.pipeline.scope.parameters.used_in(sql) | dict(more or {}))
+
+    @property
+    def of_touched(self) -> str:
+        """Whether an event is of an entity in the table `TOUCHED`."""
+        return f"{ENTITY} IN (SELECT entity FROM {TOUCHED})"
+
+    def events(self, *, merged: bool, where: str = "TRUE") -> str:
+        """Events of the logs as one relation; ``merged``: some persons of the project were.
+
+        Each log is asked by itself for ``where``: the engine does not look ahead through a union at whom a join wants.
+        """
+        project = f"{self.question.exposures.project_id} AS project_id"
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({self._selected(log, self._names, [project], merged=merged)}) AS log WHERE {where}"
+            for log in self.logs
+        )
+
+    def recent(self, *, merged: bool) -> str:
+        """Events that came in after ``$watermark``: what of them is not the same for a whole log, whose number in
+        the column ``log`` says what is. Only those of the first one may be exposures."""
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({self._selected(log, self._stored, [f'{place} AS log'], merged=merged)}) AS log "
+            "WHERE seq > $watermark"
+            for place, log in enumerate(self.logs)
+        )
+
+    @property
+    def has_recent(self) -> str:
+        """Whether there are any of them."""
+        return " OR ".join(f"EXISTS (SELECT 1 FROM {log.table} WHERE seq > $watermark)" for log in self.logs)
+
+    def restored(self, table: str, also: Sequence[str], *, counted: bool = False) -> str:
+        """The `events` of which a table has what is `recent`, and with each ``also`` other columns of the table.
+
+        ``counted``: without those that are told to be exposures and nothing else.
+        """
+        parts = []
+        for place, log in enumerate(self.logs):
+            stored = {name: name for name in self._stored if name not in log.constants}
+            columns = [
+                f"{stored.get(name) or self._column_of(log, name, merged=False)} AS {name}"
+                for name in self._names
+            ]
+            shown = [f"{self.question.exposures.project_id} AS project_id", "seq", ENTITY, *columns, *also]
+            parts.append(f"SELECT {', '.join(shown)} FROM {table} WHERE log = {place}")
+        return parts[-1] if counted else " UNION ALL ".join(parts)
+
+    def exposed(self, *, merged: bool) -> str:
+        """Entities that may have been exposed."""
+        return (
+            f"SELECT {ENTITY} AS entity FROM ({self._selected(self.logs[0], [], [], merged=merged)}) AS log"
+        )
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The columns of events that statements read, beside those that all have."""
+        known = [name for each in self.logs for name in (*each.columns, *each.constants)]
+        read = self.pipeline.reads.columns
+        names = [name for name in COLUMNS if name in known and name in read]
+        return [*names, *dict.fromkeys(name for each in self.logs for name in each.taken)]
+
+    @cached_property
+    def _stored(self) -> list[str]:
+        """Those of them that differ from event to event of a log."""
+        return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
+
+    def _selected(self, log: Log, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
+        """Events of one log with some columns and ``also`` others, each with its entity."""
+        entity = self._column_of(log, self.question.exposures.entity_column, merged=merged)
+        if not self.is_of_people:
+            entity = f"nullif({entity}, '')"
+        shown = [*also, "seq", f"{entity} AS {ENTITY}"]
+        shown += [f"{self._column_of(log, name, merged=merged)} AS {name}" for name in names]
+        override = ""
+        if merged and "person_id" in log.columns:
+            override = (
+                f" LEFT JOIN {SCHEMA}.applied_override AS override "
+                f"ON override.project_id = {self.question.exposures.project_id} "
+                "AND override.old_person_id = log.person_id"
+            )
+        return f"SELECT {', '.join(shown)} FROM {log.table} AS log{override}"
+
+    def _column_of(self, log: Log, name: str, *, merged: bool) -> str:
+        if name in log.constants:
+            return self.pipeline.scope.bind(log.constants[name])
+        if name not in log.columns and name not in log.taken:
+            return "NULL"
+        if merged and name == "person_id":
+            return "coalesce(override.person_id, log.person_id)"
+        return f"log.{name}"
+
+
+def materialized(question: Question) -> Materialization | None:
+    """How a question with a grid of days is answered from state; None when its events cannot be kept.
+
+    That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
+    (maturity, filters with relative dates), when merges change which events matter (lists of people in filters),
+    for points of the past, and for what reads too many properties. Raises `hoglab.filters.FilterError` as `compiled`
+    does.
+    """
+    span = question.span
+    if span.days is None or span.capped or question.matured_only or not can_share(question):
+        return None
+    if not question.exposures.variants:
+        return None
+    adds_up = can_telescope(question.metric)
+    asked = question if adds_up else replace(question, span=replace(span, days=None))
+    pipeline = pipeline_of(Scope(asked, DuckDb(), _RELATION, resumable=can_resume(question.metric)))
+    logs = tuple(_logs(question, pipeline))
+    conditions = Reads.of(log.condition_reads for log in logs)
+    if pipeline.reads.now or conditions.now or "person_id" in conditions.columns:
+        return None
+    if any(len(log.taken) > MAX_TAKEN for log in logs):
+        return None
+    return Materialization(question, logs, pipeline)
+
+
+def materialized_exposures(question: Question) -> Materialization | None:
+    """How new entities by day and variant are counted from state: rows as of `exposures_per_day`.
+
+    None as of `materialized`.
+
+    The states are those of a metric that counts nothing. Those without variants, as plans ask for, are not kept:
+    they may be of all events.
+    """
+    if question.exposures.breakdowns or question.exposures.variant_property is None:
+        return None
+    found = materialized(replace(question, metric=MeanMetric(Value(EventSource(())))))
+    return None if found is None else replace(found, counts_exposures=True)
+
+
+def _logs(question: Question, pipeline: Pipeline) -> Iterator[Log]:
+    sources = list(metric_sources(question.metric))
+    if any(mine.may_overlap(other) for mine in sources for other in question.exposures.sources):
+        yield _log(question, pipeline.reads, exposed=True, counted=sources)
+    else:
+        yield _log(question, pipeline.reads_of_exposures, exposed=True, counted=[])
+        yield _log(question, pipeline.reads_of_metric, exposed=False, counted=sources)
+
+
+def _log(question: Question, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]) -> Log:
+    """The log of exposures, of counted events, or of both; ``reads`` is what is read of it."""
+    scope = Scope(question, DuckDb())  # its own one: logs that say the same have the same values
+    activation = question.exposures.activation
+    conditions = [scope.matches(source) for source in counted]
+    if exposed:
+        conditions.append(exposure_of_any_variant(scope))
+        if activation is not None:
+            conditions.append(activation_condition(scope, activation))
+    condition = combined("OR", list(dict.fromkeys(conditions)))
+    condition_reads = scope.row.reads()
+    names = reads.columns | {question.exposures.entity_column} | ({"uuid"} if exposed else set())
+    texts = {each.name: scope.row.read(each) for each in sorted(reads.properties, key=_name)}
+    sources = [*counted, *(question.exposures.sources if exposed else ())]
+    constants = _constants(question, sources, counts=bool(counted))
+    return Log(
+        question.exposures.project_id,
+        condition,
+        scope.parameters.used_in(" ".join([condition, *texts.values()])),
+        tuple(name for name in COLUMNS if name != "project_id" and name in names and name not in constants),
+        texts,
+        {name: value for name, value in constants.items() if name in names},
+        condition_reads,
+    )
+
+
+def _name(wanted: Property) -> str:
+    return wanted.name
+
+
+def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
+    """The columns of which all events of some sources have the same value; ``counts``: not exposures alone."""
+    found = {}
+    match tuple(event_names(sources)):
+        case (str(name),):
+            found["event"] = name
+    exposures = question.exposures
+    if not counts and exposures.activation is None and exposures.flag_key is not None:
+        found[PROMOTED["$feature_flag"]] = exposures.flag_key
+    return found
+
+
+def key_of(question: Question) -> str:
+    """What a question with a grid of days is known by: the same for the same question at another time."""
+    span, days = question.span, question.span.days
+    assert days is not None  # noqa: S101 - others are not kept
+    at_any_time = Span(span.start, span.start, span.start, replace(days, count=1))
+    return _digest(repr(replace(question, span=at_any_time)))
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr((VERSION, *parts)).encode()).hexdigest()[:20]

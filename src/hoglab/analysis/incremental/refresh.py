@@ -1,0 +1,184 @@
+"""Contributions and states brought up to date (spec experiment-results 11.4), and summed.
+
+What is computed for a table is put into temporary tables first, each by a statement of its own, and then written
+in one transaction with a note of how far it goes.
+"""
+
+# ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import isclose
+from operator import add
+from typing import Any
+
+from hoglab.analysis.incremental.aggregation import ENTITY, TOUCHED
+from hoglab.analysis.incremental.cache_tables import RefreshRun, insert, make, naive, temporary_tables
+from hoglab.analysis.incremental.materialization import SCHEMA, Materialization
+from hoglab.analysis.incremental.resume import News, rebuild_histories, resume_histories
+from hoglab.analysis.query.scope import Statement
+from hoglab.storage.event_store.transactions import transaction
+
+TOLERANCE = 1e-9
+"""How far sums of increments may be from those made anew, in relation to their size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What the catalog says of a table of contributions: how far it goes."""
+
+    watermark: int
+    span_end: datetime
+    merges: int
+    increments: int
+
+
+def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
+    """How far the contributions go; None when there are none."""
+    found = refresh.run(
+        f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
+        {"key": view.key},
+    )
+    return Covered(*found[0]) if found else None
+
+
+def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: bool) -> None:
+    """Make contributions, or histories and states, from the logs."""
+
+    def note() -> None:
+        refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": view.key})
+        refresh.run(
+            f"INSERT INTO {SCHEMA}.contributions (key, logs) VALUES ($key, $logs)",
+            {"key": view.key, "logs": [log.key for log in view.logs]},
+        )
+        _note(refresh, view, merges, increments=0)
+
+    refresh.work.rebuilt = True
+    if view.aggregation is not None:
+        rebuild_histories(refresh, view, view.aggregation, note, merged=merged)
+        return
+    with transaction(refresh.reader):
+        make(refresh, view.table, view.contributions(merged=merged))
+        note()
+
+
+def increment(
+    refresh: RefreshRun, view: Materialization, known: Covered, merges: int, *, merged: bool
+) -> None:
+    """Take in what is new since the contributions were brought up to date."""
+
+    def note(more: int) -> None:
+        _note(refresh, view, merges, increments=known.increments + more)
+
+    here = Covered(refresh.newest, naive(view.question.span.end), merges, known.increments)
+    if known == here:
+        note(0)
+        return
+    others = list(_reached_or_merged(view, known, merges, merged=merged))
+    if view.aggregation is not None:
+        news = News(known.watermark, others, known.increments + 1)
+        resume_histories(refresh, view, view.aggregation, news, note, merged=merged)
+    else:
+        _compute_touched(refresh, view, known.watermark, others, note, merged=merged)
+
+
+def _compute_touched(
+    refresh: RefreshRun,
+    view: Materialization,
+    watermark: int,
+    others: Sequence[Statement],
+    note: Callable[[int], None],
+    *,
+    merged: bool,
+) -> None:
+    """Compute those entities again whose events are not the same as before."""
+    recent = view.events(merged=merged, where="seq > $watermark")
+    # Whoever may have been exposed, and what contributed under a person that is another one now.
+    exposed = f"{view.exposed(merged=merged)} UNION ALL SELECT entity FROM {view.table}"
+    touched = [f"SELECT {ENTITY} AS entity FROM ({recent}) AS recent", *(each.sql for each in others)]
+    values: dict[str, Any] = {name: value for each in others for name, value in each.parameters.items()}
+    found = f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(touched)}) WHERE entity IN ({exposed})"
+    with temporary_tables(refresh, TOUCHED):
+        make(refresh, TOUCHED, view.stated(found, values | {"watermark": watermark}), temporary=True)
+        [(entities,)] = refresh.run(f"SELECT count(*) FROM {TOUCHED}")
+        with transaction(refresh.reader):
+            if entities:
+                refresh.run(f"DELETE FROM {view.table} WHERE entity IN (SELECT entity FROM {TOUCHED})")
+                insert(refresh, view.table, view.contributions(merged=merged, touched=True))
+            note(1 if entities else 0)
+    refresh.work.entities = entities
+
+
+def _reached_or_merged(
+    view: Materialization, known: Covered, merges: int, *, merged: bool
+) -> Iterator[Statement]:
+    """Entities with older events whose time has come, and those that were merged."""
+    end = naive(view.question.span.end)
+    if known.span_end < end:
+        ahead = view.events(merged=merged, where="timestamp >= $reached AND seq <= $watermark")
+        values = {"reached": known.span_end, "watermark": known.watermark}
+        yield Statement(f"SELECT {ENTITY} AS entity FROM ({ahead}) AS ahead", values)
+    if view.is_of_people and known.merges < merges:
+        values = {"project": view.question.exposures.project_id, "merges": known.merges}
+        sql = (
+            f"SELECT person_id AS entity FROM {SCHEMA}.merge WHERE project_id = $project AND number > $merges"
+        )
+        yield Statement(sql, values)
+
+
+def _note(refresh: RefreshRun, view: Materialization, merges: int, *, increments: int) -> None:
+    """Put into the catalog what the contributions cover, in the transaction that writes them."""
+    refresh.run(
+        f"UPDATE {SCHEMA}.contributions SET watermark = $watermark, span_end = $end, merges = $merges, "
+        "increments = $increments, used = $used WHERE key = $key",
+        {
+            "key": view.key,
+            "watermark": refresh.newest,
+            "end": naive(view.question.span.end),
+            "merges": merges,
+            "increments": increments,
+            "used": time.time(),
+        },
+    )
+
+
+# -- sums ----------------------------------------------------------------------------------------------
+
+
+def sums(refresh: RefreshRun, view: Materialization) -> list[tuple[Any, ...]]:
+    """The rows that answer the statement of ``view``."""
+    statement = view.query.statement
+    return refresh.run(statement.sql, statement.parameters)
+
+
+def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:
+    """Whether rows of sums are the same apart from rounding; a row that is missing is one of zeros."""
+    key = 1 + len(view.question.exposures.breakdowns) + (view.query.question.span.days is not None)
+    mine, theirs = (_by_place(rows, key) for rows in (some, others))
+    for place in mine.keys() | theirs.keys():
+        pair = (mine.get(place), theirs.get(place))
+        width = len(pair[0] or pair[1] or ())
+        left, right = (found or (0,) * width for found in pair)
+        if not all(map(_close, left, right)):
+            return False
+    return True
+
+
+def _by_place(rows: list[tuple[Any, ...]], key: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Rows by what comes before ``key``; several of one place are parts of the same sums."""
+    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in rows:
+        place, numbers = row[:key], row[key:]
+        parts = found.get(place)
+        found[place] = numbers if parts is None else tuple(map(add, parts, numbers))
+    return found
+
+
+def _close(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

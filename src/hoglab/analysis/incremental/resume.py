@@ -1,0 +1,210 @@
+"""Histories and states brought up to date (spec experiment-results 11.4).
+
+See `hoglab.analysis.incremental.aggregation`.
+
+What is computed for a table is put into temporary tables first, each by a statement of its own, and then written
+in one transaction with a note of how far it goes.
+"""
+
+# ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hoglab.analysis.incremental.aggregation import (
+    ANEW,
+    ENTITY,
+    EVER,
+    FURTHER,
+    KNOWN,
+    NEW_DAYS,
+    NUMBER,
+    NUMBERS_ANEW,
+    OLD_DAYS,
+    OTHERS,
+    RECENT,
+    TOUCHED,
+    TOUCHED_EVENTS,
+    UNITS,
+    IncrementalAggregation,
+)
+from hoglab.analysis.incremental.cache_tables import RefreshRun, insert, make, temporary_tables
+from hoglab.analysis.incremental.materialization import Materialization
+from hoglab.analysis.query.scope import Statement
+from hoglab.storage.event_store.transactions import transaction
+
+
+def rebuild_histories(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    note: Callable[[], None],
+    *,
+    merged: bool,
+) -> None:
+    """Make histories, states and sums from the logs; ``note`` how far they go, in the transaction that writes them."""
+    with temporary_tables(refresh, UNITS, NEW_DAYS):
+        events = view.events(merged=merged)
+        make(refresh, UNITS, aggregation.units(events), temporary=True)
+        make(refresh, NEW_DAYS, aggregation.days(events), temporary=True)
+        with transaction(refresh.reader):
+            make(refresh, aggregation.history, Statement(aggregation.recorded(0), {}))
+            make(refresh, aggregation.state, Statement(aggregation.new_states(), {}))
+            make(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=False)})"))
+            note()
+
+
+def resume_histories(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    news: News,
+    note: Callable[[int], None],
+    *,
+    merged: bool,
+) -> None:
+    """Let entities go on from their states where they can, or go back; compute the others anew.
+
+    ``note`` is called with 1, or 0 where there was nothing to do, in the transaction that writes it.
+    """
+    with temporary_tables(
+        refresh, OTHERS, KNOWN, RECENT, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS
+    ):
+        some = _look(refresh, view, aggregation, news, merged=merged)
+        if some.anew or some.back:
+            _read_touched(refresh, view, aggregation, some, merged=merged)
+        if some.going_on:
+            further = aggregation.further(_recent_events(view), back=some.back > 0)
+            make(refresh, FURTHER, further, temporary=True)
+            make(refresh, NEW_DAYS, aggregation.further_days(), temporary=True)
+        if some.anew:
+            anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
+            events = f"SELECT * FROM {TOUCHED_EVENTS}{anew}"
+            make(refresh, UNITS, aggregation.units(events, first=aggregation.next_number), temporary=True)
+            if some.going_on:
+                insert(refresh, NEW_DAYS, aggregation.days(events))
+            else:
+                make(refresh, NEW_DAYS, aggregation.days(events), temporary=True)
+        with transaction(refresh.reader):
+            if some.anew or some.going_on:
+                _write(refresh, view, aggregation, some, news.increment)
+            note(1 if some.anew or some.going_on else 0)
+    refresh.work.entities = some.anew + some.going_on
+    refresh.work.resumed = some.going_on - some.back
+
+
+def _write(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    some: _Found,
+    increment: int,
+) -> None:
+    """Bring histories, states and sums up to date."""
+    if some.recorded:
+        refresh.run(
+            f"DELETE FROM {aggregation.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
+        )
+        refresh.run(f"DELETE FROM {aggregation.state} WHERE number IN ({NUMBERS_ANEW})")
+    insert(refresh, aggregation.history, Statement(aggregation.recorded(increment), {}))
+    insert(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=some.recorded > 0)})"))
+    if some.going_on:
+        refresh.run(aggregation.update())
+    if some.anew:
+        insert(refresh, aggregation.state, Statement(aggregation.new_states(), {}))
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What there is beside what is known: events that came in after the ``watermark``, and ``others``, statements
+    for entities to look at for another reason. ``increment`` is the number of the increment that takes them in."""
+
+    watermark: int
+    others: Sequence[Statement]
+    increment: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How many entities go on, of these some after they went ``back``, and how many are computed ``anew``.
+
+    Of those that go back or are computed anew: how many are ``recorded`` in the history, of how many all events matter
+    (``ever``), and from when on those of the others.
+    """
+
+    going_on: int = 0
+    back: int = 0
+    anew: int = 0
+    recorded: int = 0
+    ever: int = 0
+    since: datetime | None = None
+
+
+_COUNTS = (
+    f"SELECT (SELECT count(*) FROM {KNOWN}) - count(number) FILTER (day IS NULL), "
+    "count(*) FILTER (day IS NOT NULL), count(*) FILTER (day IS NULL), count(number), "
+    f"count(*) FILTER (since = {EVER}), make_timestamp(min(nullif(since, {EVER}))) FROM {TOUCHED}"
+)
+
+
+def _look(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    news: News,
+    *,
+    merged: bool,
+) -> _Found:
+    """See whose events are new, and who of them does not go on from its state."""
+    watermark = {"watermark": news.watermark}
+    sql = " UNION ALL ".join(each.sql for each in news.others) or "SELECT NULL AS entity LIMIT 0"
+    values = {name: value for each in news.others for name, value in each.parameters.items()}
+    of_others = view.stated(sql, values)
+    there_are = view.stated(f"SELECT EXISTS ({sql}), {view.has_recent}", values | watermark)
+    [(others, recent)] = refresh.run(there_are.sql, there_are.parameters)
+    if not others and not recent:
+        return _Found()
+    if others:
+        make(refresh, OTHERS, of_others, temporary=True)
+    recent_events = aggregation.recent(view.recent(merged=merged), exposures_apart=len(view.logs) > 1)
+    found = view.stated(recent_events, watermark)
+    make(refresh, RECENT, found, temporary=True)
+    make(refresh, KNOWN, Statement(aggregation.known(others=others), {}), temporary=True)
+    counted = view.restored(RECENT, [NUMBER], counted=True)
+    exposed = view.exposed(merged=merged)
+    touched = aggregation.touched(_recent_events(view), counted, exposed, others=others)
+    make(refresh, TOUCHED, touched, temporary=True)
+    return _Found(*refresh.run(_COUNTS)[0])
+
+
+def _recent_events(view: Materialization) -> str:
+    return view.restored(RECENT, [NUMBER])
+
+
+def _read_touched(
+    refresh: RefreshRun,
+    view: Materialization,
+    aggregation: IncrementalAggregation,
+    some: _Found,
+    *,
+    merged: bool,
+) -> None:
+    """Read what there is of touched entities: the events that matter, and their history."""
+    parts = []
+    if some.ever:
+        everything = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"
+        parts.append(view.events(merged=merged, where=f"{ENTITY} IN ({everything})"))
+    if some.since is not None:
+        late = f"SELECT entity FROM {TOUCHED} WHERE since > {EVER}"
+        parts.append(view.events(merged=merged, where=f"timestamp >= $since AND {ENTITY} IN ({late})"))
+    values = {} if some.since is None else {"since": some.since}
+    make(refresh, TOUCHED_EVENTS, view.stated(" UNION ALL ".join(parts), values), temporary=True)
+    if some.recorded:
+        make(refresh, OLD_DAYS, Statement(aggregation.old_days(), {}), temporary=True)
+    if some.back:
+        refresh.run(aggregation.go_back())
+    if some.anew:
+        refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({NUMBERS_ANEW})")

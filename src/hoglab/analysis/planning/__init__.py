@@ -1,0 +1,1 @@
+"""Plans of experiments from the history of a project: baselines, simulated people, power."""

@@ -1,0 +1,219 @@
+"""What a project's people did before an experiment: what plans and simulations are made from.
+
+Nobody of the history saw the experiment, so everybody who could have counts: whoever did the event by which the
+experiment will meet people. The metric is computed for them as the experiment will compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import accumulate, dropwhile
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.presentation import sums_object
+from hoglab.analysis.query.days import DAY_US, DayGrid, zone_of
+from hoglab.analysis.query.metrics.retention import span_us
+from hoglab.analysis.query.model import (
+    EventSource,
+    Exposures,
+    FunnelMetric,
+    MeanMetric,
+    Question,
+    RatioMetric,
+    RetentionMetric,
+    Span,
+)
+from hoglab.statistics import DifferenceType, RefusalError, StatisticsConfig, SufficientStatistics
+
+if TYPE_CHECKING:
+    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.execution.computer import Computer
+
+EVERYBODY = "history"
+"""The only variant of a history."""
+DEFAULT_DAYS = 28
+MAX_DAYS = 366
+"""How far back a history may reach."""
+RECENT_DAYS = 7
+"""The days whose newcomers tell how many come after the history."""
+MAX_RUNNING_DAYS = 3650
+"""Beyond ten years no running time is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A metric over the people of some days, and how many of them came new on each day."""
+
+    question: Question
+    statistics: SufficientStatistics
+    newcomers: Sequence[int]
+
+    @property
+    def people(self) -> int:
+        return sum(self.newcomers)
+
+    @property
+    def samples_per_person(self) -> float:
+        """1 where everybody has one value; metrics may leave people out, or take several values of each."""
+        if isinstance(self.question.metric, MeanMetric | FunnelMetric | RatioMetric):
+            return 1.0
+        old_enough = len(self.newcomers) - ceil(_maturity_us(self.question) / DAY_US)
+        return self.statistics.number_of_samples / (sum(self.newcomers[: max(old_enough, 1)]) or self.people)
+
+    @property
+    def mean(self) -> float | None:
+        """What the metric says of everybody; None for a ratio to nothing."""
+        try:
+            return self.statistics.mean
+        except RefusalError:
+            return None
+
+    @property
+    def _recent_rate(self) -> float:
+        """Newcomers a day of late, without today, which is not over."""
+        recent = self.newcomers[-RECENT_DAYS - 1 : -1] or self.newcomers
+        return sum(recent) / len(recent)
+
+    def in_unit(self, config: StatisticsConfig, effect: float) -> float:
+        """An effect that is a share of the mean, in the unit in which the experiment compares."""
+        relative = config.test.difference_type is DifferenceType.RELATIVE
+        return effect if relative else effect * self.statistics.mean
+
+    def days_for(self, people: int) -> int | None:
+        """After how many days like those of the history so many people have come."""
+        arrived = list(accumulate(self.newcomers))
+        for day, count in enumerate(arrived, start=1):
+            if count >= people:
+                return day
+        rate = self._recent_rate
+        days = len(arrived) + ceil((people - arrived[-1]) / rate) if rate else MAX_RUNNING_DAYS + 1
+        return days if days <= MAX_RUNNING_DAYS else None
+
+    def people_after(self, days: int) -> int:
+        """How many people have come after so many days like those of the history."""
+        if days <= len(self.newcomers):
+            return sum(self.newcomers[:days])
+        return self.people + round((days - len(self.newcomers)) * self._recent_rate)
+
+
+def history_of(
+    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+) -> History:
+    """The history that a query asks for. Raises `DefinitionError` and `ComputationError`."""
+    question = _question(found, query, now)
+    everybody = replace(question, span=replace(question.span, days=_grid(question)), matured_only=False)
+    newcomers = computer.exposures(everybody)[EVERYBODY]
+    statistics = computer.result(question).groups.get(EVERYBODY)
+    if statistics is None:
+        raise DefinitionError(
+            f"Nobody did {_named(question)} in the last {_history_days(query)} days, or long enough ago for the "
+            "metric: name another event, or more days."
+        )
+    # Before the first one there was nothing to come for: an experiment has no such days.
+    return History(question, statistics, list(dropwhile(lambda count: count == 0, newcomers)))
+
+
+def _question(found: ExperimentInputs, query: Mapping[str, Any], now: datetime) -> Question:
+    metric = query.get("metric")
+    if not isinstance(metric, Mapping):
+        raise DefinitionError("metric is required")
+    calculation = found.calculation
+    own = found.reader.exposures(found.project.id, calculation)
+    exposures = Exposures(
+        project_id=found.project.id,
+        source=_met_by(found, query),
+        flag_key=None,
+        variant_property=None,
+        variants=(EVERYBODY,),
+        test_account_filters=own.test_account_filters,
+        first_seen=True,
+        group_type_index=own.group_type_index,
+    )
+    read = found.reader.metric(metric, cuped=calculation.statistics.cuped)
+    return Question(
+        exposures=exposures,
+        span=Span(now - timedelta(days=_history_days(query)), now, now),
+        metric=read,
+        # Those who came yesterday have had no week to convert in; an experiment ends when they have.
+        matured_only=isinstance(read, RetentionMetric) or read.window_us > 0,
+        zone=found.project.timezone,
+        cohorts=found.cohorts,
+    )
+
+
+def _met_by(found: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
+    """By which event the experiment meets people: the one asked for, that of its custom exposure, or any."""
+    exposure = query.get("exposure")
+    if exposure is None:
+        criteria = found.calculation.exposure_criteria or {}
+        config = criteria.get("exposure_config")
+        custom = found.reader.exposures(found.project.id, found.calculation).flag_key is None
+        exposure = config if custom else {"kind": "EventsNode", "event": None}
+    return found.reader.events(exposure, "exposure")
+
+
+def _maturity_us(question: Question) -> int:
+    """How long before the end somebody must have come to count."""
+    metric = question.metric
+    if not question.matured_only:
+        return 0
+    return metric.window_us + (max(0, span_us(metric)) if isinstance(metric, RetentionMetric) else 0)
+
+
+def _grid(question: Question) -> DayGrid:
+    span = question.span
+    return DayGrid.between(span.start, span.end, zone_of(question.zone))
+
+
+def history_object(history: History, query: Mapping[str, Any]) -> dict[str, Any]:
+    """A history as answers show it."""
+    span = history.question.span
+    statistics = history.statistics
+    return {
+        "date_from": span.start.isoformat(),
+        "date_to": span.end.isoformat(),
+        "days": _history_days(query),
+        "event": _named(history.question),
+        "people": history.people,
+        "people_per_day": list(history.newcomers),
+        "mean": history.mean,
+        "statistics": sums_object(statistics),
+    }
+
+
+def _named(question: Question) -> str:
+    names = [match.event for match in question.exposures.source.alternatives if match.event is not None]
+    return " or ".join(names) if names else "any event"
+
+
+def _history_days(query: Mapping[str, Any]) -> int:
+    return whole_number(query, "history_days", DEFAULT_DAYS, 1, MAX_DAYS)
+
+
+def share(query: Mapping[str, Any], name: str, default: float) -> float:
+    """A field between 0 and 1. Raises `DefinitionError`, as the functions below."""
+    value = number(query, name, default)
+    if not 0 < value < 1:
+        raise DefinitionError(f"{name} must lie strictly between 0 and 1")
+    return value
+
+
+def number(query: Mapping[str, Any], name: str, default: float) -> float:
+    """A field that is a number."""
+    value = query.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value == 0:
+        raise DefinitionError(f"{name} must be a number other than 0")
+    return float(value)
+
+
+def whole_number(query: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
+    """A field that is a whole number within bounds."""
+    value = query.get(name)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise DefinitionError(f"{name} must be a whole number from {least} to {most}")
+    return value

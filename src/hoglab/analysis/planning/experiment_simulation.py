@@ -1,0 +1,171 @@
+"""What each method makes of experiments with the project's own people: ``ExperimentSimulationQuery``.
+
+An extension of the ``/query`` endpoint; `hoglab.analysis.planning.simulation` draws and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hoglab.analysis.cancellation import Cancellation, current_cancellation
+from hoglab.analysis.errors import ComputationError, DefinitionError
+from hoglab.analysis.planning.baseline import history_object, history_of, number, whole_number
+from hoglab.analysis.planning.simulated_people import Growth, Rows, SummedPeople, ValuedPeople
+from hoglab.analysis.planning.simulation import People, Setting, Tally, simulate
+from hoglab.analysis.query.model import (
+    FunnelMetric,
+    MeanMetric,
+    Metric,
+    QuantileMetric,
+    Question,
+    RatioMetric,
+)
+from hoglab.statistics import BayesianConfig, FrequentistConfig, StatisticsConfig
+
+if TYPE_CHECKING:
+    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.execution.computer import Computer
+
+MAX_PEOPLE = 20_000
+"""Of how many people of the history a simulation knows the values, and how large its experiments may be."""
+MAX_VALUES = 500_000
+"""How many values of events these people may have together, where a quantile is taken of them."""
+MIN_PEOPLE = 100
+DEFAULT_EXPERIMENTS = 1000
+MAX_EXPERIMENTS = 2000
+DEFAULT_LOOKS = 10
+MAX_LOOKS = 30
+DEFAULT_EFFECT = 0.1
+DEFAULT_SEED = 1
+MAX_SEED = 2**32
+
+
+def simulation_answer(
+    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+) -> dict[str, Any]:
+    """The answer to an ``ExperimentSimulationQuery``."""
+    effect = number(query, "effect", DEFAULT_EFFECT)
+    experiments = whole_number(query, "experiments", DEFAULT_EXPERIMENTS, 1, MAX_EXPERIMENTS)
+    looks = whole_number(query, "looks", DEFAULT_LOOKS, 1, MAX_LOOKS)
+    seed = whole_number(query, "seed", DEFAULT_SEED, 0, MAX_SEED)
+    history = history_of(found, query, now, computer)
+    if not history.mean:
+        raise DefinitionError(
+            "The metric is zero for everybody in the history, so there is nothing to change."
+            if not isinstance(history.question.metric, QuantileMetric)
+            else "The quantile of the history is zero, so there is nothing to change: see ignore_zeros."
+        )
+    usual = min(max(history.people, MIN_PEOPLE), MAX_PEOPLE)
+    people = whole_number(query, "people", usual, MIN_PEOPLE, MAX_PEOPLE)
+    setting = Setting(people, experiments, looks, effect)
+    cancellation = current_cancellation() or Cancellation()
+    tallies = simulate(
+        _people(history.question, computer, effect),
+        _methods(found.calculation.statistics),
+        setting,
+        np.random.default_rng(seed),
+        is_cancelled=lambda: cancellation.requested,
+    )
+    if cancellation.requested:
+        raise ComputationError("Query was cancelled", retry=False)
+    return {
+        "kind": "ExperimentSimulationQuery",
+        "history": history_object(history, query),
+        "people": people,
+        "experiments": experiments,
+        "looks": looks,
+        "effect": effect,
+        "methods": [_tally_object(name, tally) for name, tally in tallies.items()],
+    }
+
+
+def _people(question: Question, computer: Computer, effect: float) -> People:
+    """Those of the history, of whom an effect is a share of what they do."""
+    metric = question.metric
+    if isinstance(metric, QuantileMetric):
+        found = computer.values(question, MAX_PEOPLE, MAX_VALUES)
+        sizes = [len(values) for values in found]
+        together = np.asarray([value for values in found for value in values], dtype=np.float64)
+        return ValuedPeople(
+            together, np.asarray(sizes, dtype=np.int64), metric.level, metric.per_event, effect
+        )
+    table, build = computer.entities(question, MAX_PEOPLE)
+    rows = np.asarray(table, dtype=np.float64)
+    return SummedPeople(rows, build, _growth(metric, rows, effect))
+
+
+def _methods(config: StatisticsConfig) -> dict[str, StatisticsConfig]:
+    """Each method with the settings of the experiment; those of a method that it does not use are the usual ones."""
+    test = config.test
+    level = test.ci_level if isinstance(test, BayesianConfig) else 1 - test.alpha
+    fixed = (
+        test if isinstance(test, FrequentistConfig) else FrequentistConfig(1 - level, test.difference_type)
+    )
+    bayesian = test if isinstance(test, BayesianConfig) else BayesianConfig(level, test.difference_type)
+    tests: dict[str, BayesianConfig | FrequentistConfig] = {
+        "bayesian": bayesian,
+        "frequentist": replace(fixed, sequential_testing_enabled=False),
+        "sequential": replace(fixed, sequential_testing_enabled=True),
+    }
+    return {name: replace(config, test=each) for name, each in tests.items()}
+
+
+def _tally_object(name: str, tally: Tally) -> dict[str, Any]:
+    count = tally.experiments or 1
+    return {
+        "method": name,
+        "false_positives": tally.false_positives / count,
+        "false_positives_watched": tally.false_positives_watched / count,
+        "power": tally.found / count,
+        "power_watched": tally.found_watched / count,
+        "coverage": tally.covered / count,
+        "refused": tally.refused / count,
+    }
+
+
+def _growth(metric: Metric, rows: Rows, effect: float) -> Growth:
+    """How an effect changes the rows of people: values grow by a factor, and of conversions there are more."""
+    factor = 1 + effect
+    match metric:
+        case MeanMetric() if metric.value.threshold is None or metric.value.bounds is not None:
+            # n, Σy, Σy², and Σx, Σx², Σyx with a covariate.
+            return _scaling(rows, [1, factor, factor**2, 1, 1, factor])
+        case RatioMetric():
+            return _scaling(rows, [1, factor, factor**2, 1, 1, factor])
+        case FunnelMetric():
+            return _converting(rows, [len(metric.steps)], effect)
+    return _converting(rows, [1, 2] if isinstance(metric, MeanMetric) else [1], effect)
+
+
+def _scaling(rows: Rows, factors: Sequence[float]) -> Growth:
+    scale = np.asarray(factors[: rows.shape[1]])
+    return lambda drawn, _rng: drawn * scale
+
+
+def _converting(rows: Rows, columns: Sequence[int], effect: float) -> Growth:
+    """More of those that count convert, or fewer; ``columns`` hold the 1 of a conversion."""
+    first = columns[0]
+    rate = rows[:, first].sum() / rows[:, 0].sum()
+    if not 0 < rate * (1 + effect) <= 1:
+        raise DefinitionError(f"An effect of {effect:+.0%} is not possible at a rate of {rate:.1%}.")
+    gain = rate * effect / (1 - rate) if effect > 0 else 0.0
+    loss = max(-effect, 0.0)
+    # With a covariate its product with the outcome comes last.
+    x, product = (first + 1, first + 3) if rows.shape[1] == first + 4 else (None, None)
+
+    def grown(drawn: Rows, rng: np.random.Generator) -> Rows:
+        dice = rng.random(len(drawn))
+        converts = np.where(drawn[:, first] > 0, dice >= loss, dice < gain) & (drawn[:, 0] > 0)
+        changed = drawn.copy()
+        for column in columns:
+            changed[:, column] = converts
+        if x is not None and product is not None:
+            changed[:, product] = converts * drawn[:, x]
+        return changed
+
+    return grown

@@ -1,0 +1,151 @@
+"""Several metrics from one pass over the events of exposed entities.
+
+Means and ratios whose values are sums, averages or extremes of events differ in nothing but which events count and
+what they count as. So one statement combines them side by side: the events are joined and grouped by entity once,
+and the statistics of all metrics come in one row for each variant.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation
+from hoglab.analysis.query.exposures import define_exposures, define_units
+from hoglab.analysis.query.metrics.outcome import Outcome, total_columns
+from hoglab.analysis.query.metrics.values import (
+    aggregates,
+    counted,
+    is_of_different_ones,
+    ratio_outcome,
+    sides_of,
+    value_of_event,
+    valued_outcome,
+)
+from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value, metric_sources
+from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.statements import Answer, Compiled
+from hoglab.filters.sql import combined
+
+MAX_COMBINED = 10
+"""How many metrics one statement answers. Each of them takes memory for every exposed entity; what several dozens take
+is too far apart for the processor's caches, and costs more than to look at the events again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedStatement:
+    """One statement for several questions."""
+
+    statement: Statement
+    parts: tuple[Compiled, ...]
+    """Each question; its statement is that of all."""
+
+    def answers(self, rows: Sequence[tuple[object, ...]]) -> Iterator[Answer]:
+        """The answer of each question."""
+        key = 1 + len(self.parts[0].question.exposures.breakdowns)
+        start = key
+        for part in self.parts:
+            end = start + len(part.outcome.statistics)
+            yield part.answer([(*row[:key], *row[start:end]) for row in rows])
+            start = end
+
+
+def can_combine(question: Question) -> bool:
+    """Whether `combine_questions` answers a question."""
+    metric = question.metric
+    return (
+        question.span.days is None
+        and not question.matured_only
+        and not (isinstance(metric, MeanMetric) and metric.covariate_us)
+        and bool(values := _values(question))
+        and all(
+            isinstance(value.source, EventSource)
+            and value.session_property is None
+            and value.bounds is None
+            and not is_of_different_ones(value)
+            for value in values.values()
+        )
+    )
+
+
+def combine_questions(
+    questions: Sequence[Question], dialect: Dialect, relation: EventRelation = ALL_EVENTS
+) -> CombinedStatement:
+    """One statement for questions about the same exposures and span that `can_combine`.
+
+    Raises `hoglab.filters.FilterError` as `compiled` does.
+    """
+    scope = Scope(questions[0], dialect, relation)
+    define_exposures(scope)
+    define_units(scope)
+    made: list[str] = []
+    values: list[str] = []
+    statistics: list[str] = []
+    outcomes: list[Outcome] = []
+    reads = NOTHING
+    for number, question in enumerate(questions):
+        prefix = f"q{number}_"
+        outcome = _outcome(question)
+        beside = scope.beside(question)
+        made += _partials(beside, prefix)
+        reads |= beside.row.reads()
+        evaluated = outcome.evaluated(f"combined.{prefix}{{name}}")
+        values += [f"{text} AS {prefix}{name}" for name, text in evaluated.items()]
+        statistics += total_columns(scope, outcome, prefix)
+        outcomes.append(outcome)
+    names = [
+        scope.may_come_from(source) for question in questions for source in metric_sources(question.metric)
+    ]
+    some = combined("OR", list(dict.fromkeys(names)))
+    scope.define(
+        "combined",
+        f"SELECT unit.entity AS entity, {', '.join(made)} "
+        f"FROM {scope.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
+        f"WHERE {some} AND {scope.ts()} >= unit.t0 GROUP BY unit.entity",
+        reads,
+    )
+    scope.define(
+        "valued",
+        f"SELECT unit.variant AS variant{scope.cell_of('unit')}, {', '.join(values)} "
+        "FROM unit LEFT JOIN combined ON combined.entity = unit.entity",
+    )
+    key = ", ".join(["variant", *scope.cell])
+    statement = scope.statement(f"SELECT {key}, {', '.join(statistics)} FROM valued GROUP BY {key}")
+    parts = zip(questions, outcomes, strict=True)
+    return CombinedStatement(
+        statement, tuple(Compiled(question, statement, outcome) for question, outcome in parts)
+    )
+
+
+def _values(question: Question) -> Mapping[str, Value]:
+    """The values that a metric combines, by their names in its outcome."""
+    match question.metric:
+        case MeanMetric() as metric:
+            return {"a": metric.value}
+        case RatioMetric() as metric:
+            return sides_of(metric)
+    return {}
+
+
+def _outcome(question: Question) -> Outcome:
+    metric = question.metric
+    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_combine
+    return ratio_outcome(metric) if isinstance(metric, RatioMetric) else valued_outcome(metric.value, "a")
+
+
+def _partials(scope: Scope, prefix: str) -> Iterator[str]:
+    """The partials of one question, as columns of the statement that goes over the events."""
+    metric = scope.question.metric
+    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_combine
+    window_us = metric.window_us
+    within = scope.within(scope.question.span.start, scope.read_until(window_us))
+    window = f"{scope.ts()} < unit.t0 + {window_us}" if window_us else ""
+    for side, value in _values(scope.question).items():
+        assert isinstance(value.source, EventSource)  # noqa: S101 - see can_combine
+        counts = combined("AND", [within, scope.matches(value.source), *([window] if window else [])])
+        x = counted(value, value_of_event(scope, value))
+        for name, text in aggregates(scope, value, side, x).items():
+            yield f"{text} FILTER (WHERE {counts}) AS {prefix}{name}"

@@ -1,0 +1,1 @@
+"""What engines say differently: a protocol of primitives, and each engine."""

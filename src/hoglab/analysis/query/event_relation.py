@@ -1,0 +1,177 @@
+"""Events as a relation: what statements may read of them, and a note of what they read.
+
+A property is read from its JSON column, but where the relation has it as a column of its own already: tables that were
+made for some statements have what these read, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from hoglab.filters.model import GROUP_TYPES
+from hoglab.filters.sql import Parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hoglab.analysis.query.engines.dialect import Dialect
+    from hoglab.analysis.query.model import Question
+
+RESOLVED_EVENTS: Final = "resolved_events"
+"""The view of all events, with persons after merges."""
+STORED_EVENTS: Final = "stored_events"
+"""The view of all events, with the persons that they came with."""
+
+PROMOTED: Final[Mapping[str, str]] = {
+    "$feature_flag": "feature_flag",
+    "$feature_flag_response": "feature_flag_response",
+    "$session_id": "session_id",
+}
+"""Event properties that these views have a second time, as columns."""
+
+COLUMNS: Final = (
+    *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
+    *(f"group_{index}" for index in range(GROUP_TYPES)),
+    *PROMOTED.values(),
+)
+"""What statements may read of an event beside its properties."""
+
+
+class Form(Enum):
+    """As what a property is read."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    """Its text, where that is a decimal number."""
+    JSON_NUMBER = "json_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of a JSON column, as it is read."""
+
+    column: str
+    key: str
+    form: Form
+
+    @property
+    def name(self) -> str:
+        """The column that has it, in a relation that has it as a column."""
+        place = repr((self.column, self.key, self.form.value))
+        return f"p_{hashlib.sha256(place.encode()).hexdigest()[:20]}"
+
+    def as_(self, form: Form) -> Property:
+        return Property(self.column, self.key, form)
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What is read of events, and whether the moment matters at which that is done."""
+
+    columns: frozenset[str] = frozenset()
+    properties: frozenset[Property] = frozenset()
+    now: bool = False
+
+    def __or__(self, other: Reads) -> Reads:
+        return Reads(self.columns | other.columns, self.properties | other.properties, self.now or other.now)
+
+    def __bool__(self) -> bool:
+        return bool(self.columns or self.properties)
+
+    @classmethod
+    def of(cls, parts: Iterable[Reads]) -> Reads:
+        """All of several."""
+        found = cls()
+        for part in parts:
+            found |= part
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureTables:
+    """Tables that stand for the first stage of the statements of every question with the same exposures."""
+
+    question: Question
+    """One of them."""
+    names: tuple[str, ...]
+    """A table for each subquery of the stage."""
+
+    def stand_for(self, question: Question) -> bool:
+        mine = self.question
+        return (question.exposures, question.span, question.zone) == (mine.exposures, mine.span, mine.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class EventRelation:
+    """A relation of events by its name.
+
+    ``entity`` is the column that has the entity, or NULL; None: there is one for each kind of entities. Properties
+    ``extracted`` in a form are columns, named as `Property.name` says.
+    """
+
+    name: str = RESOLVED_EVENTS
+    entity: str | None = None
+    extracted: frozenset[Form] = frozenset()
+    exposures: ExposureTables | None = None
+
+
+ALL_EVENTS: Final = EventRelation()
+NOTHING: Final = Reads()
+
+
+class EventRow:
+    """A row of a relation of events, from which expressions read; see `hoglab.filters.sql.Row`."""
+
+    def __init__(
+        self, dialect: Dialect, parameters: Parameters, relation: EventRelation = ALL_EVENTS
+    ) -> None:
+        self.dialect = dialect
+        self.parameters = parameters
+        self._relation = relation
+        self._begin()
+
+    def _begin(self) -> None:
+        self._columns: set[str] = set()
+        self._properties: set[Property] = set()
+        self._now = False
+
+    def reads(self) -> Reads:
+        """What was read since this was asked before."""
+        found = Reads(frozenset(self._columns), frozenset(self._properties), self._now)
+        self._begin()
+        return found
+
+    def column(self, name: str) -> str:
+        self._columns.add(name)
+        return name
+
+    def text(self, column: str, key: str) -> str:
+        if column == "properties" and key in PROMOTED:
+            return self.column(PROMOTED[key])
+        return self.read(Property(column, key, Form.TEXT))
+
+    def number(self, column: str, key: str) -> str:
+        if column == "properties" and key in PROMOTED:
+            return self.dialect.number(self.column(PROMOTED[key]))
+        return self.read(Property(column, key, Form.NUMBER))
+
+    def json_number(self, column: str, key: str) -> str:
+        return self.read(Property(column, key, Form.JSON_NUMBER))
+
+    def depend_on_now(self) -> None:
+        self._now = True
+
+    def read(self, wanted: Property) -> str:
+        """A property as it is wanted, from its JSON or from the column that has it."""
+        if wanted.form is Form.NUMBER and Form.NUMBER not in self._relation.extracted:
+            return self.dialect.number(self.read(wanted.as_(Form.TEXT)))
+        self._properties.add(wanted)
+        if wanted.form in self._relation.extracted:
+            return wanted.name
+        if wanted.form is Form.JSON_NUMBER:
+            return self.dialect.json_number(wanted.column, wanted.key, self.parameters)
+        return self.dialect.property_text(wanted.column, wanted.key, self.parameters)

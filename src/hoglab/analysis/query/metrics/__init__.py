@@ -1,0 +1,1 @@
+"""The partials and values of each kind of metric."""

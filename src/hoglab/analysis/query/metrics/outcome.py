@@ -1,0 +1,237 @@
+"""From what an entity did to the statistics of its variant: over a whole span, or for the end of each day.
+
+A metric gives a relation of *partials*: numbers per entity (and day) that combine by sum, min or max. The values
+of an entity follow from its combined partials, and the statistics of a variant are sums over its entities.
+
+For a series nothing is computed twice: only days on which something changed for an entity are looked at, its
+former contribution is taken from the former variant and its new one is given to the new variant. The changes of a
+variant, summed up to a day, are its statistics at the end of that day (spec experiment-results 11.3).
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from hoglab.analysis.query.exposures import MULTIPLE
+from hoglab.analysis.query.scope import Scope, Subquery
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A column of partials: how two of them combine, and what stands for none."""
+
+    name: str
+    combine: str  # sum, min or max
+    zero: str = "0"
+
+    def combined(self, one: str, other: str) -> str:
+        """Two of them together; the embedded engine's extremes pass over NULL."""
+        return {
+            "sum": f"{one} + {other}",
+            "max": f"greatest({one}, {other})",
+            "min": f"least({one}, {other})",
+        }[self.combine]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is made of partials. Expressions are format strings over the names before them.
+
+    ``values`` of an entity are over partials and columns of ``unit``, ``statistics`` over values.
+    ``exact`` statistics are whole numbers. ``squares`` are the statistics that tell how large a contribution is.
+    """
+
+    partials: tuple[Partial, ...]
+    values: Mapping[str, str]
+    statistics: Mapping[str, str]
+    exact: bool = False
+    squares: tuple[str, ...] = ()
+
+    def evaluated(self, place: str, unit: str = "unit") -> dict[str, str]:
+        """The expression of each value; ``place`` is the format of a partial's column, ``unit`` the relation that
+        has the columns of ``unit``."""
+        places = {
+            partial.name: f"coalesce({place.format(name=partial.name)}, {partial.zero})"
+            for partial in self.partials
+        }
+        places["unit"] = unit
+        return {name: expression.format_map(places) for name, expression in self.values.items()}
+
+    def stated(self, place: str = "{name}") -> dict[str, str]:
+        """The expression of each statistic; ``place`` is the format of a value's column."""
+        places = {name: place.format(name=name) for name in self.values}
+        return {name: expression.format_map(places) for name, expression in self.statistics.items()}
+
+
+def with_covariate(outcome: Outcome, y: str) -> Outcome:
+    """The outcome with the sums that CUPED needs; ``unit`` has a column ``x``."""
+    return replace(
+        outcome,
+        values={**outcome.values, "x": "{unit}.x"},
+        statistics={**outcome.statistics, "cx": "{x}", "cxx": "{x} * {x}", "cyx": f"({y}) * {{x}}"},
+        exact=False,
+        squares=(*outcome.squares, "cxx"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The end of a statement: ``columns`` of a relation of contributions, and what follows its name."""
+
+    columns: str
+    relation: str
+    rest: str = ""
+
+    def over(self, relation: str | None = None) -> str:
+        """The query; of another relation with the same columns where one is given."""
+        source = self.relation if relation is None else f"{relation} AS {self.relation}"
+        return f"SELECT {self.columns} FROM {source}{self.rest}"
+
+
+def total_of_values(scope: Scope, outcome: Outcome, values: str) -> Total:
+    """Rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity.
+
+    Where the scope wants entities: rows of what each of some entities adds to the statistics.
+    """
+    statistics = outcome.stated()
+    if scope.entities is not None:
+        each = ", ".join(f"CAST({text} AS DOUBLE) AS {name}" for name, text in statistics.items())
+        order = scope.dialect.scattered(f"CAST({values}.entity AS VARCHAR)")
+        return Total(each, values, f" ORDER BY {order} LIMIT {scope.entities}")
+    key = ", ".join(["variant", *scope.cell])
+    return Total(", ".join([key, *total_columns(scope, outcome)]), values, f" GROUP BY {key}")
+
+
+def total_columns(scope: Scope, outcome: Outcome, prefix: str = "") -> list[str]:
+    """The statistics as columns of a statement over the values of all entities; ``prefix`` is of both names."""
+    stated = outcome.stated(f"{prefix}{{name}}")
+    return [f"{_sum(scope, outcome)(text)} AS {prefix}{name}" for name, text in stated.items()]
+
+
+def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bool = False) -> str:
+    """``valued(entity, variant, values…)`` over the whole span: every entity, also those without partials
+    unless they are ``required``."""
+    values = outcome.evaluated(partials + ".{name}")
+    columns = ", ".join(f"{text} AS {name}" for name, text in values.items())
+    return scope.define(
+        "valued",
+        f"SELECT unit.entity AS entity, unit.variant AS variant{scope.cell_of('unit')}, {columns} "
+        f"FROM unit {'INNER' if required else 'LEFT'} JOIN {partials} ON {partials}.entity = unit.entity",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The subqueries that tell the days of entities, in this order."""
+
+    moved: Subquery
+    """``(entity, day, partials…)``: what changes on a day, with those on which the entity is exposed or leaves."""
+    step: Subquery
+    """One row for each entity and day of these."""
+    running: Subquery
+    """The partials up to that day, and up to the one before: see `running`."""
+    state: Subquery
+    """Variant and values after and before that day."""
+    change: Subquery
+    """``(entity, variant, cell…, day, statistics…)``: what is gained and lost on that day."""
+
+    @property
+    def subqueries(self) -> tuple[Subquery, ...]:
+        return (self.moved, self.step, self.running, self.state, self.change)
+
+
+def define_days(scope: Scope, outcome: Outcome, partials: str) -> Days:
+    """`Days` of a relation of partials ``(entity, day, …)``, of which there may be several for a day."""
+    return Days(*scope.collect(lambda scope: _define_days(scope, outcome, partials)))
+
+
+def _define_days(scope: Scope, outcome: Outcome, partials: str) -> None:
+    names = ", ".join(partial.name for partial in outcome.partials)
+    zeros = ", ".join(partial.zero for partial in outcome.partials)
+    scope.define(
+        "moved",
+        f"SELECT entity, day, {names} FROM {partials} "
+        f"UNION ALL SELECT entity, enter_day, {zeros} FROM unit "
+        f"UNION ALL SELECT entity, multiple_day, {zeros} FROM unit WHERE multiple_day > enter_day",
+    )
+    combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in outcome.partials)
+    scope.define("step", f"SELECT entity, day, {combined} FROM moved GROUP BY entity, day")
+    scope.define("running", f"SELECT entity, day, {running(outcome)} FROM step")
+    columns = ", ".join([*STANDING, *valued(outcome, "running", "unit")])
+    scope.define(
+        "state",
+        f"SELECT running.entity AS entity, running.day AS day, {columns}{scope.cell_of('unit')} "
+        "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
+    )
+    kind = (
+        "BIGINT" if outcome.exact else "DOUBLE"
+    )  # unsigned and signed numbers have no common type everywhere
+    gained, lost = (
+        {name: f"CAST({text} AS {kind})" for name, text in outcome.stated(place).items()}
+        for place in ("{name}_new", "{name}_old")
+    )
+    cell = "".join(f", {name}" for name in scope.cell)
+    scope.define(
+        "change",
+        f"SELECT entity, variant_new AS variant{cell}, day, "
+        f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
+        f"UNION ALL SELECT entity, variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
+        "FROM state WHERE counted",
+    )
+
+
+def total_of_days(scope: Scope, outcome: Outcome) -> Total:
+    """Rows ``(variant, cell…, day, changes of statistics…)`` of `Days.change`.
+
+    Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
+    leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.
+    """
+    key = ", ".join(["variant", *scope.cell, "day"])
+    summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
+    apart = "".join(f", {_magnitude(f'change.{name}')}" for name in outcome.squares if not outcome.exact)
+    return Total(f"{key}, {summed}", "change", f" GROUP BY {key}{apart} ORDER BY variant, day")
+
+
+RUNNING_DAYS = "PARTITION BY entity ORDER BY day"
+"""How windows go over the days of an entity."""
+
+STANDING = (
+    "running.day > unit.enter_day AS counted",
+    f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new",
+    f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old",
+)
+"""The columns that tell whether an entity counted before a day, and its variant after and before it."""
+
+
+def running(outcome: Outcome) -> str:
+    """The columns of partials combined up to a day of an entity (``…_new``) and up to the one before (``…_old``)."""
+    return ", ".join(
+        f"{p.combine}({p.name}) OVER ({RUNNING_DAYS} ROWS BETWEEN UNBOUNDED PRECEDING AND {end}) "
+        f"AS {p.name}_{suffix}"
+        for p in outcome.partials
+        for suffix, end in (("new", "CURRENT ROW"), ("old", "1 PRECEDING"))
+    )
+
+
+def valued(outcome: Outcome, rows: str, unit: str) -> list[str]:
+    """The columns of values before and after a day, from `running` ones of ``rows``."""
+    return [
+        f"{text} AS {name}_{suffix}"
+        for suffix in ("new", "old")
+        for name, text in outcome.evaluated(f"{rows}.{{name}}_{suffix}", unit).items()
+    ]
+
+
+MAGNITUDE_BITS = 20
+"""Squares that differ by less than so many powers of 2 are summed together; 33 bits remain for the least of them."""
+
+
+def _magnitude(square: str) -> str:
+    return f"CASE WHEN {square} = 0 THEN 0 ELSE floor(log2(abs({square})) / {MAGNITUDE_BITS}) END"
+
+
+def _sum(scope: Scope, outcome: Outcome) -> Callable[[str], str]:
+    return (lambda text: f"sum({text})") if outcome.exact else scope.dialect.sum_numbers

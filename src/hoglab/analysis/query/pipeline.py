@@ -1,0 +1,276 @@
+"""A question as a statement, stage by stage: who is exposed, what entities did, what each of them adds, the sums.
+
+A stage is known by its name, and by what it reads of events. So what is made of a statement in parts, from tables that
+stand for some stages, takes the others as they are.
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation, Reads
+from hoglab.analysis.query.exposures import define_exposures, define_units
+from hoglab.analysis.query.metrics.funnels import (
+    define_funnel_covariate,
+    define_funnel_rows,
+    define_progress,
+    funnel_outcome,
+)
+from hoglab.analysis.query.metrics.outcome import (
+    Days,
+    Outcome,
+    Total,
+    define_days,
+    define_values,
+    total_of_days,
+    total_of_values,
+)
+from hoglab.analysis.query.metrics.quantiles import (
+    define_quantile_rows,
+    define_quantile_values,
+    define_quantiles,
+    quantile_values,
+)
+from hoglab.analysis.query.metrics.retention import RETENTION_OUTCOME, define_retention
+from hoglab.analysis.query.metrics.values import (
+    bounds_of,
+    define_clamped,
+    define_mean_covariate,
+    define_partials,
+    define_sides,
+    mean_outcome,
+    ratio_outcome,
+    valued_outcome,
+)
+from hoglab.analysis.query.model import (
+    FunnelMetric,
+    MeanMetric,
+    Metric,
+    QuantileMetric,
+    Question,
+    RatioMetric,
+    RetentionMetric,
+)
+from hoglab.analysis.query.scope import Scope, Stage, Statement, Subquery
+from hoglab.analysis.query.statements import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The stages that lead to ``unit``, a row for each entity that counts."""
+
+    exposures: Stage
+    """``flagged``: who saw which variant, and since when."""
+    entry: tuple[Subquery, ...]
+    """When an entity counts: activations, and the days on which it leaves its variant."""
+    covariate: tuple[Subquery, ...]
+    """The value of the time before the exposure, where the metric has one."""
+    unit: Subquery
+
+    @property
+    def subqueries(self) -> tuple[Subquery, ...]:
+        return (*self.exposures.subqueries, *self.entry, *self.covariate, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The stages of a question's statement, in this order; see `Scope` for its values."""
+
+    scope: Scope
+    outcome: Outcome
+    units: Units
+    funnel_rows: Stage | None
+    """``funnel_row``: what entities did that is a step; None for other metrics."""
+    partials: Stage
+    """Numbers per entity, and with a grid of days per day, that combine by sum, min or max."""
+    days: Days | None
+    """How entities stood on each day of a grid; None for a whole span."""
+    values: Stage | None
+    """``valued``: the values of each entity over a whole span; None with days."""
+    picked: tuple[Subquery, ...]
+    """What bounds and quantiles make of the values of all entities."""
+    total: Total
+
+    @property
+    def contributions(self) -> Stage:
+        """What each entity adds, which depends on nothing but its own events."""
+        if self.values is not None:
+            return self.values
+        assert self.days is not None  # noqa: S101 - it is the one or the other
+        return Stage(self.days.subqueries)
+
+    @property
+    def to_contributions(self) -> tuple[Subquery, ...]:
+        """All subqueries up to these."""
+        rows = () if self.funnel_rows is None else self.funnel_rows.subqueries
+        return (
+            *self.units.subqueries,
+            *rows,
+            *self.partials.subqueries,
+            *self.contributions.subqueries,
+        )
+
+    @property
+    def reads_of_exposures(self) -> Reads:
+        """What is read of the events that tell who is exposed."""
+        return self.units.exposures.reads | self.reads_of_entry
+
+    @property
+    def reads_of_entry(self) -> Reads:
+        """What of that is read beside the first stage."""
+        return _reads([*self.units.entry, self.units.unit])
+
+    @property
+    def reads_of_metric(self) -> Reads:
+        """What is read of the events that the metric counts."""
+        rows = () if self.funnel_rows is None else self.funnel_rows.subqueries
+        return _reads([*self.units.covariate, *rows, *self.partials.subqueries])
+
+    @property
+    def reads(self) -> Reads:
+        return self.reads_of_exposures | self.reads_of_metric
+
+    @property
+    def compiled(self) -> Compiled:
+        return self._compiled([*self.to_contributions, *self.picked], self.total.over())
+
+    def from_contributions(self, table: str) -> Compiled:
+        """The rest of the statement, where a table has the contributions."""
+        return self._compiled(
+            [self.contributions.giving(f"SELECT * FROM {table}"), *self.picked], self.total.over()
+        )
+
+    def from_sums(self, relation: str) -> Compiled:
+        """Sums over a relation of contributions, or over one of such sums."""
+        return self._compiled([], self.total.over(relation))
+
+    def _compiled(self, subqueries: Iterable[Subquery], sql: str) -> Compiled:
+        return Compiled(self.scope.question, self.scope.stated(subqueries, sql), self.outcome)
+
+
+def _reads(subqueries: Iterable[Subquery]) -> Reads:
+    return Reads.of(each.reads for each in subqueries)
+
+
+def pipeline_of(scope: Scope) -> Pipeline:
+    """The stages for a scope's question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer."""
+    metric = scope.question.metric
+    outcome = outcome_of(metric, resumable=scope.resumable)
+    units = _units(scope, metric)
+    rows = _funnel_rows(scope, metric)
+    partials = Stage(scope.collect(lambda scope: _define_partials(scope, metric)))
+    days, values = None, None
+    if scope.days is not None:
+        days = define_days(scope, outcome, partials.name)
+    else:
+        values = Stage(scope.collect(lambda scope: _define_values(scope, metric, outcome, partials.name)))
+    end = len(scope.subqueries)
+    total = _define_total(scope, metric, outcome)
+    picked = tuple(scope.subqueries[end:])
+    return Pipeline(scope, outcome, units, rows, partials, days, values, picked, total)
+
+
+def compiled(
+    question: Question,
+    dialect: Dialect,
+    relation: EventRelation = ALL_EVENTS,
+    *,
+    entities: int | None = None,
+) -> Compiled:
+    """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
+
+    With ``entities`` it gives what each of so many entities adds to the statistics, for metrics that add up.
+    """
+    return pipeline_of(Scope(question, dialect, relation, entities)).compiled
+
+
+def value_statement(scope: Scope, people: int, limit: int) -> Statement:
+    """Rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
+    metric = scope.question.metric
+    assert isinstance(metric, QuantileMetric)  # noqa: S101 - others have sums
+    _units(scope, metric)
+    partials = Stage(scope.collect(lambda scope: define_quantile_rows(scope, metric)))
+    define_quantile_values(scope, metric, partials.name)
+    return scope.statement(quantile_values(scope, metric, people, limit))
+
+
+def outcome_of(metric: Metric, *, resumable: bool = False) -> Outcome:
+    """What is made of a metric's partials; ``resumable``: see `Scope`."""
+    match metric:
+        case MeanMetric():
+            return mean_outcome(metric)
+        case RatioMetric():
+            return ratio_outcome(metric)
+        case FunnelMetric():
+            return funnel_outcome(metric, resumable=resumable)
+        case RetentionMetric():
+            return RETENTION_OUTCOME
+        case QuantileMetric():
+            return valued_outcome(metric.value, "a")
+
+
+def _units(scope: Scope, metric: Metric) -> Units:
+    """``unit``, with the covariate ``x`` where the metric has one."""
+    anchored_on_exposure = scope.question.matured_only and not isinstance(metric, RetentionMetric)
+    maturity_us = metric.window_us if anchored_on_exposure else 0
+    exposures = Stage(scope.collect(define_exposures))
+    if not isinstance(metric, MeanMetric | FunnelMetric) or not metric.covariate_us:
+        *entry, unit = scope.collect(lambda scope: define_units(scope, maturity_us))
+        return Units(exposures, tuple(entry), (), unit)
+    entry = list(scope.collect(lambda scope: define_units(scope, maturity_us, name="exposed")))
+    *covariate, unit = scope.collect(lambda scope: _define_unit_with_covariate(scope, metric))
+    return Units(exposures, tuple(entry), tuple(covariate), unit)
+
+
+def _define_unit_with_covariate(scope: Scope, metric: MeanMetric | FunnelMetric) -> None:
+    if isinstance(metric, MeanMetric):
+        define_mean_covariate(scope, metric.value, metric.covariate_us, "exposed")
+    else:
+        define_funnel_covariate(scope, metric, "exposed")
+    scope.define(
+        "unit",
+        "SELECT exposed.*, coalesce(covariate.x, 0) AS x "
+        "FROM exposed LEFT JOIN covariate ON covariate.entity = exposed.entity",
+    )
+
+
+def _funnel_rows(scope: Scope, metric: Metric) -> Stage | None:
+    if not isinstance(metric, FunnelMetric):
+        return None
+    return Stage(scope.collect(lambda scope: define_funnel_rows(scope, metric)))
+
+
+def _define_partials(scope: Scope, metric: Metric) -> None:
+    match metric:
+        case MeanMetric():
+            define_partials(scope, metric.value, "a", metric.window_us)
+        case RatioMetric():
+            define_sides(scope, metric)
+        case FunnelMetric():
+            define_progress(scope, metric)
+        case RetentionMetric():
+            define_retention(scope, metric, matured_only=scope.question.matured_only)
+        case QuantileMetric():
+            define_quantile_rows(scope, metric)
+
+
+def _define_values(scope: Scope, metric: Metric, outcome: Outcome, partials: str) -> None:
+    if isinstance(metric, QuantileMetric):
+        define_quantile_values(scope, metric, partials)
+    else:
+        required = isinstance(metric, MeanMetric) and metric.value.session_property is not None
+        define_values(scope, outcome, partials, required=required)
+
+
+def _define_total(scope: Scope, metric: Metric, outcome: Outcome) -> Total:
+    if isinstance(metric, QuantileMetric):
+        return define_quantiles(scope, metric)
+    if scope.days is not None:
+        return total_of_days(scope, outcome)
+    bounds = bounds_of(metric)
+    values = define_clamped(scope, "valued", outcome.values, bounds) if bounds else "valued"
+    return total_of_values(scope, outcome, values)

@@ -1,0 +1,168 @@
+"""Many questions about the same exposures from one look at the events.
+
+What the statements of all questions read of the events of exposed entities is put into a temporary table once:
+the columns, and each property that any of them asks for, taken out of its JSON. The statements then read that
+narrow table instead of all events (spec experiment-results 11: relevance logs, for the time of one computation).
+"""
+
+# ruff: noqa: S608 - see scope.py
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from hoglab.analysis.query.engines.dialect import Dialect
+from hoglab.analysis.query.event_relation import (
+    COLUMNS,
+    EventRelation,
+    ExposureTables,
+    Form,
+    Property,
+    Reads,
+)
+from hoglab.analysis.query.exposures import define_exposures
+from hoglab.analysis.query.metrics.retention import span_us
+from hoglab.analysis.query.model import (
+    EventSource,
+    FunnelMetric,
+    Question,
+    RetentionMetric,
+    later,
+    metric_sources,
+)
+from hoglab.analysis.query.pipeline import pipeline_of
+from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.filters import FilterError
+from hoglab.filters.sql import combined
+
+TABLE = "shared_events"
+EXPOSURE_TABLES = ("shared_exposures", "shared_flagged")
+"""The exposures, and who was exposed to what: the first stage of every statement."""
+MIN_QUESTIONS = 3
+"""For fewer questions the table costs more than it saves."""
+
+MAX_TAKEN = 500
+"""How many properties a table of events may have; what reads more is computed from all events."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedScan:
+    """Temporary tables, made by ``statements`` one after the other, and what stands for all events then."""
+
+    statements: tuple[Statement, ...]
+    relation: EventRelation
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A question, and what its statement reads of events: to tell who is exposed, beside `EXPOSURE_TABLES`, and
+    for the rest."""
+
+    question: Question
+    exposures: Reads
+    metric: Reads
+
+    @property
+    def reads(self) -> Reads:
+        return self.exposures | self.metric
+
+    def sources_of(self, wanted: Callable[[Reads], bool]) -> Iterator[EventSource]:
+        """Where the events come from of which is read what is wanted."""
+        if wanted(self.exposures):
+            yield from self.question.exposures.sources
+        if wanted(self.metric):
+            yield from metric_sources(self.question.metric)
+            if isinstance(self.question.metric, FunnelMetric):  # an exposure is the first step
+                yield from self.question.exposures.sources
+
+
+def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
+    """One look at the events for questions about a whole span that have the same project, entities and span.
+
+    One that no statement can answer is passed over here. Raises `hoglab.filters.FilterError` when that is so for all,
+    or when they read too much.
+    """
+    relation = EventRelation(TABLE, extracted=frozenset(Form))
+    readings = []
+    for question in questions:
+        try:
+            pipeline = pipeline_of(Scope(question, dialect, relation))
+        except FilterError as error:
+            refused = error
+        else:
+            readings.append(_Reading(question, pipeline.reads_of_entry, pipeline.reads_of_metric))
+    if not readings:
+        raise refused
+    first = readings[0].question
+    return SharedScan(
+        (*_exposure_tables(Scope(first, dialect)), _event_table(Scope(first, dialect), readings)),
+        replace(relation, exposures=ExposureTables(first, EXPOSURE_TABLES)),
+    )
+
+
+def drop_tables(dialect: Dialect) -> list[str]:
+    """The statements after which there are no such tables."""
+    return [dialect.drop_table(table) for table in (TABLE, *EXPOSURE_TABLES)]
+
+
+def _exposure_tables(scope: Scope) -> Iterator[Statement]:
+    """Tables of who was exposed."""
+    made: dict[str, str] = {}
+    for table, subquery in zip(EXPOSURE_TABLES, scope.collect(define_exposures), strict=True):
+        named = ",\n".join(scope.dialect.named(name, f"SELECT * FROM {made[name]}") for name in made)
+        sql = f"WITH {named} {subquery.sql}" if named else subquery.sql
+        yield _table(scope, table, sql)
+        made[subquery.name] = table
+
+
+def _event_table(scope: Scope, readings: Sequence[_Reading]) -> Statement:
+    """The table of events of exposed entities that any of the questions may read."""
+    questions = [reading.question for reading in readings]
+    since = scope.question.span.start - timedelta(microseconds=max(each.lookback_us for each in questions))
+    until = later(exclusive(scope.question.span.end), max(map(_reach_us, questions)))
+    entity = scope.entity()
+    reads = Reads.of(reading.reads for reading in readings) | Reads(columns=frozenset((entity,)))
+    columns = [name for name in COLUMNS if name in reads.columns]
+    properties = sorted(reads.properties, key=lambda each: each.name)
+    numbers = [each for each in properties if each.form is Form.NUMBER]  # computed from text that is taken
+    taken = list(dict.fromkeys(each.as_(Form.TEXT) if each in numbers else each for each in properties))
+    if len(taken) > MAX_TAKEN:
+        raise FilterError(f"more than {MAX_TAKEN} properties are read", "")
+    read = [f"{_extracted(scope, readings, each)} AS {each.name}" for each in taken]
+    shown = [each.name for each in taken if each in reads.properties]
+    shown += [f"{scope.dialect.number(each.as_(Form.TEXT).name)} AS {each.name}" for each in numbers]
+    return _table(
+        scope,
+        TABLE,
+        f"SELECT {', '.join([*columns, *shown])} "
+        f"FROM (SELECT {', '.join([*columns, *read])} FROM {scope.relation.name} "
+        f"WHERE {scope.within(since, until)} AND {_readers(scope, readings, bool)} "
+        f"AND {entity} IN (SELECT entity FROM {EXPOSURE_TABLES[-1]})) AS event_of_exposed",
+    )
+
+
+def _table(scope: Scope, name: str, sql: str) -> Statement:
+    made = scope.dialect.finished(scope.dialect.temporary_table(name, sql))
+    return Statement(made, scope.parameters.used_in(made))
+
+
+def _extracted(scope: Scope, readings: Sequence[_Reading], wanted: Property) -> str:
+    """A property, taken out of its JSON only where somebody reads it."""
+    forms = {wanted, wanted.as_(Form.NUMBER)} if wanted.form is Form.TEXT else {wanted}
+    readers = _readers(scope, readings, lambda reads: not forms.isdisjoint(reads.properties))
+    return f"CASE WHEN {readers} THEN {scope.row.read(wanted)} END"
+
+
+def _readers(scope: Scope, readings: Sequence[_Reading], wanted: Callable[[Reads], bool]) -> str:
+    """A condition that every event meets of which is read what is wanted."""
+    sources = [source for reading in readings for source in reading.sources_of(wanted)]
+    return combined("OR", list(dict.fromkeys(map(scope.may_come_from, sources))))
+
+
+def _reach_us(question: Question) -> int:
+    """How long after the end of the span a question may read."""
+    metric = question.metric
+    extra = max(0, span_us(metric)) if isinstance(metric, RetentionMetric) else 0
+    return metric.window_us + extra

@@ -1,0 +1,504 @@
+"""What endangers an experiment, in sentences that a person can act on.
+
+`diagnose` is a pure function from facts to findings; `ExperimentHealth` collects the facts: the plan of the
+experiment, its exposures, the events of its metrics, and what the activity log says of its flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from hoglab.accounts import activity
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+from hoglab.analysis.definitions.metric_problems import Named
+from hoglab.analysis.errors import ComputationError, wire_error
+from hoglab.analysis.execution.computer import MULTIPLE_VARIANT
+from hoglab.analysis.execution.statement_runner import explained_failures
+from hoglab.experiments import flag_config, metrics
+from hoglab.experiments import store as experiments_store
+from hoglab.experiments.presentation import is_frozen, live_key
+from hoglab.flags.service import SCOPE as FLAG_SCOPE
+from hoglab.http.dates import format_moment
+from hoglab.statistics import SRM_ALARM_P_VALUE
+from hoglab.statistics.numbers import p_text
+
+if TYPE_CHECKING:
+    from hoglab.analysis.results.exposures import ExposureCounts
+    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.analysis.timeseries.store import Failure
+    from hoglab.http.identity import Project
+    from hoglab.storage.event_store import EventStore
+
+GRACE = timedelta(hours=1)
+"""How long after its start an experiment may be without exposures and without events of its metrics."""
+EDITS_LOOKED_AT = 200
+"""How many changes of the flag, newest first, are searched for some since the start."""
+TIMEOUT_S = 10.0
+MAX_EVENT_NAMES = 200
+
+# Freezing the exposure closes a flag to new people on purpose: it moves nobody to another variant.
+_FROZEN = "frozen"
+# What of a flag decides who is in which variant.
+_DECISIVE = ("multivariate", "groups", "aggregation_group_type_index", "holdout")
+
+_EVENTS = """
+SELECT event, count(*) FROM stored_events
+WHERE project_id = $project AND timestamp >= $since AND event IN (SELECT unnest($names))
+GROUP BY event
+"""
+
+
+class Severity(StrEnum):
+    """How bad a finding is: results are wrong or missing; they may be; worth knowing."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at. ``code`` is for programs, ``message`` says what is wrong and ``advice`` what to do."""
+
+    code: str
+    severity: Severity
+    message: str
+    advice: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FlagEdit:
+    """A change, after the start, of who gets which variant."""
+
+    at: datetime
+    by: str | None
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about a launched experiment."""
+
+    plan: ExperimentInputs
+    now: datetime
+    exposures: Mapping[str, int]
+    """Exposed persons (or groups) by variant, and by ``$multiple``."""
+    mismatch_p_value: float | None
+    multiple_percentage: float | None
+    """Share of the exposed that saw several variants, when it may bias the results."""
+    seen_events: Collection[str]
+    """Which of the events that metrics name came since the start."""
+    edits: Sequence[FlagEdit]
+    sharing: Sequence[tuple[int, str]]
+    """Id and name of other running experiments on the same flag."""
+    unreadable: Unreadable
+    failures: Mapping[str, tuple[Failure, bool]]
+    """Of the metrics, by uuid, whose last computation failed: why, and whether there is an older result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What of an experiment can never be computed as it is, each with its reason."""
+
+    exposures: str | None
+    metrics: Mapping[str, str]
+    """By uuid."""
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """Everything worth saying about a launched experiment, worst first."""
+    found = [
+        *_about_flag(facts),
+        *_about_exposures(facts),
+        *_about_metrics(facts),
+        *_about_definitions(facts.plan, facts.unreadable),
+        *_about_failures(facts),
+    ]
+    order = list(Severity)
+    return sorted(found, key=lambda finding: order.index(finding.severity))
+
+
+def _about_flag(facts: Facts) -> Iterator[Finding]:
+    row, flag = facts.plan.row, facts.plan.flag
+    running = row.end_date is None or row.end_date > facts.now
+    if flag is None or flag.deleted:
+        yield Finding(
+            "flag_deleted",
+            Severity.CRITICAL if running else Severity.INFO,
+            "The feature flag of this experiment has been deleted, so nobody gets a variant.",
+            "Restore the flag, or end the experiment.",
+        )
+        return
+    key = live_key(flag.key)
+    if running and not flag.active:
+        yield Finding(
+            "flag_inactive",
+            Severity.CRITICAL,
+            f"The feature flag “{key}” is switched off, so nobody gets a variant.",
+            "Resume the experiment, or end it.",
+        )
+    elif running and not _reaches_anybody(flag.filters):
+        yield Finding(
+            "flag_reaches_nobody",
+            Severity.CRITICAL,
+            f"No condition of the feature flag “{key}” has a rollout above 0 %, so nobody gets a variant.",
+            "Raise the rollout of a condition of the flag.",
+        )
+    if facts.edits:
+        last = facts.edits[0]
+        who = f" by {last.by}" if last.by else ""
+        yield Finding(
+            "flag_edited",
+            Severity.WARNING,
+            f"Who gets which variant was changed {_times(len(facts.edits))} since the start, last on "
+            f"{format_moment(last.at)}{who}. People may have changed sides, and groups are no longer comparable.",
+            "Reset the experiment and launch it again, or compare only people exposed after the change.",
+            {
+                "changes": [
+                    {"at": format_moment(edit.at), "by": edit.by, "fields": list(edit.fields)}
+                    for edit in facts.edits
+                ]
+            },
+        )
+    yield from _about_holdout(facts)
+    if facts.sharing:
+        names = ", ".join(f"“{name}” ({number})" for number, name in facts.sharing)
+        yield Finding(
+            "flag_shared",
+            Severity.WARNING,
+            f"The flag “{key}” carries other running experiments too: {names}. A change for one changes all.",
+            "Give each experiment a flag of its own.",
+            {"experiment_ids": [number for number, _ in facts.sharing]},
+        )
+
+
+def _about_holdout(facts: Facts) -> Iterator[Finding]:
+    row, flag = facts.plan.row, facts.plan.flag
+    on_flag = ((flag.filters if flag is not None else {}).get("holdout") or {}).get("id")
+    if on_flag == row.holdout_id:
+        return
+    if row.holdout_id is None:
+        message = f"The flag keeps the people of holdout {on_flag} out, but the experiment is in no holdout."
+    elif on_flag is None:
+        message = f"The experiment is in holdout {row.holdout_id}, but its flag lets the people of it in."
+    else:
+        message = f"The experiment is in holdout {row.holdout_id}, but its flag keeps out holdout {on_flag}."
+    yield Finding(
+        "holdout_conflict",
+        Severity.WARNING,
+        message,
+        "Set the same holdout on both: reset the experiment, choose its holdout again, and launch it.",
+        {"experiment_holdout_id": row.holdout_id, "flag_holdout_id": on_flag},
+    )
+
+
+def _about_exposures(facts: Facts) -> Iterator[Finding]:
+    variants = facts.plan.calculation.variants
+    counts = {key: facts.exposures.get(key, 0) for key in variants}
+    total = sum(counts.values())
+    if facts.unreadable.exposures is not None:
+        return
+    if total == 0:
+        if _is_young(facts):
+            return
+        yield Finding(
+            "no_exposures",
+            Severity.CRITICAL,
+            f"Nobody has been exposed since the start: no event {_exposure_event(facts.plan)} counts.",
+            "Check that your code evaluates the flag, that the SDK sends events to this project, and that the "
+            "exposure criteria and the filters of test accounts do not leave everybody out.",
+        )
+        return
+    empty = [key for key, count in counts.items() if count == 0]
+    if empty and not _is_young(facts):
+        yield Finding(
+            "variant_without_exposures",
+            Severity.CRITICAL,
+            f"Nobody has seen {_listed(empty)}, while {total} people have seen other variants.",
+            "Check the rollout of the variants and any condition that overrides the variant.",
+            {"variants": empty},
+        )
+    p_value = facts.mismatch_p_value
+    if p_value is not None and p_value < SRM_ALARM_P_VALUE:
+        yield Finding(
+            "sample_ratio_mismatch",
+            Severity.CRITICAL,
+            f"The variants have not got the shares of people that the flag gives them ({p_text(p_value)}). "
+            "Something loses or adds people on one side, so the results are not to be trusted.",
+            "Look for redirects, crashes, bots, caching or exposure events that differ between the variants.",
+            {"p_value": p_value, "exposures": counts},
+        )
+    if facts.multiple_percentage is not None:
+        yield Finding(
+            "multiple_variants",
+            Severity.WARNING,
+            f"{facts.multiple_percentage:.1f} % of the people have seen several variants.",
+            "Identify people before the flag is evaluated, or turn on persistence across authentication steps.",
+            {"people": facts.exposures.get(MULTIPLE_VARIANT, 0)},
+        )
+
+
+def _about_metrics(facts: Facts) -> Iterator[Finding]:
+    own = facts.plan.metrics
+    if not own:
+        yield Finding(
+            "no_metrics",
+            Severity.WARNING,
+            "The experiment has no metric, so there is nothing to compare.",
+            "Add a metric; it is computed from the start of the experiment on.",
+        )
+    if _is_young(facts):
+        return
+    for metric in own:
+        missing = sorted(metrics.event_names(metric) - set(facts.seen_events))
+        if not missing:
+            continue
+        yield Finding(
+            "metric_without_events",
+            Severity.WARNING,
+            f"The metric “{_name(metric)}” has no data: no {_listed(missing)} event came since the start.",
+            "Check the name of the event and that your code sends it.",
+            {"metric_uuid": metric["uuid"], "events": missing},
+        )
+
+
+def _about_definitions(found: ExperimentInputs, unreadable: Unreadable) -> Iterator[Finding]:
+    if unreadable.exposures is not None:
+        yield Finding(
+            "exposures_not_computable",
+            Severity.CRITICAL,
+            "It cannot be said who is exposed, so there are no results: " + _sentence(unreadable.exposures),
+            "Correct the exposure criteria, or the project's filters of test accounts.",
+            {"reason": unreadable.exposures},
+        )
+    for metric in found.metrics:
+        reason = unreadable.metrics.get(metric["uuid"])
+        if reason is not None:
+            yield Finding(
+                "metric_not_computable",
+                Severity.CRITICAL,
+                f"The metric “{_name(metric)}” cannot be computed: " + _sentence(reason),
+                "Correct the metric, or what it names; it is then computed from the start of the experiment on.",
+                {"metric_uuid": metric["uuid"], "reason": reason},
+            )
+    for told in found.warnings:
+        yield Finding(
+            told["code"],
+            Severity.WARNING,
+            told["detail"],
+            "Correct it, or take it out: what the experiment does is not what it says.",
+            {"attr": told["attr"]},
+        )
+
+
+def _about_failures(facts: Facts) -> Iterator[Finding]:
+    for metric in facts.plan.metrics:
+        known = facts.failures.get(metric["uuid"])
+        # Where it cannot be computed at all that is why it failed, and no news.
+        if (
+            known is None
+            or metric["uuid"] in facts.unreadable.metrics
+            or facts.unreadable.exposures is not None
+        ):
+            continue
+        failure, has_result = known
+        shown = "An older result is shown." if has_result else "There is no result."
+        at = format_moment(failure.at)
+        yield Finding(
+            "metric_failed",
+            Severity.WARNING if has_result else Severity.CRITICAL,
+            f"The last computation of the metric “{_name(metric)}” failed on {at}: "
+            f"{_sentence(failure.reason)} {shown}",
+            "It is tried again at the next scheduled time, and when its results are asked for. If it goes on failing, "
+            "give the server more memory or time, or make the metric look at fewer events.",
+            {"metric_uuid": metric["uuid"], "reason": failure.reason, "failed_at": at},
+        )
+
+
+def _name(metric: Mapping[str, Any]) -> str:
+    return str(metric.get("name") or metric["metric_type"])
+
+
+def _sentence(reason: str) -> str:
+    return reason if reason.endswith(".") else f"{reason}."
+
+
+def _is_young(facts: Facts) -> bool:
+    start = facts.plan.row.start_date
+    return start is None or facts.now < start + GRACE
+
+
+def _reaches_anybody(filters: Mapping[str, Any]) -> bool:
+    groups = filters.get("groups") or []
+    return any(group.get("rollout_percentage") is None or group["rollout_percentage"] > 0 for group in groups)
+
+
+def _exposure_event(found: ExperimentInputs) -> str:
+    config = (found.row.exposure_criteria or {}).get("exposure_config") or {}
+    name = config.get("event") or config.get("name")
+    return (
+        f"“{name}”" if name else f"“$feature_flag_called” of the flag “{found.calculation.feature_flag_key}”"
+    )
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"“{name}”" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+# -- collecting the facts ------------------------------------------------------------------------------------------
+
+
+class ExperimentHealth:
+    """Examines experiments."""
+
+    def __init__(self, service: ResultsService, exposures: ExposureCounts, events: EventStore) -> None:
+        self._service = service
+        self._exposures = exposures
+        self._events = events
+
+    def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
+        """The answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
+        found = self._service.plan_of(project, experiment_id)
+        now = self._service.now()
+        try:
+            findings = self.findings(found, lambda: self._exposures.counted(found))
+        except ComputationError as error:
+            raise wire_error(error) from error
+        return {
+            "experiment_id": found.row.id,
+            "status": status_of(findings),
+            "checked_at": format_moment(now),
+            "findings": [asdict(finding) for finding in findings],
+        }
+
+    def findings(self, found: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
+        """Everything worth saying about an experiment, worst first. ``exposures`` are asked for where they can be
+        counted; what that raises is raised. Raises `ComputationError` when the events cannot be looked at."""
+        now, start = self._service.now(), found.row.start_date
+        unreadable = _unreadable(found)
+        if start is None or start > now:
+            return [*_about_definitions(found, unreadable), _NOT_STARTED]
+        counted = _NONE_COUNTED if unreadable.exposures is not None else exposures()
+        return diagnose(self._facts(found, start, now, unreadable, counted))
+
+    def _facts(
+        self,
+        found: ExperimentInputs,
+        start: datetime,
+        now: datetime,
+        unreadable: Unreadable,
+        exposures: Mapping[str, Any],
+    ) -> Facts:
+        mismatch = exposures["sample_ratio_mismatch"]
+        bias = exposures["bias_risk"]
+        row = found.row
+        with self._service.database.read() as connection:
+            entries, _ = activity.entries(
+                connection,
+                row.project_id,
+                limit=EDITS_LOOKED_AT,
+                offset=0,
+                scopes=[FLAG_SCOPE],
+                item_id=str(row.feature_flag_id),
+            )
+            others = experiments_store.of_flags(connection, row.project_id, [row.feature_flag_id])
+        return Facts(
+            plan=found,
+            now=now,
+            exposures=exposures["total_exposures"],
+            mismatch_p_value=None if mismatch is None else mismatch["p_value"],
+            multiple_percentage=None if bias is None else bias["multiple_variant_percentage"],
+            seen_events=self._seen(found, start),
+            edits=[edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None],
+            sharing=[(other.id, other.name) for other in others if other.is_running and other.id != row.id],
+            unreadable=unreadable,
+            failures=self._failures(found),
+        )
+
+    def _failures(self, found: ExperimentInputs) -> dict[str, tuple[Failure, bool]]:
+        failed = {}
+        for metric in found.metrics:
+            key = found.key(metric)
+            failure = self._service.series.last_failure(key)
+            if failure is not None:
+                failed[metric["uuid"]] = failure, self._service.series.has_result(key)
+        return failed
+
+    def _seen(self, found: ExperimentInputs, since: datetime) -> set[str]:
+        names = sorted({name for metric in found.metrics for name in metrics.event_names(metric)})
+        if not names:
+            return set()
+        values = {"project": found.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
+        with explained_failures(TIMEOUT_S), self._events.reader() as reader:
+            return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
+
+
+def _unreadable(found: ExperimentInputs) -> Unreadable:
+    named = Named(found.project.id, found.reader, found.cohorts)
+    problems = {metric["uuid"]: named.metric_problem(metric) for metric in found.metrics}
+    return Unreadable(
+        exposures=named.exposure_problem(
+            found.row.exposure_criteria or {}, found.calculation.test_account_filters
+        ),
+        metrics={uuid: reason for uuid, reason in problems.items() if reason is not None},
+    )
+
+
+_NONE_COUNTED: Mapping[str, Any] = {
+    "total_exposures": {},
+    "sample_ratio_mismatch": None,
+    "bias_risk": None,
+}
+_NOT_STARTED = Finding(
+    "not_started",
+    Severity.INFO,
+    "The experiment has not started yet, so nothing is measured.",
+    "Launch it when your code evaluates its flag.",
+)
+
+
+def _edit(entry: Mapping[str, Any], start: datetime, end: datetime | None) -> FlagEdit | None:
+    """A change of what decides variants while the experiment ran; None for any other entry of the log."""
+    at: datetime = entry["created_at"]
+    if at <= start or (end is not None and at >= end):
+        return None
+    for change in entry["detail"]["changes"] or ():
+        if change["field"] != "filters":
+            continue
+        before, after = change["before"] or {}, change["after"] or {}
+        decisive = {name: (_decides(before, name), _decides(after, name)) for name in _DECISIVE}
+        fields = tuple(
+            name for name, values in decisive.items() if _FROZEN not in values and values[0] != values[1]
+        )
+        if fields:
+            author = entry["user"]
+            return FlagEdit(at, None if author is None else author["email"], fields)
+    return None
+
+
+def _decides(filters: Mapping[str, Any], name: str) -> Any:
+    """A part of a flag's filters without what does not matter, such as the names of variants."""
+    if name == "multivariate":
+        return {
+            variant["key"]: variant.get("rollout_percentage") for variant in flag_config.variants_of(filters)
+        }
+    if name == "groups" and is_frozen(filters):
+        return _FROZEN
+    return filters.get(name)
+
+
+def status_of(findings: Sequence[Finding]) -> str:
+    """That of the worst finding; what is only worth knowing leaves an experiment healthy."""
+    severities = {finding.severity for finding in findings}
+    worst = next((level for level in (Severity.CRITICAL, Severity.WARNING) if level in severities), None)
+    return "healthy" if worst is None else worst.value

@@ -1,0 +1,1 @@
+"""Daily points of metrics: computed, stored, scheduled, and answers that are cached."""

@@ -1,0 +1,241 @@
+"""All metrics of an experiment computed at one moment (spec experiments-api 8.7, experiment-results 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, SeriesKey
+from hoglab.analysis.errors import DefinitionError, ResultsError
+from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.query.statements import Answer
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.multiple_testing import adjusted
+from hoglab.analysis.timeseries.series import reason_of
+from hoglab.analysis.timeseries.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
+from hoglab.http.errors import BareError, validation_error
+from hoglab.storage.database import Rebuildable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hoglab.analysis.query.model import Question, Span
+    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.http.identity import Project
+
+NOT_STARTED = "Experiment has not been started yet"
+NOT_FOUND = "Recalculation not found"
+NONE_COMPLETED = "No completed recalculation found"
+DID_NOT_END = "It did not end when it was tried last, and is not tried again yet"
+
+_log = structlog.get_logger(__name__)
+
+
+class Recalculations:
+    """Jobs that compute every metric up to the same moment. What is to be done is in the database."""
+
+    def __init__(self, service: ResultsService) -> None:
+        self._service = service
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def check_found(self, project: Project, experiment_id: int) -> None:
+        """Raises 404 for an unknown or deleted experiment."""
+        self._service.plan_of(project, experiment_id)
+
+    def request(self, project: Project, experiment_id: int, trigger: str) -> tuple[dict[str, Any], bool]:
+        """Ask for a job; it, and whether it is a new one. Raises 400, 404."""
+        found = self._service.plan_of(project, experiment_id)
+        if found.row.is_draft:
+            raise validation_error(NOT_STARTED)
+        with self._service.database.write() as tx:
+            active = store.active_recalculation(tx.connection, experiment_id)
+            if active is not None:
+                return _job_object(active, is_existing=True), False
+            made = store.insert_recalculation(
+                tx.connection, experiment_id, trigger, len(found.metrics), self._service.now()
+            )
+            tx.changed("experiments", project.id)
+        return _job_object(made), True
+
+    def read(self, project: Project, experiment_id: int, recalculation_id: str) -> dict[str, Any]:
+        """A job with its results so far. Raises 404."""
+        self.check_found(project, experiment_id)
+        with self._service.database.read() as connection:
+            jobs = store.recalculations(connection, experiment_id)
+        for job in jobs:
+            if job.id == recalculation_id:
+                return _with_results(job)
+        raise BareError(404, {"detail": NOT_FOUND})
+
+    def latest(self, project: Project, experiment_id: int) -> dict[str, Any]:
+        """The last completed job, else what the daily points have. Raises 404."""
+        found = self._service.plan_of(project, experiment_id)
+        with self._service.database.read() as connection:
+            jobs = store.recalculations(connection, experiment_id, [COMPLETED])
+        if jobs:
+            return _with_results(jobs[0])
+        return self._of_points(found)
+
+    def _of_points(self, found: ExperimentInputs) -> dict[str, Any]:
+        """The newest daily points, in the form of a completed job."""
+        with self._service.database.read() as connection:
+            points = {
+                metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
+            }
+        known = [point for point in points.values() if point is not None]
+        if not known:
+            raise BareError(404, {"detail": NONE_COMPLETED})
+        results = [
+            _outcome(uuid, result=point.result) if point is not None else _outcome(uuid)
+            for uuid, point in points.items()
+        ]
+        results = _adjusted(found, results)
+        last = max(known, key=lambda point: point.query_to)
+        job = Recalculation(
+            id="",
+            experiment_id=found.row.id,
+            status=COMPLETED,
+            trigger="",
+            total_metrics=len(points),
+            results=results,
+            query_to=last.query_to,
+            created_at=last.created_at,
+            started_at=last.created_at,
+            completed_at=last.completed_at,
+        )
+        shown = _with_results(job)
+        return shown | {"id": None, "trigger": None, "result_source": "timeseries_fallback"}
+
+    # -- work of the background ------------------------------------------------------------------------
+
+    def waiting(self) -> list[Recalculation]:
+        """What is to be done, oldest first; a job that a stopped process left behind begins anew."""
+        with self._service.database.read() as connection:
+            return store.waiting_recalculations(connection)
+
+    def run(self, job: Recalculation, stopping: Callable[[], bool]) -> int:
+        """Do a job; how many metrics were computed. When ``stopping`` it is left for the next start.
+
+        A job during which the server stopped otherwise has failed, and so has one that cannot be begun.
+        """
+        now = self._service.now()
+        found = self._service.plan_of_running(job.experiment_id)
+        results: list[dict[str, Any]] = []
+        metrics = () if found is None else found.metrics
+        span = None if found is None else found.span(now)
+        self._note(
+            job,
+            status=IN_PROGRESS,
+            started_at=now,
+            query_to=now if span is None else exclusive(span.end),
+            total_metrics=len(metrics),
+            results=results,
+        )
+        attempts, key = self._service.series.attempts, SeriesKey(job.experiment_id, "", job.id)
+        try:
+            attempts.begin(key)
+            with self._service.computer.sharing(self._questions(found, span)) as result:
+                for metric in metrics:
+                    if stopping() or found is None:
+                        return len(results)
+                    results.append(self._computed(found, metric, now, result))
+                    self._note(job, results=results)
+        except Exception as error:
+            _tell(error, experiment_id=job.experiment_id)
+            results += [_outcome(each["uuid"], error=reason_of(error)) for each in metrics[len(results) :]]
+        if found is not None:
+            self._note(job, results=_adjusted(found, results))
+        failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
+        with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+            status, ended = FAILED if failed else COMPLETED, self._service.now()
+            store.update_recalculation(tx.connection, job.id, status=status, completed_at=ended)
+            attempts.over(tx.connection, key)
+        return len(results)
+
+    def _questions(self, found: ExperimentInputs | None, span: Span | None) -> list[Question]:
+        """What is asked for the metrics that can be read, and need not wait."""
+        questions = []
+        if found is not None and span is not None:
+            for metric in found.metrics:
+                if self._service.series.attempts.waits(found.key(metric)):
+                    continue
+                with suppress(DefinitionError):
+                    questions.append(found.question(metric, span))
+        return questions
+
+    def _computed(
+        self,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        now: datetime,
+        result: Callable[[Question], Answer],
+    ) -> dict[str, Any]:
+        variants, config = list(found.calculation.variants), found.calculation.statistics
+        uuid, key, series = metric["uuid"], found.key(metric), self._service.series
+        if series.attempts.waits(key):
+            failure = series.last_failure(key)
+            return _outcome(uuid, error=DID_NOT_END if failure is None else failure.reason)
+        try:
+            span = found.span(now)
+            if span is None:
+                read = found.reader.metric(metric)
+                return _outcome(uuid, result=result_object(Answer({}), variants, config, read))
+            with series.attempts.trying(key):
+                question = found.question(metric, span)
+                answer = result(question)
+                return _outcome(uuid, result=result_object(answer, variants, config, question.metric))
+        except Exception as error:
+            _tell(error, experiment_id=found.row.id, metric_uuid=uuid)
+            return _outcome(uuid, error=reason_of(error))
+
+    def _note(self, job: Recalculation, **values: Any) -> None:
+        with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+            store.update_recalculation(tx.connection, job.id, **values)
+
+
+def _tell(error: Exception, **about: Any) -> None:
+    tell = _log.warning if isinstance(error, ResultsError) else _log.exception
+    tell("recalculation_failed", reason=reason_of(error), **about)
+
+
+def _adjusted(found: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The outcomes with p-values corrected over the primary metrics."""
+    results = {each["metric_uuid"]: each["result"] for each in outcomes if each["result"] is not None}
+    correction = found.calculation.statistics.correction
+    corrected = adjusted(results, correction, outside=frozenset(results) - found.primary)
+    return [{**each, "result": corrected.get(each["metric_uuid"])} for each in outcomes]
+
+
+def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:
+    """What came of one metric; neither a result nor an error: nothing yet."""
+    status = COMPLETED if result is not None else PENDING if error is None else FAILED
+    return {"metric_uuid": uuid, "status": status, "result": result, "error_message": error}
+
+
+def _job_object(job: Recalculation, *, is_existing: bool = False) -> dict[str, Any]:
+    failed = [each for each in job.results if each["status"] == FAILED]
+    return {
+        "id": job.id,
+        "experiment_id": job.experiment_id,
+        "status": job.status,
+        "total_metrics": job.total_metrics,
+        "completed_metrics": sum(each["status"] == COMPLETED for each in job.results),
+        "failed_metrics": len(failed),
+        "metric_errors": {each["metric_uuid"]: each["error_message"] for each in failed},
+        "trigger": job.trigger,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "completed_at": job.completed_at,
+        "query_to": job.query_to,
+        "is_existing": is_existing,
+        "result_source": "recalculation",
+    }
+
+
+def _with_results(job: Recalculation) -> dict[str, Any]:
+    return _job_object(job) | {"results": job.results}

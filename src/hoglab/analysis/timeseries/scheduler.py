@@ -1,0 +1,137 @@
+"""The background of results: daily points on schedule and after a launch, and recalculations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.recalculations import Recalculations
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
+from hoglab.storage.catching_up import Awaiting, CatchUp
+
+if TYPE_CHECKING:
+    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.timeseries.service import ResultsService
+
+DEFAULT_TIMES = ("02:00:00",)
+"""When the points of every running experiment are computed, in UTC."""
+CHECK_INTERVAL_S = 30.0
+"""How often the runner looks for work that nobody told it of."""
+CATCH_UP_CHECK_S = 0.2
+"""How often it looks whether the events before a recalculation are stored by now."""
+LOOK_AT_ENDED = timedelta(hours=1)
+"""How often the runner looks whether anything came that changes the results of an ended experiment."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ResultsRunner(BackgroundService):
+    """Background service that computes the results that are due."""
+
+    NAME = "results"
+
+    def __init__(
+        self,
+        service: ResultsService,
+        *,
+        check_interval_s: float = CHECK_INTERVAL_S,
+        catch_up: CatchUp | None = None,
+    ) -> None:
+        """With ``catch_up``, recalculations count the events that were acknowledged before they were asked for."""
+        super().__init__()
+        self._service = service
+        self._awaiting: Awaiting[str] = Awaiting(catch_up)
+        self._recalculations = Recalculations(service)
+        self._interval_s = check_interval_s
+        self._unsubscribe: Any = None
+
+    def start(self) -> None:
+        self._unsubscribe = self._service.database.changes.subscribe(
+            "experiments", lambda _project_id: self.wake()
+        )
+        super().start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the statement at hand."""
+        self._service.queries.close()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        super().stop(timeout_s)
+        self._service.series.attempts.close()
+
+    def round(self) -> float:
+        self.run_once()
+        return CATCH_UP_CHECK_S if self._awaiting else self._interval_s
+
+    def run_once(self) -> int:
+        """Do everything that is due now; returns how many series and results were computed."""
+        computed = 0
+        with self._service.database.read() as connection:
+            jobs = store.active_jobs(connection)
+        for job in jobs:
+            if self.is_stopping:
+                return computed
+            self._service.run_job(job)
+            computed += 1
+        waiting = {job.id: job for job in self._recalculations.waiting()}
+        for recalculation in map(waiting.__getitem__, self._awaiting.ready(list(waiting))):
+            if self.is_stopping:
+                return computed
+            computed += self._recalculations.run(recalculation, lambda: self.is_stopping)
+        for found, metric in self._due():
+            if self.is_stopping:
+                break
+            try:
+                self._service.series.refresh(found, metric, force=True)
+            except Exception:  # others are computed all the same
+                _log.exception("results_refresh_failed", experiment_id=found.row.id)
+            computed += 1
+        return computed
+
+    def _due(self) -> Iterator[tuple[ExperimentInputs, dict[str, Any]]]:
+        """Metrics whose newest point is older than the last scheduled time, or that have none.
+
+        Those that did not end wait; those that did not because the server stopped are tried when they waited.
+        """
+        now, series = self._service.now(), self._service.series
+        for found in self._service.plans():
+            span = found.span(now)
+            if span is None:
+                continue
+            scheduled = last_scheduled(found.project.experiment_defaults, now)
+            for metric in found.metrics:
+                key = found.key(metric)
+                attempt = series.attempts.of(key)
+                if attempt is not None and series.attempts.waits(key):
+                    continue
+                stopped = attempt is not None and (attempt.stopped or series.attempts.was_left(attempt))
+                with self._service.database.read() as connection:
+                    newest = store.newest(connection, key, exclusive(span.end))
+                is_done = newest is not None and (
+                    newest.tried >= scheduled
+                    or series.is_settled(found, metric, newest, looked=LOOK_AT_ENDED)
+                )
+                if stopped or not is_done:
+                    yield found, metric
+
+
+def last_scheduled(defaults: Any, now: datetime) -> datetime:
+    """The latest scheduled time that is not after ``now`` (spec experiment-results 7.1)."""
+    texts = defaults.get("experiment_recalculation_times") if isinstance(defaults, dict) else None
+    if not isinstance(texts, list) or not texts:
+        single = defaults.get("experiment_recalculation_time") if isinstance(defaults, dict) else None
+        texts = [single] if isinstance(single, str) else list(DEFAULT_TIMES)
+    hours = {hour for text in texts if (hour := _hour(text)) is not None} or {2}
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    moments = [midnight + timedelta(days=day, hours=hour) for day in (-1, 0) for hour in hours]
+    return max(moment for moment in moments if moment <= now)
+
+
+def _hour(text: object) -> int | None:
+    head = text.partition(":")[0] if isinstance(text, str) else ""
+    return int(head) if head.isascii() and head.isdigit() and int(head) < 24 else None

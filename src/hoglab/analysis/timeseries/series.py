@@ -1,0 +1,334 @@
+"""The daily points of metrics brought up to date and stored (spec experiment-results 7.1, 11.5)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis.definitions.experiment_inputs import SETTLING, SeriesKey, query_to, settled_at
+from hoglab.analysis.errors import ComputationError, DefinitionError, ResultsError
+from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query.days import day_of, zone_of
+from hoglab.analysis.query.scope import exclusive
+from hoglab.analysis.query.statements import all_days_at_once
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.attempts import Attempts
+from hoglab.analysis.timeseries.single_flight import SingleFlight
+from hoglab.analysis.timeseries.store import COMPLETED, NewPoint
+from hoglab.storage.database import Rebuildable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.query.model import Question, Span
+    from hoglab.analysis.timeseries.store import Failure, Newest, Point
+    from hoglab.storage.database import Database
+
+REFRESH_S = 60.0
+"""A newest point that is older than this is computed anew when somebody asks for it."""
+REQUEST_BUDGET_S = 20.0
+"""How long a request goes on computing missing days one by one; the background does the rest."""
+CONCURRENT_COMPUTATIONS = 2
+"""How many series are computed at the same time; each statement uses all processors."""
+MAX_EXAMINED = 10_000
+"""Of how many settled series it is remembered up to where nothing changed them."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """Between which log offsets nothing changed a settled series, and when that was looked at."""
+
+    since: int
+    until: int
+    at: datetime
+
+
+class Series:
+    """The series of all metrics. Thread-safe: of several who want the same one brought up to date one computes."""
+
+    def __init__(
+        self,
+        database: Database,
+        computer: Computer,
+        *,
+        position: Callable[[], int],
+        refresh_s: float,
+        wait_s: float,
+        now: Callable[[], datetime],
+    ) -> None:
+        """``position`` is up to where in the event log everything is stored.
+
+        ``wait_s`` is how long somebody waits for who computes the same series, or for a turn.
+        """
+        self._database = database
+        self._computer = computer
+        self._position = position
+        self._refresh = timedelta(seconds=refresh_s)
+        self._wait_s = wait_s
+        self._now = now
+        self.attempts = Attempts(database, now)
+        self._flights = SingleFlight(CONCURRENT_COMPUTATIONS)
+        self._examined: dict[SeriesKey, _Examined] = {}
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def last_failure(self, key: SeriesKey) -> Failure | None:
+        """Why the last computation of a series failed; None when it did not."""
+        with self._database.read() as connection:
+            newest = store.newest_point(connection, key)
+        return None if newest is None else newest.failure
+
+    def has_result(self, key: SeriesKey) -> bool:
+        """Whether any day of a series has a result."""
+        with self._database.read() as connection:
+            return store.newest_result(connection, key) is not None
+
+    def is_settled(
+        self,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        newest: Newest,
+        *,
+        looked: timedelta | None = None,
+    ) -> bool:
+        """Whether the newest point is the last word on an ended experiment.
+
+        It is when it was written `SETTLING` after the last moment that counts, and nothing was stored since that
+        changes it: history may be sent, and persons may be merged, long afterwards. ``looked``: whoever looked for
+        such changes that long ago, or later, need not again.
+        """
+        now, end_date, span = self._now(), found.row.end_date, found.span(self._now())
+        if end_date is None or now < end_date or span is None or newest.query_to < exclusive(span.end):
+            return False
+        if newest.named_state != self._named_state(found, metric):
+            return False
+        try:
+            question = found.question(metric, span)
+            settled = settled_at(question, end_date)
+            if newest.failed_at is not None or newest.log_offset is None:
+                return False
+            if newest.written < settled + SETTLING:
+                return False
+            looked = self._refresh if looked is None else looked
+            return not self._has_changed(found.key(metric), question, newest.log_offset, settled, looked)
+        except DefinitionError:
+            return newest.tried >= end_date + SETTLING
+        except ComputationError:
+            return True  # what is stored can be shown without the event store
+
+    def _has_changed(
+        self, key: SeriesKey, question: Question, since: int, until: datetime, looked: timedelta
+    ) -> bool:
+        """Whether what came behind the log offset ``since`` changes a point of a series."""
+        now, after = self._now(), since
+        known = self._examined.get(key)
+        if known is not None and known.since == since:
+            if now - known.at < looked:
+                return False
+            after = known.until
+        offset = self._position()
+        if offset < after or (offset > after and self._computer.changes(question, after, until)):
+            return True
+        if len(self._examined) >= MAX_EXAMINED:
+            self._examined.clear()
+        self._examined[key] = _Examined(since, offset, now)
+        return False
+
+    def _is_fresh(self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+        now = self._now()
+        span = found.span(now)
+        if span is None or span.days is None:
+            return True
+        attempt = self.attempts.of(key)
+        if attempt is not None and self.attempts.was_left(attempt):
+            return False  # that it failed is to be stored
+        if attempt is not None and self.attempts.waits(key):
+            return True
+        last = query_to(span, span.days.count - 1)
+        with self._database.read() as connection:
+            newest = store.newest(connection, key, last)
+        if newest is None:
+            return False
+        if self.is_settled(found, metric, newest):
+            return True
+        if newest.failed_at is not None and now - newest.failed_at < self._refresh:
+            return True  # a result that could not be brought up to date is not tried again at once
+        if newest.named_state != self._named_state(found, metric):
+            return False
+        same_day = _day(newest.query_to, span) == _day(last, span)
+        return same_day and now - newest.tried < self._refresh
+
+    def _named_state(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
+        """What tells the tables, actions and cohorts that decide a metric from what they were; None without any."""
+        tables = self._computer.state_of_tables(found.tables_of(metric))
+        edited = found.edited(metric)
+        return tables if not edited else hashlib.sha256(repr((tables, edited)).encode()).hexdigest()
+
+    # -- computing -------------------------------------------------------------------------------------
+
+    def is_fresh(self, found: ExperimentInputs, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
+        """Whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
+        key = found.key(metric)
+        if not self._is_fresh(found, metric, key):
+            return False
+        if not newest or self.attempts.waits(key):  # one that did not end is not tried again at once
+            return True
+        with self._database.read() as connection:
+            point = store.newest_result(connection, key)
+        silent = found.row.only_count_matured_users and found.row.end_date is None
+        return point is not None and point.log_offset == self._position() and not silent
+
+    def refresh(self, found: ExperimentInputs, metric: Mapping[str, Any], *, force: bool = False) -> None:
+        """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""
+        key = found.key(metric)
+        if not force and self._is_fresh(found, metric, key):
+            return
+
+        def work() -> None:
+            if force or not self._is_fresh(found, metric, key):
+                self._compute(found, metric, key, budget_s=None if force else REQUEST_BUDGET_S)
+
+        if not self._flights.run(key, work, wait_s=self._wait_s):
+            _log.info("results_refresh_skipped", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid)
+
+    def recompute(self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+        """Compute the points of a metric, which need not be the experiment's, under ``key``.
+
+        False when that many others are at it that there was no turn.
+        """
+        return self._flights.run(
+            key, lambda: self._compute(found, metric, key, budget_s=None), wait_s=self._wait_s
+        )
+
+    def _compute(
+        self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
+    ) -> None:
+        """Compute and store points. A failure is stored with the last day, beside a result of that day.
+
+        With a budget days that need a statement each are computed newest first until it is used up.
+        """
+        span = found.span(self._now())
+        if span is None or span.days is None:
+            return
+        zone = zone_of(found.project.timezone)
+        try:
+            self.attempts.begin(key)
+            question = found.question(metric, span)
+            # Both are taken before anything is read: what changes meanwhile is looked at again.
+            offset = self._position()
+            state = self._named_state(found, metric)
+            points = self._points(found, question, key, state, offset, budget_s)
+        except Exception as error:
+            reason = reason_of(error)
+            tell = _log.warning if isinstance(error, ResultsError) else _log.exception
+            tell(
+                "results_failed", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid, reason=reason
+            )
+            last = query_to(span, span.days.count - 1)
+            with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
+                store.put_failure(tx.connection, key, span.start, last, reason, zone, self._now())
+                self.attempts.over(tx.connection, key, error)
+            return
+        except BaseException:  # somebody ends the program
+            with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
+                self.attempts.over(tx.connection, key)
+            raise
+        with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
+            store.put_points(tx.connection, key, span.start, points, zone, self._now())
+            self.attempts.over(tx.connection, key)
+
+    def _points(
+        self,
+        found: ExperimentInputs,
+        question: Question,
+        key: SeriesKey,
+        named_state: str | None,
+        offset: int,
+        budget_s: float | None,
+    ) -> list[NewPoint]:
+        span = question.span
+        assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
+        last = span.days.count - 1
+        is_whole = all_days_at_once(question)
+        kept: dict[int, Point] = {}
+        if not is_whole:
+            kept = self._still_right(question, self._past_points(key, span, named_state), offset)
+        deadline = None if budget_s is None else time.monotonic() + budget_s
+        groups = dict(self._computer.points(question, [last]))
+        missing = [number for number in range(last) if number not in groups and number not in kept]
+        for number in reversed(missing):
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            groups.update(self._computer.points(question, [number]))
+        variants, config = list(found.calculation.variants), found.calculation.statistics
+        results = {
+            number: result_object(answer, variants, config, question.metric)
+            for number, answer in groups.items()
+        }
+        results |= {number: point.result for number, point in kept.items() if point.result is not None}
+        return [
+            NewPoint(
+                query_to(span, number),
+                results[number],
+                named_state=named_state,
+                log_offset=None if is_whole and number != last else offset,
+            )
+            for number in sorted(results)
+        ]
+
+    def _past_points(self, key: SeriesKey, span: Span, named_state: str | None) -> dict[int, Point]:
+        """The stored results of days that are over, by the number of the day.
+
+        A point that was the last one of its day is not that of the whole day, and one of other files, of another
+        action or of other members of a cohort is none.
+        """
+        assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
+        with self._database.read() as connection:
+            stored = {
+                point.query_to: point
+                for point in store.points(connection, key)
+                if point.status == COMPLETED and point.named_state == named_state
+            }
+        moments = {number: query_to(span, number) for number in range(span.days.count - 1)}
+        return {number: stored[moment] for number, moment in moments.items() if moment in stored}
+
+    def _still_right(self, question: Question, past: Mapping[int, Point], offset: int) -> dict[int, Point]:
+        """Those of the points that nothing changed which came after they were computed.
+
+        A point is cumulative, so that a late event or a merge changes it and those of all days behind it. A point
+        of events that are not there (any more) is computed anew, and so is one that does not know its events.
+        """
+        known = {
+            number: (point, point.log_offset)
+            for number, point in past.items()
+            if point.log_offset is not None and point.log_offset <= offset
+        }
+        since = min((counted for _, counted in known.values()), default=offset)
+        changed = {} if since == offset else self._computer.changes(question, since, question.span.end)
+        days = range(max(known, default=-1) + 1)
+        changed_until = list(accumulate((changed.get(number, 0) for number in days), max))
+        return {
+            number: point for number, (point, counted) in known.items() if changed_until[number] <= counted
+        }
+
+
+def reason_of(error: Exception) -> str:
+    """Why a computation failed, in one line."""
+    return str(error) if isinstance(error, ResultsError) else f"Internal error: {type(error).__name__}"
+
+
+def _day(exclusive_end: datetime, span: Span) -> date | None:
+    if span.days is None:
+        return None
+    return day_of(exclusive_end - timedelta(microseconds=1), span.days.zone)

@@ -1,0 +1,337 @@
+"""Results of experiments: computed when asked for, kept as daily points (spec experiment-results 5, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, SeriesKey, read_inputs
+from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.presentation import without_step_sessions
+from hoglab.analysis.query.days import day_of, zone_of
+from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.multiple_testing import adjusted
+from hoglab.analysis.timeseries.query_cache import Queries
+from hoglab.analysis.timeseries.series import REFRESH_S, Series
+from hoglab.analysis.timeseries.store import COMPLETED, Job, Point
+from hoglab.experiments import store as experiments_store
+from hoglab.http.dates import format_offset, utc_now
+from hoglab.http.errors import validation_error
+from hoglab.people import reading as people
+from hoglab.statistics import Correction
+from hoglab.storage.database import Rebuildable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hoglab.analysis.incremental.aggregate_cache import AggregateCache
+    from hoglab.experiments.service import ExperimentService
+    from hoglab.experiments.store import ExperimentRow
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.table_files import TableDirectory
+
+QUERY_TIMEOUT_S = 60.0
+"""Longest time of one statement."""
+FOLLOWED = timedelta(days=45)
+"""How long after its end the background still looks at an experiment."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ResultsService:
+    """Computes and reads results. Thread-safe; every method may be called by many requests at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        event_store: EventStore,
+        experiments: ExperimentService,
+        *,
+        projects: Callable[[int], Project | None],
+        query_timeout_s: float = QUERY_TIMEOUT_S,
+        refresh_s: float = REFRESH_S,
+        tables: TableDirectory | None = None,
+        state: AggregateCache | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.database = database
+        self.computer = Computer(
+            event_store, timeout_s=query_timeout_s, tables=tables, groups=self._groups_of_type, state=state
+        )
+        self.now = now
+        self.queries = Queries(now=now, position=event_store.position)
+        self.series = Series(
+            database,
+            self.computer,
+            position=event_store.position,
+            refresh_s=refresh_s,
+            wait_s=query_timeout_s,
+            now=now,
+        )
+        self._experiments = experiments
+        self._projects = projects
+
+    def _groups_of_type(
+        self, project_id: int, index: int, limit: int
+    ) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        with self.database.read() as connection:
+            return people.groups_of_type(connection, project_id, index, limit)
+
+    def plan_of(self, project: Project, experiment_id: int) -> ExperimentInputs:
+        """What is to be computed for an experiment. Raises 404."""
+        with self.database.read() as connection:
+            return read_inputs(
+                connection, project, self._experiments.visible(connection, project, experiment_id)
+            )
+
+    def plan_of_running(
+        self, experiment_id: int, *, further: tuple[Mapping[str, Any], ...] = ()
+    ) -> ExperimentInputs | None:
+        """The plan of an experiment of any project; None for one that is gone or a draft (again)."""
+        with self.database.read() as connection:
+            row = store.experiment(connection, experiment_id)
+            project = self._projects(row.project_id) if row is not None else None
+            if row is None or project is None or row.start_date is None:
+                return None
+            return read_inputs(connection, project, row, further=further)
+
+    # -- the series of a metric ------------------------------------------------------------------------
+
+    def timeseries(
+        self, project: Project, experiment_id: int, metric_uuid: str | None, fingerprint: str | None
+    ) -> dict[str, Any]:
+        """The daily points of one metric, the newest one computed anew when it is stale. Raises 400, 404."""
+        if not metric_uuid:
+            raise validation_error("metric_uuid query parameter is required")
+        if not fingerprint:
+            raise validation_error("fingerprint query parameter is required")
+        with self.database.read() as connection:
+            row = self._experiments.visible(connection, project, experiment_id)
+            if row.start_date is None:
+                raise validation_error("Experiment has not been started yet")
+            found = read_inputs(connection, project, row)
+        key = SeriesKey(row.id, metric_uuid, fingerprint)
+        own = found.metric_of(key)
+        also: tuple[str, ...] = ()
+        if own is not None:
+            metric, present = own
+            self.series.refresh(found, metric)
+            also = () if key.fingerprint == present.fingerprint else (present.fingerprint,)
+            also = (*also, found.former_fingerprint(metric))
+        with self.database.read() as connection:
+            points = store.points(connection, key, also=also)
+            job = store.active_job(connection, row.id, fingerprint)
+        answer = _timeseries_object(project, row, key, points, job, self.now())
+        if own is not None:
+            answer["timeseries"] = self._corrected(found, own[0], answer["timeseries"])
+        answer["timeseries"] = {
+            day: None if result is None else without_step_sessions(result)
+            for day, result in answer["timeseries"].items()
+        }
+        return answer
+
+    def _corrected(
+        self, found: ExperimentInputs, metric: Mapping[str, Any], results: Mapping[str, dict[str, Any] | None]
+    ) -> dict[str, dict[str, Any] | None]:
+        """The results of days with p-values corrected over the primary metrics' results of the same days."""
+        correction = found.calculation.statistics.correction
+        if correction is Correction.NONE:
+            return dict(results)
+        family = self._family(found, metric)
+        corrected: dict[str, dict[str, Any] | None] = {}
+        for day, result in results.items():
+            if result is None:
+                corrected[day] = None
+                continue
+            same_day = {uuid: days[day] for uuid, days in family.items() if day in days}
+            corrected[day] = self.corrected(found, metric, result, same_day)
+        return corrected
+
+    def corrected(
+        self,
+        found: ExperimentInputs,
+        metric: Mapping[str, Any],
+        result: dict[str, Any],
+        others: Mapping[str, dict[str, Any]],
+    ) -> dict[str, Any]:
+        """A result with p-values corrected together with those of other primary metrics, by their uuids.
+
+        A metric that is not among the primary ones of its experiment is corrected for its variants alone, and
+        a secondary one not at all.
+        """
+        uuid = metric.get("uuid")
+        secondary = any(each["uuid"] == uuid for each in found.metrics) and uuid not in found.primary
+        family = {None: result} | {each: others[each] for each in others if each != uuid}
+        outside = frozenset({None}) if secondary else frozenset()
+        return adjusted(family, found.calculation.statistics.correction, outside=outside)[None]
+
+    def others_of_family(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The other primary metrics, where the metric is a primary one and p-values are to be corrected."""
+        if found.calculation.statistics.correction is Correction.NONE:
+            return []
+        uuid = metric.get("uuid")
+        if uuid not in found.primary:
+            return []
+        return [each for each in found.metrics if each["uuid"] in found.primary and each["uuid"] != uuid]
+
+    def newest_of_family(
+        self, found: ExperimentInputs, metric: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """The newest stored results of the other primary metrics, where the metric is a primary one."""
+        return {uuid: days[max(days)] for uuid, days in self._family(found, metric).items() if days}
+
+    def _family(
+        self, found: ExperimentInputs, metric: Mapping[str, Any]
+    ) -> dict[str, dict[str, dict[str, Any]]]:
+        """The stored results of the other primary metrics: by uuid and day."""
+        if metric.get("uuid") not in found.primary:
+            return {}
+        zone = zone_of(found.project.timezone)
+        family = {}
+        with self.database.read() as connection:
+            for other in found.metrics:
+                if other["uuid"] in found.primary and other["uuid"] != metric.get("uuid"):
+                    points = store.points(connection, found.key(other))
+                    family[other["uuid"]] = {
+                        point.day(zone).isoformat(): point.result
+                        for point in points
+                        if point.status == COMPLETED and point.result is not None
+                    }
+        return family
+
+    # -- recalculation ---------------------------------------------------------------------------------
+
+    def recalculate(
+        self, project: Project, experiment_id: int, body: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        """Ask for a series to be computed anew; the job, and whether it is a new one. Raises 400, 404."""
+        metric, fingerprint = body.get("metric"), body.get("fingerprint")
+        with self.database.write() as tx:
+            row = self._experiments.visible(tx.connection, project, experiment_id)
+            if not isinstance(metric, Mapping) or not metric:
+                raise validation_error("metric is required")
+            if not isinstance(fingerprint, str) or not fingerprint:
+                raise validation_error("fingerprint is required")
+            if row.start_date is None:
+                raise validation_error("Cannot recalculate timeseries for experiment that hasn't started")
+            job = store.active_job(tx.connection, row.id, fingerprint)
+            if job is not None:
+                return _job_object(job), False
+            uuid = metric.get("uuid")
+            uuid = uuid if isinstance(uuid, str) else None
+            if uuid is not None:
+                store.delete_points(tx.connection, SeriesKey(row.id, uuid, fingerprint))
+            job = store.insert_job(tx.connection, row.id, uuid, fingerprint, dict(metric), self.now())
+            tx.changed("experiments", project.id)
+        return _job_object(job), True
+
+    def run_job(self, job: Job) -> None:
+        """Compute the series that a job asks for."""
+        with self.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+            store.update_job(tx.connection, job.id, self.now(), status=store.IN_PROGRESS)
+        try:
+            error = self._run_job(job)
+        except Exception as unexpected:
+            _log.exception("recalculation_failed", job_id=job.id)
+            error = f"Internal error: {type(unexpected).__name__}"
+        with self.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+            store.update_job(
+                tx.connection,
+                job.id,
+                self.now(),
+                status=store.COMPLETED if error is None else store.FAILED,
+                error_message=error,
+                last_successful_date=None if error is not None else self.now().date().isoformat(),
+            )
+
+    def _run_job(self, job: Job) -> str | None:
+        if job.metric_uuid is None:
+            return "The metric has no uuid."
+        found = self.plan_of_running(job.experiment_id, further=(job.metric,))
+        if found is None:
+            return "The experiment does not run any more."
+        key = SeriesKey(job.experiment_id, job.metric_uuid, job.fingerprint)
+        if not self.series.recompute(found, job.metric, key):
+            return "Too many computations at the same time."
+        failure = self.series.last_failure(key)
+        return None if failure is None else failure.reason
+
+    # -- work of the background ------------------------------------------------------------------------
+
+    def plans(self) -> list[ExperimentInputs]:
+        """Every experiment that may need new points: running ones, and ended ones that have not settled."""
+        now = self.now()
+        with self.database.read() as connection:
+            rows = experiments_store.running(connection)
+            rows += store.lately_ended(connection, now - FOLLOWED)
+            found = []
+            for row in rows:
+                project = self._projects(row.project_id)
+                if project is not None:
+                    found.append(read_inputs(connection, project, row))
+        return found
+
+
+def _job_object(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "experiment_id": job.experiment_id,
+        "metric_uuid": job.metric_uuid,
+        "fingerprint": job.fingerprint,
+        "status": job.status,
+        "created_at": format_offset(job.created_at),
+    }
+
+
+def _timeseries_object(
+    project: Project,
+    row: ExperimentRow,
+    key: SeriesKey,
+    points: Sequence[Point],
+    job: Job | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """The answer of ``timeseries_results`` (spec experiment-results 7.2)."""
+    zone = zone_of(project.timezone)
+    assert row.start_date is not None  # noqa: S101 - drafts were refused
+    first, last = day_of(row.start_date, zone), day_of(row.end_date or now, zone)
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    by_day = {point.day(zone): point for point in points}  # the last one of a day wins
+    shown = {day: by_day.get(day) for day in days}
+    present = [point for point in shown.values() if point is not None]
+    completed = [point for point in present if point.status == COMPLETED]
+    failures = {
+        day: failure
+        for day, point in shown.items()
+        if point is not None and (failure := point.failure) is not None
+    }
+    if not present:
+        status = "pending"
+    elif not completed and failures:
+        status = "failed"
+    elif len(completed) == len(days) and not failures:
+        status = "completed"
+    else:
+        status = "partial"
+    errors = {day.isoformat(): failure.reason for day, failure in failures.items() if failure.reason}
+    computed = [point.completed_at for point in completed if point.completed_at is not None]
+    return {
+        "experiment_id": row.id,
+        "metric_uuid": key.metric_uuid,
+        "status": status,
+        "timeseries": {
+            day.isoformat(): point.result if point is not None and point.status == COMPLETED else None
+            for day, point in shown.items()
+        },
+        "errors": errors or None,
+        "computed_at": format_offset(max(computed)) if computed else None,
+        "created_at": format_offset(present[0].created_at if present else row.created_at),
+        "updated_at": format_offset(present[-1].updated_at if present else row.updated_at),
+        "recalculation_status": None if job is None else job.status,
+        "recalculation_created_at": None if job is None else format_offset(job.created_at),
+    }

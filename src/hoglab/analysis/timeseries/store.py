@@ -1,0 +1,440 @@
+"""Stored daily points of metrics and the jobs that compute them anew (spec experiment-results 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime, timedelta, tzinfo
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from hoglab.analysis.definitions.experiment_inputs import SeriesKey
+from hoglab.experiments.store import ExperimentRow
+from hoglab.storage.database.tables import experiment as experiment_table
+from hoglab.storage.database.tables import experiment_recalculation, metric_recalculation, metric_result
+
+COMPLETED, FAILED, PENDING, IN_PROGRESS = "completed", "failed", "pending", "in_progress"
+_ACTIVE = (PENDING, IN_PROGRESS)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """When a series could not be computed, and why, in one line."""
+
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One stored point: the result of the time before ``query_to``, or why there is none."""
+
+    id: int
+    query_to: datetime
+    status: str
+    result: dict[str, Any] | None
+    error_message: str | None
+    failed_at: datetime | None
+    """When the newest try to compute it failed, where there is a result of a try before."""
+    completed_at: datetime | None
+    named_state: str | None
+    """Of the tables, actions and cohorts that it was computed with; None where the metric names none."""
+    log_offset: int | None
+    """Up to where in the event log events and merges count; None where nobody asks: for all but the last point of
+    series that are computed as a whole."""
+    created_at: datetime
+    updated_at: datetime
+
+    def day(self, zone: tzinfo) -> date:
+        """The calendar day that the point is of."""
+        return (self.query_to - _MICROSECOND).astimezone(zone).date()
+
+    @property
+    def failure(self) -> Failure | None:
+        """That of the newest try to compute it."""
+        failed_at = self.updated_at if self.status == FAILED else self.failed_at
+        return None if failed_at is None else Failure(failed_at, self.error_message or "")
+
+
+@dataclass(frozen=True, slots=True)
+class NewPoint:
+    """A result to be stored."""
+
+    query_to: datetime
+    result: dict[str, Any]
+    named_state: str | None = None
+    log_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest point of a series, without its result."""
+
+    query_to: datetime
+    written: datetime
+    failed_at: datetime | None
+    """When the newest try to compute it failed; None when it did not."""
+    named_state: str | None
+    log_offset: int | None
+
+    @property
+    def tried(self) -> datetime:
+        """When it was computed, or could not be, for the last time."""
+        return self.failed_at or self.written
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request to compute a metric's whole series anew."""
+
+    id: str
+    experiment_id: int
+    metric_uuid: str | None
+    fingerprint: str
+    metric: dict[str, Any]
+    status: str
+    last_successful_date: str | None
+    error_message: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+_POINT = tuple(metric_result.c[f.name] for f in fields(Point))
+_JOB = tuple(metric_recalculation.c[f.name] for f in fields(Job))
+
+
+def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()) -> list[Point]:
+    """The points of a series by time; those of the fingerprints in ``also`` come before its own."""
+    row = metric_result.c
+    statement = (
+        sa.select(*_POINT)
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint.in_({key.fingerprint, *also}),
+        )
+        .order_by(row.fingerprint == key.fingerprint, row.query_to)
+    )
+    return [Point(*found) for found in connection.execute(statement)]
+
+
+def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
+    """The newest point of a series that has a result."""
+    row = metric_result.c
+    return _first_point(connection, key, row.query_to.desc(), row.status == COMPLETED)
+
+
+def result_near(connection: Connection, key: SeriesKey, moment: datetime) -> Point | None:
+    """The result of the time before ``moment``, else the first one after it, else the last one before."""
+    row = metric_result.c
+    from_then_on = (row.status == COMPLETED, row.query_to >= moment)
+    return _first_point(connection, key, row.query_to, *from_then_on) or newest_result(connection, key)
+
+
+def newest_point(connection: Connection, key: SeriesKey) -> Point | None:
+    """The newest point of a series, be it a result or a failure."""
+    return _first_point(connection, key, metric_result.c.query_to.desc())
+
+
+def _first_point(
+    connection: Connection,
+    key: SeriesKey,
+    order: sa.ColumnElement[Any],
+    *conditions: sa.ColumnElement[bool],
+) -> Point | None:
+    row = metric_result.c
+    statement = (
+        sa.select(*_POINT)
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+            *conditions,
+        )
+        .order_by(order)
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else Point(*found)
+
+
+def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | None:
+    """The newest point, or failure, up to ``until``; None without any."""
+    row = metric_result.c
+    statement = (
+        sa.select(
+            row.query_to,
+            row.updated_at,
+            sa.case((row.status == FAILED, row.updated_at), else_=row.failed_at),
+            row.named_state,
+            row.log_offset,
+        )
+        .where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+            row.query_to <= until,
+        )
+        .order_by(row.query_to.desc())
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else Newest(*found)
+
+
+def put_points(
+    connection: Connection,
+    key: SeriesKey,
+    query_from: datetime,
+    new: Sequence[NewPoint],
+    zone: tzinfo,
+    now: datetime,
+) -> None:
+    """Store results in place of the points of the same days. Points after the last one go: the experiment ended before.
+
+    An unchanged result of a day that is over is left alone, unless it is of other tables, actions or cohorts.
+    """
+    last = max(point.query_to for point in new)
+    stored, replaced = _by_day(connection, key, last, zone)
+    rows, confirmed = [], []
+    for point in new:
+        old = stored.get((point.query_to - _MICROSECOND).astimezone(zone).date())
+        if old is not None:
+            if point.query_to != last and _is_same(old, point):
+                if old.log_offset != point.log_offset:
+                    confirmed.append({"point_id": old.id, "offset": point.log_offset})
+                continue
+            replaced.append(old.id)
+        values = {field.name: getattr(point, field.name) for field in fields(NewPoint)}
+        rows.append({**values, **_row(key, query_from, COMPLETED, old, now), "completed_at": now})
+    if confirmed:
+        own = metric_result.c.id == sa.bindparam("point_id")
+        connection.execute(
+            sa.update(metric_result).where(own).values(log_offset=sa.bindparam("offset")), confirmed
+        )
+    _replace(connection, replaced, rows)
+
+
+def put_failure(
+    connection: Connection,
+    key: SeriesKey,
+    query_from: datetime,
+    query_to: datetime,
+    reason: str,
+    zone: tzinfo,
+    now: datetime,
+) -> None:
+    """Store that the point of the last day could not be computed. The result of a try before stays beside it."""
+    stored, replaced = _by_day(connection, key, query_to, zone)
+    old = stored.get((query_to - _MICROSECOND).astimezone(zone).date())
+    if old is not None and old.status == COMPLETED:
+        connection.execute(
+            sa.update(metric_result)
+            .where(metric_result.c.id == old.id)
+            .values(error_message=reason, failed_at=now)
+        )
+        _replace(connection, replaced, [])
+        return
+    if old is not None:
+        replaced.append(old.id)
+    row = _row(key, query_from, FAILED, old, now)
+    _replace(connection, replaced, [{**row, "query_to": query_to, "error_message": reason}])
+
+
+def _by_day(
+    connection: Connection, key: SeriesKey, last: datetime, zone: tzinfo
+) -> tuple[dict[date, Point], list[int]]:
+    """The stored points by day up to that of ``last``, and the ids of those after it."""
+    last_day = (last - _MICROSECOND).astimezone(zone).date()
+    stored = {point.day(zone): point for point in points(connection, key)}
+    after = [point.id for day, point in stored.items() if day > last_day]
+    return stored, after
+
+
+def _is_same(old: Point, new: NewPoint) -> bool:
+    """Whether a point is a result of the same time and definitions already, which nothing went wrong with since."""
+    return (
+        old.status == COMPLETED
+        and old.failed_at is None
+        and old.query_to == new.query_to
+        and old.result == new.result
+        and old.named_state == new.named_state
+    )
+
+
+def _row(
+    key: SeriesKey, query_from: datetime, status: str, old: Point | None, now: datetime
+) -> dict[str, Any]:
+    """A row in place of an old one, or of none."""
+    return {
+        "experiment_id": key.experiment_id,
+        "metric_uuid": key.metric_uuid,
+        "fingerprint": key.fingerprint,
+        "query_from": query_from,
+        "status": status,
+        "created_at": now if old is None else old.created_at,
+        "updated_at": now,
+    }
+
+
+def _replace(connection: Connection, gone: Collection[int], rows: Sequence[Mapping[str, Any]]) -> None:
+    if gone:
+        connection.execute(sa.delete(metric_result).where(metric_result.c.id.in_(gone)))
+    if rows:
+        connection.execute(sa.insert(metric_result), rows)
+
+
+def delete_points(connection: Connection, key: SeriesKey) -> None:
+    row = metric_result.c
+    connection.execute(
+        sa.delete(metric_result).where(
+            row.experiment_id == key.experiment_id,
+            row.metric_uuid == key.metric_uuid,
+            row.fingerprint == key.fingerprint,
+        )
+    )
+
+
+# -- jobs ------------------------------------------------------------------------------------------------
+
+
+def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> Job | None:
+    """The job that is waiting or running; there is at most one."""
+    row = metric_recalculation.c
+    statement = (
+        sa.select(*_JOB)
+        .where(
+            row.experiment_id == experiment_id,
+            row.fingerprint == fingerprint,
+            row.status.in_(_ACTIVE),
+        )
+        .order_by(row.created_at)
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else Job(*found)
+
+
+def active_jobs(connection: Connection) -> list[Job]:
+    """Every job that is waiting, or was running when the process ended; oldest first."""
+    row = metric_recalculation.c
+    statement = sa.select(*_JOB).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
+    return [Job(*found) for found in connection.execute(statement)]
+
+
+def insert_job(
+    connection: Connection,
+    experiment_id: int,
+    metric_uuid: str | None,
+    fingerprint: str,
+    metric: dict[str, Any],
+    now: datetime,
+) -> Job:
+    job = Job(str(uuid4()), experiment_id, metric_uuid, fingerprint, metric, PENDING, None, None, now, now)
+    values = {field.name: getattr(job, field.name) for field in fields(Job)}
+    connection.execute(sa.insert(metric_recalculation).values(values))
+    return job
+
+
+def update_job(connection: Connection, job_id: str, now: datetime, **values: Any) -> None:
+    row = metric_recalculation.c
+    connection.execute(
+        sa.update(metric_recalculation).where(row.id == job_id).values(updated_at=now, **values)
+    )
+
+
+# -- jobs of all metrics ---------------------------------------------------------------------------------
+
+KEPT_RECALCULATIONS = 20
+"""How many jobs of one experiment are kept; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalculation:
+    """A request to compute all metrics of an experiment at one moment, and what came of it so far.
+
+    ``results`` has one entry per computed metric: metric_uuid, status, result, error_message.
+    """
+
+    id: str
+    experiment_id: int
+    status: str
+    trigger: str
+    total_metrics: int
+    results: list[dict[str, Any]]
+    query_to: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+_RECALCULATION = tuple(experiment_recalculation.c[f.name] for f in fields(Recalculation))
+
+
+def recalculations(
+    connection: Connection, experiment_id: int, statuses: Collection[str] | None = None
+) -> list[Recalculation]:
+    """The jobs of an experiment, newest first."""
+    row = experiment_recalculation.c
+    statement = sa.select(*_RECALCULATION).where(row.experiment_id == experiment_id)
+    if statuses is not None:
+        statement = statement.where(row.status.in_(statuses))
+    found = connection.execute(statement.order_by(row.created_at.desc(), row.id))
+    return [Recalculation(*each) for each in found]
+
+
+def active_recalculation(connection: Connection, experiment_id: int) -> Recalculation | None:
+    """The job of an experiment that is waiting or running; there is at most one."""
+    return next(iter(recalculations(connection, experiment_id, _ACTIVE)), None)
+
+
+def waiting_recalculations(connection: Connection) -> list[Recalculation]:
+    """Every job that is waiting, or was running when the process ended; oldest first."""
+    row = experiment_recalculation.c
+    statement = sa.select(*_RECALCULATION).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
+    return [Recalculation(*each) for each in connection.execute(statement)]
+
+
+def insert_recalculation(
+    connection: Connection, experiment_id: int, trigger: str, total: int, now: datetime
+) -> Recalculation:
+    """A new job; old ones beyond `KEPT_RECALCULATIONS` go."""
+    made = Recalculation(str(uuid4()), experiment_id, PENDING, trigger, total, [], None, now, None, None)
+    table = experiment_recalculation
+    old = [each.id for each in recalculations(connection, experiment_id)[KEPT_RECALCULATIONS - 1 :]]
+    connection.execute(sa.delete(table).where(table.c.id.in_(old)))
+    values = {field.name: getattr(made, field.name) for field in fields(Recalculation)}
+    connection.execute(sa.insert(table).values(values))
+    return made
+
+
+def update_recalculation(connection: Connection, recalculation_id: str, **values: Any) -> None:
+    table = experiment_recalculation
+    connection.execute(sa.update(table).where(table.c.id == recalculation_id).values(values))
+
+
+# -- experiments -----------------------------------------------------------------------------------------
+
+_EXPERIMENT = tuple(experiment_table.c[f.name] for f in fields(ExperimentRow))
+
+
+def experiment(connection: Connection, experiment_id: int) -> ExperimentRow | None:
+    """An experiment of any project, unless it is deleted."""
+    row = experiment_table.c
+    found = connection.execute(
+        sa.select(*_EXPERIMENT).where(row.id == experiment_id, row.deleted.is_(False))
+    ).one_or_none()
+    return None if found is None else ExperimentRow(*found)
+
+
+def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]:
+    """Experiments of all projects that ended after a moment and are not deleted."""
+    row = experiment_table.c
+    statement = sa.select(*_EXPERIMENT).where(
+        row.start_date.is_not(None), row.end_date > since, row.deleted.is_(False)
+    )
+    return [ExperimentRow(*found) for found in connection.execute(statement.order_by(row.id))]
