@@ -16,10 +16,12 @@ from tests.oracles.programs import (
     _LITERALS,
     _WRITERS,
     BOOLEAN,
+    FUNCTION,
     LIST,
     MAX_NESTING,
     NUMBER,
     OBJECT,
+    OPERATORS,
     STRING,
     _Author,
 )
@@ -40,6 +42,11 @@ class _StrictAuthor(_Author):
     def __init__(self, draw: st.DrawFn) -> None:
         super().__init__(draw)
         self.silent = False
+        self.foreign = [
+            *OPERATORS,
+            "lower",
+            "now",
+        ]  # the library's other functions make values of a kind here
 
     def value(self, kind: str, depth: int) -> str:
         if depth >= MAX_NESTING or self.rarely(3):
@@ -63,15 +70,30 @@ class _StrictAuthor(_Author):
         return f"'{self.pick(_TEXTS)}'"
 
     def object_literal(self) -> str:
-        pairs = [f"{self.pick(_KEYS)}: {self.leaf(self.pick((NUMBER, STRING)))}" for _ in range(self.upto(3))]
+        pairs = [
+            f"{self.object_key()}: {self.leaf(self.pick((NUMBER, STRING)))}" for _ in range(self.upto(3))
+        ]
         return f"{{{', '.join(pairs)}}}"
 
     def object_of(self, depth: int) -> str:
         pairs = [
-            f"{self.pick(_KEYS)}: {self.value(self.pick((NUMBER, STRING)), depth)}"
+            f"{self.object_key()}: {self.value(self.pick((NUMBER, STRING)), depth)}"
             for _ in range(self.upto(3))
         ]
         return f"{{{', '.join(pairs)}}}"
+
+    def joined(self, depth: int) -> str:
+        """A call of an own `concat` has as many arguments as that takes: JavaScript does not count them."""
+        if self.scope.names.get("concat") != FUNCTION:
+            return super().joined(depth)
+        parts = [self.operand(STRING, depth) for _ in range(self.scope.arity["concat"])]
+        return f"concat({', '.join(parts)})"
+
+    def fstring(self, depth: int) -> str:
+        return self.joined(depth) if "concat" in self.scope.names else super().fstring(depth)
+
+    def object_key(self) -> str:
+        return self.pick(_KEYS[:3] if "concat" in self.scope.names else _KEYS)
 
     def show(self, depth: int) -> str:
         return self.declare(depth) if self.silent else super().show(depth)

@@ -78,11 +78,9 @@ def _not(folder: Folder, node: n.Not) -> Any:
     return UNKNOWN if value is UNKNOWN else not is_truthy(value)
 
 
-def _call(folder: Folder, node: n.Call) -> Any:
-    if node.name != "concat" or node.params is not None:
-        return UNKNOWN
-    parts = [folder.value(arg) for arg in node.args]
-    if not parts or any(part is UNKNOWN for part in parts):
+def _concat(folder: Folder, node: n.Concat) -> Any:
+    parts = [folder.value(part) for part in node.exprs]
+    if any(part is UNKNOWN for part in parts):
         return UNKNOWN
     text = "".join(concat_text(part) for part in parts)
     return text if len(text) <= MAX_FOLDED_TEXT else UNKNOWN
@@ -92,5 +90,5 @@ _VISITS: dict[type[n.Expr], Callable[..., Any]] = {
     n.ArithmeticOperation: _arithmetic,
     n.CompareOperation: _compare,
     n.Not: _not,
-    n.Call: _call,
+    n.Concat: _concat,
 }

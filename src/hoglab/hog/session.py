@@ -73,8 +73,7 @@ class Session:
     def run(self, source: str) -> Answer:
         """Runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
         warnings: list[Diagnostic] = []
-        tree = lower(_giving_its_last_value(parse_program(source, warnings)), source)
-        assert isinstance(tree, n.Program)  # noqa: S101 - lowering keeps what a text is
+        tree = lower(_giving_its_last_value(parse_program(source, warnings)), source, self._known)
         names = resolve(tree, source, self._known)
         check_globals(names, self.env)
         diagnostics = (*warnings, *names.diagnostics)

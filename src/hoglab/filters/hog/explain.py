@@ -224,11 +224,6 @@ def _parts(node: Expr) -> tuple[Kind, Sequence[Expr]] | None:
         return "any", node.exprs
     if isinstance(node, n.Not):
         return "not", [node.expr]
-    if isinstance(node, n.Call) and node.params is None:
-        if node.name in ("and", "or") and len(node.args) >= 2:
-            return "all" if node.name == "and" else "any", node.args
-        if node.name == "not" and len(node.args) == 1:
-            return "not", node.args
     return None
 
 

@@ -23,6 +23,7 @@ from hoglab.filters.hog.tree import (
     array,
     call,
     compare,
+    concat,
     const,
     negate,
     tuple_,
@@ -343,7 +344,7 @@ def _is_version(field: Expr) -> Expr:
 def _version(field: Expr) -> Expr:
     """Three numbers that compare as a version: missing parts are filled with zeros."""
     numbers = call("extractRegex", _text(field), const(_VERSION_TEXT))
-    padded = call("concat", numbers, const(".0.0"))
+    padded = concat(numbers, const(".0.0"))
     return call("sortableSemver", call("extractRegex", padded, const(_THREE_PARTS)))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hoglab.filters.hog.tree import Condition
 from hoglab.filters.model import FilterError
 from hoglab.hog.errors import HogSourceError
+from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_expression
 from hoglab.hog.stdlib import LIBRARY
 from hoglab.hog.symbols import resolve
@@ -23,7 +24,7 @@ def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Condition:
     Raises `FilterError` for text that is no expression, and for names that no event has.
     """
     try:
-        node: Expr = parse_expression(text)
+        node: Expr = lower(parse_expression(text), text, markup=False)
         found = resolve(node, text)
     except HogSourceError as error:
         if error.code in ("query", "unsupported"):

@@ -44,6 +44,10 @@ def call(name: str, *args: Expr) -> nodes.Call:
     return nodes.Call(0, 0, name, args)
 
 
+def concat(*exprs: Expr) -> nodes.Concat:
+    return nodes.Concat(0, 0, exprs)
+
+
 def lambda_(parameter: str, body: Expr) -> nodes.Lambda:
     return nodes.Lambda(0, 0, (parameter,), body)
 

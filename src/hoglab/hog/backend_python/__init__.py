@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import Effects, Facts, analyse, is_operator_call
+from hoglab.hog.analyse import Effects, Facts, analyse
 from hoglab.hog.backend_python.build import name, place
 from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.support import NAMES
@@ -200,9 +200,10 @@ def _global_fields(node: n.Expr, names: Resolution, certain: bool = True) -> Ite
         if node not in names.uses:
             yield node, certain
         return
-    if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
-        for position, arg in enumerate(node.args):
-            yield from _global_fields(arg, names, certain and position == 0)
+    if isinstance(node, (n.If, n.IfNull)):
+        for position, part in enumerate(n.children(node)):
+            if isinstance(part, n.Expr):
+                yield from _global_fields(part, names, certain and position == 0)
         return
     for child in n.children(node):
         if isinstance(child, n.Expr):
@@ -234,4 +235,4 @@ def _allocation(node: n.Node) -> int:
         return 200
     if isinstance(node, n.VariableAssignment) and isinstance(node.left, n.ArrayAccess):
         return 150
-    return 100 if isinstance(node, n.Call) else 0
+    return 100 if isinstance(node, (n.Call, n.Concat)) else 0

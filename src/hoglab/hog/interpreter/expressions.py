@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import is_operator_call
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt import coerce
 from hoglab.hog.rt.access import copied, get_property
@@ -177,6 +176,29 @@ def negation(_machine: Machine, node: n.Not) -> Visit:
     return not is_truthy(value)
 
 
+def if_(_machine: Machine, node: n.If) -> Visit:
+    for condition, value in node.branches:
+        holds = yield condition
+        if is_truthy(holds):
+            return (yield value)
+    return None if node.otherwise is None else (yield node.otherwise)
+
+
+def if_null(_machine: Machine, node: n.IfNull) -> Visit:
+    value = yield node.expr
+    return value if value is not None else (yield node.otherwise)
+
+
+def concat(machine: Machine, node: n.Concat) -> Visit:
+    parts: list[str] = []
+    for part in node.exprs:
+        value = yield part
+        machine.at = node
+        parts.append(concat_text(value))
+    machine.context.grow(sum(map(len, parts)))
+    return "".join(parts)
+
+
 # --- containers and functions
 
 
@@ -229,20 +251,8 @@ def called(machine: Machine, call: Called) -> Any:
 
 
 def call(machine: Machine, node: n.Call) -> Visit:
-    """A call by name. The second group of arguments, where there is one, is evaluated before the first."""
-    if node.params is None:
-        if is_operator_call(node) and not (node.name == "concat" and node in machine.names.uses):
-            return (yield _OPERATORS[node.name](machine, node))
-        return (yield named_call(machine, node, node.args))
-    args = yield evaluated(node.args)
-    function = yield named_call(machine, node, node.params)
-    machine.at = node
-    return (yield Called(function, args))
-
-
-def named_call(machine: Machine, node: n.Call, args: Sequence[n.Expr]) -> Visit:
     """A call of a variable, of the library, or of the host (spec: hog-language 5.5, 6.6)."""
-    values = yield evaluated(args)
+    values = yield evaluated(node.args)
     machine.at = node
     symbol = machine.names.uses.get(node)
     if symbol is not None:
@@ -265,59 +275,6 @@ def expr_call(machine: Machine, node: n.ExprCall) -> Visit:
     return (yield Called(function, args))
 
 
-# --- calls that are operators (spec: hog-language 6.5)
-
-
-def not_(_machine: Machine, node: n.Call) -> Visit:
-    value = yield node.args[0]
-    return not is_truthy(value)
-
-
-def and_(_machine: Machine, node: n.Call) -> Visit:
-    values = yield evaluated(node.args)
-    return all(map(is_truthy, values))
-
-
-def or_(_machine: Machine, node: n.Call) -> Visit:
-    values = yield evaluated(node.args)
-    return any(map(is_truthy, values))
-
-
-def choice(_machine: Machine, node: n.Call) -> Visit:
-    """`if`, `multiIf`: conditions and values in turn, then the value for all other cases."""
-    args = node.args
-    for at in range(0, len(args) - 1, 2):
-        condition = yield args[at]
-        if is_truthy(condition):
-            return (yield args[at + 1])
-    return (yield args[-1]) if len(args) % 2 else None
-
-
-def if_null(_machine: Machine, node: n.Call) -> Visit:
-    value = yield node.args[0]
-    return value if value is not None else (yield node.args[1])
-
-
-def concat(machine: Machine, node: n.Call) -> Visit:
-    parts: list[str] = []
-    for arg in node.args:
-        value = yield arg
-        machine.at = node
-        parts.append(concat_text(value))
-    machine.context.grow(sum(map(len, parts)))
-    return "".join(parts)
-
-
-_OPERATORS: dict[str, Callable[[Machine, n.Call], Visit]] = {
-    "not": not_,
-    "and": and_,
-    "or": or_,
-    "if": choice,
-    "multiIf": choice,
-    "ifNull": if_null,
-    "concat": concat,
-}
-
 EXPRESSIONS: dict[type, Callable[[Machine, Any], Any]] = {
     Called: called,
     n.Constant: constant,
@@ -330,6 +287,9 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], Any]] = {
     n.And: conjunction,
     n.Or: disjunction,
     n.Not: negation,
+    n.If: if_,
+    n.IfNull: if_null,
+    n.Concat: concat,
     n.Array: array,
     n.Tuple: tuple_,
     n.Dict: dict_,
