@@ -351,8 +351,10 @@ class _Author:
         return f"({self.value(LIST, depth)}){index}"
 
     def member(self, depth: int) -> str:
-        key = self.pick((".k", "['k']", "?.k", ".`a b`", "['x' || 'y']", "?.['other']"))
-        return f"({self.value(OBJECT, depth)}){key}"
+        return f"({self.value(OBJECT, depth)}){self.pick(self.accesses())}"
+
+    def accesses(self) -> Sequence[str]:
+        return (".k", "['k']", "?.k", ".`a b`", "?.['other']", "['x' || 'y']")
 
     def choose(self, kind: str, depth: int) -> str:
         test, one, other = self.value(BOOLEAN, depth), self.value(kind, depth), self.value(kind, depth)

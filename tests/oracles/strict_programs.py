@@ -8,7 +8,7 @@ print nothing, and keys are words. Everything else is as in `programs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 from tests.oracles.programs import (
@@ -93,7 +93,10 @@ class _StrictAuthor(_Author):
         return self.joined(depth) if "concat" in self.scope.names else super().fstring(depth)
 
     def object_key(self) -> str:
-        return self.pick(_KEYS[:3] if "concat" in self.scope.names else _KEYS)
+        return self.pick(_KEYS[:-1] if "concat" in self.scope.names else _KEYS)
+
+    def accesses(self) -> Sequence[str]:
+        return super().accesses()[:-1] if "concat" in self.scope.names else super().accesses()
 
     def show(self, depth: int) -> str:
         return self.declare(depth) if self.silent else super().show(depth)
