@@ -253,6 +253,7 @@ class _Author:
         name, params = self.new_name(), [self.new_name() for _ in range(1 + self.upto(1))]
         inner = self.scope.inner()
         inner.names.update(dict.fromkeys(params, NUMBER))
+        inner.fixed.add(params[0])  # what ends a recursion
         outer, self.scope = self.scope, inner
         lines = [self.statement(2) for _ in range(self.upto(2))]
         result = self.value(NUMBER, depth + 1)

@@ -83,9 +83,13 @@ class _StrictAuthor(_Author):
         return f"{{{', '.join(pairs)}}}"
 
     def joined(self, depth: int) -> str:
-        """A call of an own `concat` has as many arguments as that takes: JavaScript does not count them."""
-        if self.scope.names.get("concat") != FUNCTION:
+        """A call of an own `concat` has as many arguments as that takes, and there is none of a `concat` that is no
+        function: JavaScript does not count arguments, and its `catch` catches all."""
+        holds = self.scope.names.get("concat")
+        if holds is None:
             return super().joined(depth)
+        if holds != FUNCTION:
+            return self.text_literal()
         parts = [self.operand(STRING, depth) for _ in range(self.scope.arity["concat"])]
         return f"concat({', '.join(parts)})"
 
@@ -111,5 +115,5 @@ class _StrictAuthor(_Author):
     def comparison(self, depth: int) -> str:
         kind = self.pick((NUMBER, NUMBER, STRING, BOOLEAN))
         if kind == BOOLEAN:
-            return f"(({self.value(kind, depth)}) is null) = (({self.value(kind, depth)}) is not null)"
+            return f"((({self.value(kind, depth)}) is null) = (({self.value(kind, depth)}) is not null))"
         return super().comparison(depth)

@@ -184,11 +184,12 @@ def test_generated_templates_give_the_same_on_the_official_machine(runners: Runn
 
 
 def meets_a_defect(source: str) -> bool:
-    """Whether a program may run into one of the two defects of the official machine that cannot be corrected from
+    """Whether a program may run into one of the three defects of the official machine that cannot be corrected from
     outside (spec: hog-language 9).
 
     D2: a variable of a loop, a block or a function that a closure captures may be taken for an older one that had
-    the same place. D3: leaving a `try` with `return` leaves its handler behind.
+    the same place. D3: leaving a `try` with `return` leaves its handler behind. D10: writing past the end of an array
+    leaves holes.
     """
     program = hog.compile_program(source, hog.ANY)
     tree, found = program.tree, program.names
@@ -197,7 +198,21 @@ def meets_a_defect(source: str) -> bool:
     lasting = {symbol for statement in tree.declarations for symbol in found.declares.get(statement, ())}
     if any(symbol.captured and symbol not in lasting for symbol in found.symbols):
         return True
+    if any(
+        isinstance(node, n.VariableAssignment) and _is_behind_the_first(node.left) for node in n.walk(tree)
+    ):
+        return True
     attempts = (node for node in n.walk(tree) if isinstance(node, n.TryCatchStatement))
     return any(
         isinstance(part, n.ReturnStatement) for attempt in attempts for part in n.walk(attempt.try_stmt)
     )
+
+
+def _is_behind_the_first(place: n.Expr) -> bool:
+    """Whether a place may be an element of an array other than its first."""
+    if isinstance(place, n.TupleAccess):
+        return place.index != 1
+    if not isinstance(place, n.ArrayAccess):
+        return False
+    key = place.property
+    return not (isinstance(key, n.Constant) and (key.value == 1 or isinstance(key.value, str)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.errors import HogRuntimeError, missing_global
 from hoglab.hog.rt import coerce
 from hoglab.hog.rt.access import copied, get_property
 from hoglab.hog.rt.numbers import exact
@@ -95,7 +95,7 @@ def global_read(machine: Machine, node: n.Field) -> Value:
     if root not in machine.globals:
         function = machine.functions.get(root) if len(node.chain) == 1 else None
         if function is None:
-            raise HogRuntimeError(f"Global variable not found: {'.'.join(node.chain)}")
+            raise HogRuntimeError(missing_global(node.chain))
         return library_value(machine, function)
     value = machine.globals[root]
     for key in node.chain[1:]:
