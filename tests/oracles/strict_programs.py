@@ -96,6 +96,15 @@ class _StrictAuthor(_Author):
     def fstring(self, depth: int) -> str:
         return self.joined(depth) if "concat" in self.scope.names else super().fstring(depth)
 
+    def assign(self, depth: int) -> str:
+        """Only of what has members: JavaScript's `catch` would catch the failure."""
+        text = super().assign(depth)
+        target = text.partition(" :=")[0]
+        for name, holds in self.scope.names.items():
+            if holds in (LIST, OBJECT) and target.startswith((f"{name}.", f"{name}[")):
+                return f"if (typeof({name}) = '{'array' if holds == LIST else 'object'}') {{ {text} }}"
+        return text
+
     def object_key(self) -> str:
         return self.pick(_KEYS[:-1] if "concat" in self.scope.names else _KEYS)
 

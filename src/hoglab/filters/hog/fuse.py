@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hoglab.filters.hog.compiled import Globals, condition_function
@@ -244,7 +245,7 @@ class _Block:
         look = assign(store(hit), call(self.constant(table.get), name(value)))
         self.statements.append(
             ast.If(
-                is_class(name(value), "str"),
+                _is_text(value),
                 [look, ast.If(_is_not_null(name(hit)), found, [])],
                 [ast.If(_is_not_null(name(value)), [odd], [])],
             )
@@ -262,7 +263,7 @@ class _Block:
                 continue
             value, found = self.value(chain), self.generator.fresh("s")
             search = self.constant(PatternSet([one.operand for one in decisions]).search)
-            answer = choose(is_class(name(value), "str"), call(search, name(value)), const(()))
+            answer = choose(_is_text(value), call(search, name(value)), const(()))
             self.statements.append(assign(store(found), answer))
             self.in_set.update({one: (found, number) for number, one in enumerate(decisions)})
 
@@ -353,8 +354,7 @@ class _Block:
         if decision.kind == "set":
             return compare(name(value), ast.Is() if decision.negated else ast.IsNot(), const(None))
         common, is_common = self.common(decision, value)
-        is_null = compare(name(value), ast.Is(), const(None))
-        other = choose(is_null, const(decision.when_null), self.asked(decision))
+        other = choose(_is_null(value), const(decision.when_null), self.asked(decision))
         return choose(is_common, common, other)
 
     def asked(self, decision: Decision) -> ast.expr:
@@ -365,7 +365,7 @@ class _Block:
         """The answer for the common kind of values, and whether the value is of that kind."""
         operand = decision.operand
         among = ast.NotIn() if decision.negated else ast.In()
-        is_text = is_class(name(value), "str")
+        is_text = _is_text(value)
         match decision.kind:
             case "text":
                 same = ast.NotEq() if decision.negated else ast.Eq()
@@ -404,14 +404,29 @@ def _is_not_null(made: ast.expr) -> ast.expr:
     return compare(made, ast.IsNot(), const(None))
 
 
+@lru_cache(maxsize=4_096)
+def _is_null(value: str) -> ast.expr:
+    return compare(name(value), ast.Is(), const(None))
+
+
+# Local names come again and again, also in the next module: what is asked of them is one node.
+
+
+@lru_cache(maxsize=4_096)
+def _is_text(value: str) -> ast.expr:
+    return is_class(name(value), "str")
+
+
+@lru_cache(maxsize=4_096)
 def _is_number(value: str) -> ast.expr:
     return any_of([is_class(name(value), "int"), is_class(name(value), "float")])
 
 
+@lru_cache(maxsize=4_096)
 def _is_short(value: str) -> ast.expr:
     """Whether a value is a text that is searched for nothing; the condition's own expression is charged for others."""
     is_short = compare(call("size", name(value)), ast.Lt(), const(LONG))
-    return all_of([is_class(name(value), "str"), is_short])
+    return all_of([_is_text(value), is_short])
 
 
 def _when_needed(node: Expr) -> Callable[[Globals], Any]:
