@@ -41,6 +41,15 @@ class Facts:
     reads: frozenset[tuple[str, ...]] = frozenset()
     calls: frozenset[str] = frozenset()
 
+    def include(self, other: Facts) -> None:
+        """Adds the findings about another text that runs beside, such as another template of the same inputs."""
+        self.loops = self.loops or other.loops
+        self.functions = self.functions or other.functions
+        self.reads |= other.reads
+        self.calls |= other.calls
+        if other.suspension != "never":
+            self.suspension = "replay"
+
     @property
     def bounded(self) -> bool:
         """Whether the work is bounded by the text: no loop, no function, no lambda."""
@@ -79,27 +88,30 @@ def _paths_among(nodes: Iterable[n.Node], names: Resolution) -> frozenset[tuple[
     found: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
     for node in nodes:
-        if isinstance(node, (n.Field, n.ArrayAccess)) and node not in inner:
-            path = _path(node, names, inner)
-            if path is not None:
-                found.add(path)
+        if not isinstance(node, (n.Field, n.ArrayAccess)):
+            continue
+        path = global_path(node, names)
+        if path is None:
+            continue
+        if isinstance(node, n.ArrayAccess):
+            inner.add(node.array)
+        if node not in inner:
+            found.add(path)
     return frozenset(found)
 
 
-def _path(node: n.Node, names: Resolution, inner: set[n.Node]) -> tuple[str, ...] | None:
-    """The global path an expression stands for; the nodes it is made of are added to `inner`."""
-    if isinstance(node, n.Field):
-        return None if node in names.uses else node.chain
-    if not isinstance(node, n.ArrayAccess):
+def global_path(node: n.Node, names: Resolution) -> tuple[str, ...] | None:
+    """The path of a global that an expression stands for, None where it is no such path."""
+    keys: list[str] = []
+    while isinstance(node, n.ArrayAccess):
+        key = node.property
+        if not (isinstance(key, n.Constant) and isinstance(key.value, str)):
+            return None
+        keys.append(key.value)
+        node = node.array
+    if not isinstance(node, n.Field) or node in names.uses:
         return None
-    base = _path(node.array, names, inner)
-    if base is None:
-        return None
-    key = node.property
-    if isinstance(key, n.Constant) and isinstance(key.value, str):
-        inner.add(node.array)
-        return (*base, key.value)
-    return None
+    return (*node.chain, *reversed(keys))
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from hoglab.hog.backend_python.support import MAX_EXACT
 from hoglab.hog.kinds import BOOL, FLOAT, NUMBER, STR, is_step
 from hoglab.hog.optimise import UNKNOWN
 from hoglab.hog.patterns import pattern_problem
-from hoglab.hog.rt.coerce import like_matcher
+from hoglab.hog.rt.coerce import ARITHMETIC, COMPARISON, NEGATED, like_matcher
 from hoglab.hog.rt.context import LONG
 from hoglab.hog.rt.printing import concat_text
 from hoglab.hog.rt.regex import compile_regex
@@ -37,16 +37,10 @@ from hoglab.hog.rt.regex import compile_regex
 if TYPE_CHECKING:
     from hoglab.hog.backend_python.expressions import ExpressionEmitter
 
-ARITHMETIC_HELPERS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+ARITHMETIC_HELPERS = {op: helper.__name__ for op, helper in ARITHMETIC.items()}
 
-_ORDER_HELPERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _ORDER_OPS: dict[str, type[ast.cmpop]] = {"<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE}
-_HELPERS = {
-    "==": ("eq", False), "!=": ("ne", False), **{op: (name, False) for op, name in _ORDER_HELPERS.items()},
-    "in": ("contains", False), "not in": ("contains", True), "like": ("like", False), "not like": ("like", True),
-    "ilike": ("ilike", False), "not ilike": ("ilike", True), "=~": ("regex", False), "!~": ("regex", True),
-    "=~*": ("iregex", False), "!~*": ("iregex", True),
-}  # fmt: skip
+_HELPERS = {op: helper.__name__ for op, helper in COMPARISON.items()}
 
 
 def concat_constant(value: object) -> str:
@@ -56,9 +50,9 @@ def concat_constant(value: object) -> str:
 
 def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
     """A comparison by its helper, whatever the operands are."""
-    helper, negated = _HELPERS[op]
-    made = call(helper, left, right)
-    return negate(made) if negated else made
+    positive = NEGATED.get(op)
+    made = call(_HELPERS[positive or op], left, right)
+    return made if positive is None else negate(made)
 
 
 # --- arithmetic
@@ -128,7 +122,7 @@ def comparison(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr
 
 def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
     equal = node.op == "=="
-    helper = "eq" if equal else "ne"
+    helper = _HELPERS[node.op]
     python: type[ast.cmpop] = ast.Eq if equal else ast.NotEq
     for side, other in ((node.right, node.left), (node.left, node.right)):
         known = emitter.unit.folder.value(side)
@@ -173,7 +167,7 @@ def _class_of(known: object) -> tuple[str, int]:
 
 def _order(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
     op = _ORDER_OPS[node.op]
-    helper = _ORDER_HELPERS[node.op]
+    helper = _HELPERS[node.op]
     left, right = emitter.kind(node.left), emitter.kind(node.right)
     made_left, made_right = emitter.expr(node.left), emitter.expr(node.right)
     number_left, number_right = not left & ~NUMBER, not right & ~NUMBER

@@ -116,11 +116,7 @@ def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function
     while pending:
         shape = pending.pop()
         if isinstance(shape, Leaf):
-            found = analyse(shape.tree, shape.names, functions)
-            facts.reads |= found.reads
-            facts.calls |= found.calls
-            if found.suspension != "never":
-                facts.suspension = "replay"
+            facts.include(analyse(shape.tree, shape.names, functions))
         elif isinstance(shape, (dict, list)):
             pending += shape.values() if isinstance(shape, dict) else shape
     return facts

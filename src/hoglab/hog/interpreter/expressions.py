@@ -18,7 +18,6 @@ from hoglab.hog.rt.values import (
     ENTRY_COST,
     SCALARS,
     VALUE_COST,
-    HogFunction,
     HogTuple,
     Value,
     dict_key,
@@ -28,37 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from hoglab.hog.interpreter.machine import Machine
-    from hoglab.hog.stdlib.registry import Function
 
     Visit = Generator[Any, Any, Value]
-
-_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
-    "+": coerce.add,
-    "-": coerce.sub,
-    "*": coerce.mul,
-    "/": coerce.div,
-    "%": coerce.mod,
-}
-_COMPARISON: dict[str, Callable[[Value, Value], bool]] = {
-    "==": coerce.eq,
-    "!=": coerce.ne,
-    "<": coerce.lt,
-    "<=": coerce.le,
-    ">": coerce.gt,
-    ">=": coerce.ge,
-    "in": coerce.contains,
-    "like": coerce.like,
-    "ilike": coerce.ilike,
-    "=~": coerce.regex,
-    "=~*": coerce.iregex,
-}
-_NEGATED = {
-    "not in": "in",
-    "not like": "like",
-    "not ilike": "ilike",
-    "!~": "=~",
-    "!~*": "=~*",
-}
 
 
 def evaluated(nodes: Sequence[n.Expr]) -> Visit:
@@ -96,23 +66,11 @@ def global_read(machine: Machine, node: n.Field) -> Value:
         function = machine.functions.get(root) if len(node.chain) == 1 else None
         if function is None:
             raise HogRuntimeError(missing_global(node.chain))
-        return library_value(machine, function)
+        return function.as_value(machine.context)
     value = machine.globals[root]
     for key in node.chain[1:]:
         value = get_property(value, key)
     return value if value.__class__ in SCALARS else copied(machine.context, value)
-
-
-def library_value(machine: Machine, function: Function) -> HogFunction:
-    """A library or host function as a value."""
-    context = machine.context
-    if not function.is_async:
-        return function.as_value(context)
-
-    def call(*args: Value) -> Value:
-        return context.answer(function.name, list(args))
-
-    return HogFunction(function.name, function.min_args, function.max_args, call, "async")
 
 
 def array_access(machine: Machine, node: n.ArrayAccess) -> Visit:
@@ -135,30 +93,25 @@ def arithmetic(machine: Machine, node: n.ArithmeticOperation) -> Visit:
     right = yield node.right
     left = yield node.left
     machine.at = node
-    return _ARITHMETIC[node.op](left, right)
+    return coerce.ARITHMETIC[node.op](left, right)
 
 
 def comparison(machine: Machine, node: n.CompareOperation) -> Visit:
     right = yield node.right
     left = yield node.left
     machine.at = node
-    positive = _NEGATED.get(node.op)
+    positive = coerce.NEGATED.get(node.op)
     if positive is not None:
-        return not _COMPARISON[positive](left, right)
-    return _COMPARISON[node.op](left, right)
+        return not coerce.COMPARISON[positive](left, right)
+    return coerce.COMPARISON[node.op](left, right)
 
 
 def between(machine: Machine, node: n.BetweenExpr) -> Visit:
-    """False when anything is null, negated or not (spec: hog-language 6.3)."""
     value = yield node.expr
     low = yield node.low
     high = yield node.high
     machine.at = node
-    if value is None or low is None or high is None:
-        return False
-    if node.negated:
-        return coerce.lt(value, low) or coerce.gt(value, high)
-    return coerce.ge(value, low) and coerce.le(value, high)
+    return (coerce.not_between if node.negated else coerce.between)(value, low, high)
 
 
 def conjunction(_machine: Machine, node: n.And) -> Visit:

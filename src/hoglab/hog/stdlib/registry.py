@@ -130,13 +130,19 @@ class Function:
         return self.call(ctx, *args) if self.needs_context else self.call(*args)
 
     def as_value(self, ctx: Context) -> HogFunction:
-        """The function as a Hog value that programs can store and pass on."""
+        """The function as a Hog value that programs can store and pass on; the host's answer is waited for."""
+        if self.is_async:
+            waiting: Any = ctx  # an `ExecutionContext` wherever the program may wait for the host
+
+            def ask(*args: Value) -> Value:
+                return waiting.answer(self.name, list(args))
+
+            return HogFunction(self.name, self.min_args, self.max_args, ask, "async")
 
         def call(*args: Value) -> Value:
             return self.invoke(ctx, args)
 
-        kind = "async" if self.is_async else "stl"
-        return HogFunction(self.name, self.min_args, self.max_args, call, kind)
+        return HogFunction(self.name, self.min_args, self.max_args, call, "stl")
 
 
 def _metered(function: Function) -> Callable[..., Value]:
