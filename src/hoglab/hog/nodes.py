@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hoglab.hog.sql_nodes import OrderExpr
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
@@ -94,6 +92,24 @@ class Or(Expr):
 @dataclass(frozen=True, slots=True, eq=False)
 class Not(Expr):
     expr: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithFillExpr(Node):
+    """`with fill from ... to ... step ...`: each part may be missing."""
+
+    from_value: Expr | None = None
+    to_value: Expr | None = None
+    step_value: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderExpr(Node):
+    """`order` is `ASC` or `DESC`."""
+
+    expr: Expr
+    order: str
+    with_fill: WithFillExpr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

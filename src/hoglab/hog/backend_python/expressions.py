@@ -37,6 +37,7 @@ from hoglab.hog.backend_python.build import (
     tuple_of,
     walrus,
 )
+from hoglab.hog.backend_python.emitter import Emitter
 from hoglab.hog.backend_python.intrinsics import intrinsic
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
@@ -46,18 +47,12 @@ from hoglab.hog.optimise import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hoglab.hog.backend_python.unit import Unit
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import FunctionScope, Symbol
+    from hoglab.hog.symbols import Symbol
 
 
-class ExpressionEmitter:
-    """Emits expressions of one function. `before` collects statements that must run first (function bodies)."""
-
-    def __init__(self, unit: Unit, scope: FunctionScope) -> None:
-        self.unit = unit
-        self.scope = scope
-        self.before: list[ast.stmt] = []
+class ExpressionEmitter(Emitter):
+    """Emits expressions."""
 
     # --- the ways to ask for an expression
 
@@ -102,14 +97,6 @@ class ExpressionEmitter:
         first, again = self.twice(made)
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
-    def number(self, node: n.Expr) -> ast.expr:
-        """The expression as a number (spec: hog-language 8.3)."""
-        made = self.expr(node)
-        if not self.kind(node) & ~NUMBER:
-            return made
-        first, again = self.twice(made)
-        return choose(any_of([is_class(first, "int"), is_class(again, "float")]), again, call("num", again))
-
     def text(self, node: n.Expr) -> ast.expr:
         """The expression as the text it has in a `concat`."""
         made = self.expr(node)
@@ -119,18 +106,6 @@ class ExpressionEmitter:
         return choose(is_class(first, "str"), again, call("text", again))
 
     # --- tools
-
-    def kind(self, node: n.Expr) -> int:
-        return self.unit.kinds.of(node)
-
-    def twice(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """The expression for its first and for every later use, evaluated once."""
-        if isinstance(made, ast.Name):
-            return made, name(made.id)
-        if isinstance(made, ast.Constant):
-            return made, const(made.value)
-        variable = self.unit.fresh("t")
-        return walrus(variable, made), name(variable)
 
     def values(self, nodes: Sequence[n.Expr]) -> list[ast.expr]:
         """The values of several expressions, to keep."""
@@ -147,9 +122,6 @@ class ExpressionEmitter:
                 made[at] = walrus(self.unit.fresh("t"), made[at])
             waits = waits or self.unit.effects.enters(nodes[at])
         return made
-
-    def constant_of(self, value: object) -> ast.expr:
-        return const(value)
 
     def borrows(self, node: n.Expr) -> bool:
         """Whether the value of the expression may be part of a global."""

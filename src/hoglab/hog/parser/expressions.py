@@ -52,7 +52,8 @@ from hoglab.hog.sql_nodes import QUERIES, ColumnsExpr, IsDistinctFrom, WindowFun
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
-    from hoglab.hog.sql_nodes import OrderExpr, WindowExpr
+    from hoglab.hog.nodes import OrderExpr
+    from hoglab.hog.sql_nodes import WindowExpr
 
 _CALL_SUFFIXES = frozenset({"over", "filter", "ignore", "within"})
 

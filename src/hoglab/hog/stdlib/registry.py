@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import SHORT_CONTAINER, Context, charge, reading_units
+from hoglab.hog.rt.printing import type_name
 from hoglab.hog.rt.values import HogFunction, HogTuple, Value
 
 Cost = Literal["constant", "linear", "growing", "callback"]
@@ -259,15 +260,8 @@ def function(
     return register
 
 
-def kind_of(value: Value) -> str:
-    """The name `typeof` has for a value.  spec: hog-language 8.1."""
-    from hoglab.hog.stdlib.conversion import type_name
-
-    return type_name(value)
-
-
 def expect_string(name: str, value: Value) -> str:
     """The value if it is a string.  Raises HogRuntimeError naming the function otherwise."""
     if value.__class__ is not str:
-        raise HogRuntimeError(f"Function {name} expects a string, got {kind_of(value)}")
+        raise HogRuntimeError(f"Function {name} expects a string, got {type_name(value)}")
     return value
