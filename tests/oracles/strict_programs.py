@@ -121,6 +121,10 @@ class _StrictAuthor(_Author):
         self.silent, self.scope.fixed = outer, fixed
         return text
 
+    def denial(self, depth: int) -> str:
+        """In parentheses: what follows would be compared with the truth value."""
+        return f"(not ({self.value(BOOLEAN, depth)}))"
+
     def comparison(self, depth: int) -> str:
         kind = self.pick((NUMBER, NUMBER, STRING, BOOLEAN))
         if kind == BOOLEAN:
