@@ -29,7 +29,7 @@ class Facts:
 
     `recursive`: functions that call themselves, directly or from a function inside them. `reads` holds the
     paths of globals that the program may look at, as tuples of names; a path that ends at a computed key is cut
-    there. `calls` are the names of the functions it calls.
+    there.
     """
 
     suspension: Suspension = "never"
@@ -39,14 +39,12 @@ class Facts:
     loops: bool = False
     functions: bool = False
     reads: frozenset[tuple[str, ...]] = frozenset()
-    calls: frozenset[str] = frozenset()
 
     def include(self, other: Facts) -> None:
         """Adds the findings about another text that runs beside, such as another template of the same inputs."""
         self.loops = self.loops or other.loops
         self.functions = self.functions or other.functions
         self.reads |= other.reads
-        self.calls |= other.calls
         if other.suspension != "never":
             self.suspension = "replay"
 
@@ -140,7 +138,6 @@ class _Analysis:
         self.colour()
         self.purify()
         self.facts.reads = _paths_among(nodes, names)
-        self.facts.calls = frozenset(call.name for call in names.calls)
 
     def gather(self, tree: n.Node) -> list[n.Node]:
         """Looks at every node once; returns all of them, each before those it is made of."""

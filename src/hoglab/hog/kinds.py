@@ -80,9 +80,6 @@ class Kinds:
             known = self.memo[node] = _VISITS.get(type(node), _any)(self, node)
         return known
 
-    def of_symbol(self, symbol: Symbol) -> int:
-        return self.symbols.get(symbol, ANY)
-
     # --- gathering
 
     def collect(self, tree: n.Node) -> None:

@@ -71,7 +71,7 @@ class Program:
         """The text as bytecode, for the wire (spec: hog-language 5)."""
         if self._bytecode is None:
             if self.tree is None:
-                raise ValueError("inputs have no single bytecode; see templates.template_bytecode")
+                raise ValueError("inputs have no single bytecode")
             self._bytecode = compile_bytecode(self.tree)
         return self._bytecode
 

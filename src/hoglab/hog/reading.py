@@ -28,10 +28,6 @@ class ReadSet:
     paths: frozenset[Path]
     dynamic: frozenset[Path]
 
-    def touches(self, path: Path) -> bool:
-        """Whether the value of the path, or something in it, may be read."""
-        return any(read[: len(path)] == path[: len(read)] for read in self.paths)
-
     def __iter__(self) -> Iterator[str]:
         """The paths as authors write them, sorted; `[*]` stands for every key."""
         for path in sorted(self.paths):
