@@ -19,9 +19,11 @@ from hoglab.filters.hog import (
     FusedDispatcher,
     build_filter,
 )
+from hoglab.filters.hog import fuse as fuse_module
 from hoglab.filters.hog.fuse import MAX_CASES, MAX_NESTING
 from hoglab.filters.hog.patterns import MAX_PATTERN_LENGTH, PatternSet
 from hoglab.filters.model import FilterError
+from hoglab.hog.backend_python import UnsafeCodeError
 from hoglab.hog.rt.regex import compile_regex
 
 KEYS = st.sampled_from(["plan", "url", "n", "a b'\"\\\n", "__class__"])
@@ -267,3 +269,11 @@ def test_many_thresholds_and_patterns_on_one_property(value: Any) -> None:
     tests += [("regex", pattern) for pattern in ("^6", "6$", "x", "^$", "x")] + [("not_regex", "6")]
     filters = [compiled({"properties": [leaf("event", "n", test)]}) for test in tests]
     same(filters, [filter_globals(properties={"n": value}), filter_globals()])
+
+
+def test_generated_code_is_looked_at_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = [compiled({"properties": [leaf("event", "n", ("gt", 5))]})]
+    FusedDispatcher(filters)
+    monkeypatch.delitem(fuse_module._NAMES, "append")
+    with pytest.raises(UnsafeCodeError, match="append"):
+        FusedDispatcher(filters)

@@ -79,6 +79,16 @@ def test_every_term_says_what_it_saw() -> None:
     assert leaves(found.term)[3].sees == (("properties.amount", 100),)
 
 
+def test_the_steps_of_an_action_say_where_each_condition_stands() -> None:
+    event = filter_globals(event="pay", properties={"n": 1, "$current_url": "https://x/sell"})
+    found = explain_filter({"actions": [{"id": 7, "type": "actions", "name": "Pays"}]}, CONTEXT, event)
+    assert [(one.text, one.holds) for one in leaves(found.term)] == [
+        ('event is "pay"', True),
+        ("properties.$current_url like '%/buy%'", False),
+        ("action 7: steps[0].properties[0]: event n exact 1", True),
+    ]
+
+
 def test_events_turned_away_by_their_name() -> None:
     found = explain_filter(DEAR_OR_RETURNED, CONTEXT, filter_globals(event="pageview"))
     assert not found.matches

@@ -10,7 +10,6 @@ from tests.filters_hog.events import DEAR_OR_RETURNED, filter_globals
 
 from hoglab.filters.hog import (
     NOT_COMPILED,
-    ROOTS,
     Cohort,
     CompiledFilter,
     FilterContext,
@@ -20,6 +19,7 @@ from hoglab.filters.hog import (
 )
 from hoglab.filters.hog.operators import OPERATORS
 from hoglab.filters.model import FilterError
+from hoglab.hog.env import FILTER_ROOTS
 
 MISSING = object()
 
@@ -39,8 +39,8 @@ def leaf_matches(value: Any, timezone: str = "UTC", /, **leaf: Any) -> bool:
 
 
 def test_the_roots_are_those_of_the_language() -> None:
-    assert filter_globals().keys() == ROOTS
-    assert len(ROOTS) == 23
+    assert filter_globals().keys() == FILTER_ROOTS
+    assert len(FILTER_ROOTS) == 23
 
 
 # --- 2.9

@@ -15,6 +15,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.filters.hog import FilterFailure, dispatch
 from hoglab.functions import store
 from hoglab.functions.compile import CompiledFunction
+from hoglab.functions.compiler_version import COMPILER_VERSION
 from hoglab.functions.globals import filter_globals
 from hoglab.functions.recompile import Recompiler
 from hoglab.functions.redaction import redactor
@@ -555,7 +556,7 @@ def made_by_another_compiler(database: Database, function_id: str) -> dict[str, 
             for one in row["mappings"]
         ]
         stale = {
-            "compiler_version": 1,
+            "compiler_version": COMPILER_VERSION - 1,
             "bytecode": OLD,
             "inputs": plain,
             "masking": row["masking"] and {**row["masking"], "bytecode": OLD},

@@ -93,7 +93,7 @@ def test_inputs_keep_their_shape() -> None:
         "lib": "v={event.properties.$lib}",
         "on": True,
     }
-    assert hog.template_bytecode(value) == {
+    assert hog.map_texts(value, lambda text, _path: bytecode(text, "template")) == {
         "url": ["_H", 1, 32, "https://x.io"],
         "who": [["_H", 1, 32, "event", 1, 1], 1, None],
         "lib": ["_H", 1, 32, "v=", 32, "$lib", 32, "properties", 32, "event", 1, 3, 2, "concat", 2],

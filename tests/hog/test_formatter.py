@@ -70,6 +70,13 @@ def test_generated_programs(source: str) -> None:
     assert_well_formatted(source)
 
 
+def test_a_comment_behind_the_last_argument_is_no_part_of_the_line() -> None:
+    """It stands at the end of the line in the formatted text, where it is not counted either."""
+    words = ", ".join(f"'{'x' * 20}{number}'" for number in range(3))
+    for extra in range(30):
+        assert_well_formatted(f"print([1], (if(a, concat({words}), {'y' * extra}b)) /* note */)\n")
+
+
 @oracle_settings(60)
 @given(templates())
 def test_generated_templates(source: str) -> None:

@@ -136,9 +136,6 @@ def test_errors_name_the_input() -> None:
     assert runtime.value.path == ("body", "deep", 0)
     assert runtime.value.position is not None
     assert (runtime.value.position.line, runtime.value.position.column) == (2, 7)
-    with pytest.raises(hog.HogSyntaxError) as bytecode:
-        hog.template_bytecode({"a": ["{"]})
-    assert bytecode.value.path == ("a", 0)
 
 
 def test_text_doubled_from_input_to_input_meets_the_memory_limit() -> None:
@@ -174,12 +171,6 @@ def test_nested_values_are_limited() -> None:
 
 
 # --- order
-
-
-def test_dependencies() -> None:
-    value = {"a": "{inputs.one.x}", "b": ["{inputs.two} {inputs['three']}", "{f'{inputs.four}'}", 5]}
-    assert hog.input_dependencies(value) == {"one", "two", "four"}
-    assert hog.input_dependencies("no {event.inputs}") == set()
 
 
 @pytest.mark.parametrize(

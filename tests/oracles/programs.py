@@ -95,6 +95,11 @@ _WORDS = (
     "end",
 )
 _QUOTED = ("two words", "a-b", "let", "null", "1st")
+OPERATORS = ("`not`", "`and`", "`or`", "`if`", "multiIf", "ifNull", "concat")
+LIBRARY = (
+    "length", "upper", "toString", "floor", "coalesce", "arrayMap", "values", "empty", "typeof", "keys", "lower", "now",
+)  # fmt: skip
+"""Names of operators and library functions that programs give to variables, functions and parameters of their own."""
 _TEXTS = (
     "",
     "a",
@@ -125,6 +130,7 @@ class _Author:
         self.draw = draw
         self.scope = _Scope()
         self.made = 0
+        self.foreign = [*OPERATORS, *LIBRARY]  # names that mean something else; each is taken once
 
     # --- choices
 
@@ -142,6 +148,8 @@ class _Author:
 
     def new_name(self) -> str:
         self.made += 1
+        if self.rarely(8) and self.foreign:
+            return self.foreign.pop(self.upto(len(self.foreign) - 1))
         if self.rarely(12):
             return f"`{self.pick(_QUOTED)} {self.made}`"
         return f"{self.pick(_WORDS)}{self.made}"
@@ -245,6 +253,7 @@ class _Author:
         name, params = self.new_name(), [self.new_name() for _ in range(1 + self.upto(1))]
         inner = self.scope.inner()
         inner.names.update(dict.fromkeys(params, NUMBER))
+        inner.fixed.add(params[0])  # what ends a recursion
         outer, self.scope = self.scope, inner
         lines = [self.statement(2) for _ in range(self.upto(2))]
         result = self.value(NUMBER, depth + 1)
@@ -330,7 +339,10 @@ class _Author:
     def own_call(self, depth: int) -> str:
         names = self.scope.of(FUNCTION)
         if not names:
-            return f"(x -> {self.with_variable('x', NUMBER, NUMBER, depth)})({self.value(NUMBER, depth)})"
+            name = self.parameter()
+            return (
+                f"({name} -> {self.with_variable(name, NUMBER, NUMBER, depth)})({self.value(NUMBER, depth)})"
+            )
         name = self.pick(names)
         args = [self.value(NUMBER, depth) for _ in range(self.scope.arity[name])]
         return f"{name}({', '.join(args)})"
@@ -340,8 +352,10 @@ class _Author:
         return f"({self.value(LIST, depth)}){index}"
 
     def member(self, depth: int) -> str:
-        key = self.pick((".k", "['k']", "?.k", ".`a b`", "['x' || 'y']", "?.['other']"))
-        return f"({self.value(OBJECT, depth)}){key}"
+        return f"({self.value(OBJECT, depth)}){self.pick(self.accesses())}"
+
+    def accesses(self) -> Sequence[str]:
+        return (".k", "['k']", "?.k", ".`a b`", "?.['other']", "['x' || 'y']")
 
     def choose(self, kind: str, depth: int) -> str:
         test, one, other = self.value(BOOLEAN, depth), self.value(kind, depth), self.value(kind, depth)
@@ -422,8 +436,10 @@ class _Author:
 
     def mapped(self, depth: int) -> str:
         name, kind = self.pick((("arrayMap", NUMBER), ("arrayFilter", BOOLEAN)))
-        body = self.with_variable("x", NUMBER, kind, depth)
-        return f"{name}({self.pick(('x -> {}', '(x) -> {}', '(x,) -> {}')).format(body)}, {self.value(LIST, depth)})"
+        parameter = self.parameter()
+        body = self.with_variable(parameter, NUMBER, kind, depth)
+        head = self.pick(("{}", "({})", "({},)")).format(parameter)
+        return f"{name}({head} -> {body}, {self.value(LIST, depth)})"
 
     def object_of(self, depth: int) -> str:
         keys = ("'k'", "'other'", "'a b'", "2")
@@ -436,10 +452,15 @@ class _Author:
         )
 
     def lambda_text(self, depth: int) -> str:
-        body = self.with_variable("x", NUMBER, NUMBER, depth + 1)
+        name = self.parameter()
+        body = self.with_variable(name, NUMBER, NUMBER, depth + 1)
         return self.pick(
-            ("x -> {}", "(x) -> {}", "x -> {{ return {}; }}", "x -> {{ let y := {}; return y }}")
-        ).format(body)
+            ("{0} -> {1}", "({0}) -> {1}", "{0} -> {{ return {1}; }}", "{0} -> {{ let y := {1}; return y }}")
+        ).format(name, body)
+
+    def parameter(self) -> str:
+        """The name of a lambda's argument."""
+        return self.new_name() if self.rarely(6) else "x"
 
     def with_variable(self, name: str, holds: str, kind: str, depth: int) -> str:
         outer, self.scope = self.scope, self.scope.inner()

@@ -8,7 +8,7 @@ print nothing, and keys are words. Everything else is as in `programs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 from tests.oracles.programs import (
@@ -16,10 +16,12 @@ from tests.oracles.programs import (
     _LITERALS,
     _WRITERS,
     BOOLEAN,
+    FUNCTION,
     LIST,
     MAX_NESTING,
     NUMBER,
     OBJECT,
+    OPERATORS,
     STRING,
     _Author,
 )
@@ -40,6 +42,11 @@ class _StrictAuthor(_Author):
     def __init__(self, draw: st.DrawFn) -> None:
         super().__init__(draw)
         self.silent = False
+        self.foreign = [
+            *OPERATORS,
+            "lower",
+            "now",
+        ]  # the library's other functions make values of a kind here
 
     def value(self, kind: str, depth: int) -> str:
         if depth >= MAX_NESTING or self.rarely(3):
@@ -63,15 +70,46 @@ class _StrictAuthor(_Author):
         return f"'{self.pick(_TEXTS)}'"
 
     def object_literal(self) -> str:
-        pairs = [f"{self.pick(_KEYS)}: {self.leaf(self.pick((NUMBER, STRING)))}" for _ in range(self.upto(3))]
+        pairs = [
+            f"{self.object_key()}: {self.leaf(self.pick((NUMBER, STRING)))}" for _ in range(self.upto(3))
+        ]
         return f"{{{', '.join(pairs)}}}"
 
     def object_of(self, depth: int) -> str:
         pairs = [
-            f"{self.pick(_KEYS)}: {self.value(self.pick((NUMBER, STRING)), depth)}"
+            f"{self.object_key()}: {self.value(self.pick((NUMBER, STRING)), depth)}"
             for _ in range(self.upto(3))
         ]
         return f"{{{', '.join(pairs)}}}"
+
+    def joined(self, depth: int) -> str:
+        """A call of an own `concat` has as many arguments as that takes, and there is none of a `concat` that is no
+        function: JavaScript does not count arguments, and its `catch` catches all."""
+        holds = self.scope.names.get("concat")
+        if holds is None:
+            return super().joined(depth)
+        if holds != FUNCTION:
+            return self.text_literal()
+        parts = [self.operand(STRING, depth) for _ in range(self.scope.arity["concat"])]
+        return f"concat({', '.join(parts)})"
+
+    def fstring(self, depth: int) -> str:
+        return self.joined(depth) if "concat" in self.scope.names else super().fstring(depth)
+
+    def assign(self, depth: int) -> str:
+        """Only of what has members: JavaScript's `catch` would catch the failure."""
+        text = super().assign(depth)
+        target = text.partition(" :=")[0]
+        for name, holds in self.scope.names.items():
+            if holds in (LIST, OBJECT) and target.startswith((f"{name}.", f"{name}[")):
+                return f"if (typeof({name}) = '{'array' if holds == LIST else 'object'}') {{ {text} }}"
+        return text
+
+    def object_key(self) -> str:
+        return self.pick(_KEYS[:-1] if "concat" in self.scope.names else _KEYS)
+
+    def accesses(self) -> Sequence[str]:
+        return super().accesses()[:-1] if "concat" in self.scope.names else super().accesses()
 
     def show(self, depth: int) -> str:
         return self.declare(depth) if self.silent else super().show(depth)
@@ -83,8 +121,12 @@ class _StrictAuthor(_Author):
         self.silent, self.scope.fixed = outer, fixed
         return text
 
+    def denial(self, depth: int) -> str:
+        """In parentheses: what follows would be compared with the truth value."""
+        return f"(not ({self.value(BOOLEAN, depth)}))"
+
     def comparison(self, depth: int) -> str:
         kind = self.pick((NUMBER, NUMBER, STRING, BOOLEAN))
         if kind == BOOLEAN:
-            return f"(({self.value(kind, depth)}) is null) = (({self.value(kind, depth)}) is not null)"
+            return f"((({self.value(kind, depth)}) is null) = (({self.value(kind, depth)}) is not null))"
         return super().comparison(depth)

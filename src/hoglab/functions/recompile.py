@@ -16,7 +16,7 @@ import structlog
 from hoglab.accounts import store as accounts
 from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.functions import store
-from hoglab.functions.compiler_version import compiler_version
+from hoglab.functions.compiler_version import COMPILER_VERSION
 from hoglab.functions.configuration import recompiled
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.secrets import SecretsError
@@ -98,16 +98,15 @@ class Recompiler(BackgroundService):
         except SecretsError as error:
             _logger.warning("function_not_recompiled", function_id=row["id"], reason=str(error))
             return {}
-        version = compiler_version()
         after = before
-        for programs in (True, False) if row["compiler_version"] != version else (False,):
+        for programs in (True, False) if row["compiler_version"] != COMPILER_VERSION else (False,):
             try:
                 after = recompiled(before, context, programs=programs)
                 break
             except InvalidFunctionError as error:
                 # What the present compiler refuses stays as it is; it says so where somebody edits or runs it.
                 _logger.warning("function_not_recompiled", function_id=row["id"], reason=error.detail)
-        values = {**row_values(after, self._box), "compiler_version": version}
+        values = {**row_values(after, self._box), "compiler_version": COMPILER_VERSION}
         return {name: values[name] for name in _COMPILED if values[name] != row[name]}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uuid_utils import uuid7
 
-from hoglab.functions.compiler_version import compiler_version
+from hoglab.functions.compiler_version import COMPILER_VERSION
 from hoglab.functions.configuration import unknown_keys_of
 from hoglab.functions.inputs import Inputs, shown_inputs
 from hoglab.functions.model import Configuration, MappingConfiguration, mapping_labels
@@ -96,7 +96,7 @@ def new_row(
         "project_id": project_id,
         **row_values(configuration, box),
         "version": 1,
-        "compiler_version": compiler_version(),
+        "compiler_version": COMPILER_VERSION,
         "created_by_id": user_id,
         "created_at": now,
         "updated_at": now,

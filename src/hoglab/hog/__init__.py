@@ -64,7 +64,7 @@ from hoglab.hog.rt.values import from_json, to_json
 from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
 from hoglab.hog.session import Session
 from hoglab.hog.site_function import SiteMapping, compile_site_function
-from hoglab.hog.templates import input_dependencies, order_inputs, template_bytecode
+from hoglab.hog.templates import map_texts, order_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -110,13 +110,12 @@ __all__ = [
     "format_template",
     "from_json",
     "host_function",
-    "input_dependencies",
     "interpret",
+    "map_texts",
     "order_inputs",
     "read_set",
     "reads",
     "run",
-    "template_bytecode",
     "to_json",
     "trace",
 ]

@@ -29,7 +29,7 @@ class Facts:
 
     `recursive`: functions that call themselves, directly or from a function inside them. `reads` holds the
     paths of globals that the program may look at, as tuples of names; a path that ends at a computed key is cut
-    there. `calls` are the names of the functions it calls.
+    there.
     """
 
     suspension: Suspension = "never"
@@ -39,7 +39,14 @@ class Facts:
     loops: bool = False
     functions: bool = False
     reads: frozenset[tuple[str, ...]] = frozenset()
-    calls: frozenset[str] = frozenset()
+
+    def include(self, other: Facts) -> None:
+        """Adds the findings about another text that runs beside, such as another template of the same inputs."""
+        self.loops = self.loops or other.loops
+        self.functions = self.functions or other.functions
+        self.reads |= other.reads
+        if other.suspension != "never":
+            self.suspension = "replay"
 
     @property
     def bounded(self) -> bool:
@@ -79,27 +86,30 @@ def _paths_among(nodes: Iterable[n.Node], names: Resolution) -> frozenset[tuple[
     found: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
     for node in nodes:
-        if isinstance(node, (n.Field, n.ArrayAccess)) and node not in inner:
-            path = _path(node, names, inner)
-            if path is not None:
-                found.add(path)
+        if not isinstance(node, (n.Field, n.ArrayAccess)):
+            continue
+        path = global_path(node, names)
+        if path is None:
+            continue
+        if isinstance(node, n.ArrayAccess):
+            inner.add(node.array)
+        if node not in inner:
+            found.add(path)
     return frozenset(found)
 
 
-def _path(node: n.Node, names: Resolution, inner: set[n.Node]) -> tuple[str, ...] | None:
-    """The global path an expression stands for; the nodes it is made of are added to `inner`."""
-    if isinstance(node, n.Field):
-        return None if node in names.uses else node.chain
-    if not isinstance(node, n.ArrayAccess):
+def global_path(node: n.Node, names: Resolution) -> tuple[str, ...] | None:
+    """The path of a global that an expression stands for, None where it is no such path."""
+    keys: list[str] = []
+    while isinstance(node, n.ArrayAccess):
+        key = node.property
+        if not (isinstance(key, n.Constant) and isinstance(key.value, str)):
+            return None
+        keys.append(key.value)
+        node = node.array
+    if not isinstance(node, n.Field) or node in names.uses:
         return None
-    base = _path(node.array, names, inner)
-    if base is None:
-        return None
-    key = node.property
-    if isinstance(key, n.Constant) and isinstance(key.value, str):
-        inner.add(node.array)
-        return (*base, key.value)
-    return None
+    return (*node.chain, *reversed(keys))
 
 
 @dataclass(slots=True)
@@ -128,7 +138,6 @@ class _Analysis:
         self.colour()
         self.purify()
         self.facts.reads = _paths_among(nodes, names)
-        self.facts.calls = frozenset(call.name for call in names.calls)
 
     def gather(self, tree: n.Node) -> list[n.Node]:
         """Looks at every node once; returns all of them, each before those it is made of."""
@@ -165,8 +174,6 @@ class _Analysis:
 
     def call(self, node: n.Call, owner: _Function) -> None:
         symbol = self.names.uses.get(node)
-        if node.params is not None:
-            owner.effects = True
         if symbol is not None:
             if symbol.function is not None and not symbol.reassigned:
                 owner.callees.add(symbol)
@@ -177,7 +184,7 @@ class _Analysis:
             return
         function = self.functions.get(node.name)
         if function is None:
-            owner.effects = owner.effects or not is_operator_call(node)
+            owner.effects = True
         elif function.is_async:
             owner.waits = owner.effects = True
         elif not function.pure or function.cost == "callback":
@@ -234,6 +241,10 @@ _LOOKS: dict[type[n.Node], Callable[..., None]] = {
 }
 
 
+_TOTAL = (n.And, n.Or, n.Not, n.BetweenExpr, n.If, n.IfNull, n.Array, n.Tuple)
+"""Expressions that cannot fail where none of their parts can."""
+
+
 def enclosing(scope: FunctionScope | None) -> Iterator[FunctionScope]:
     """The scope and those around it, innermost first."""
     while scope is not None:
@@ -243,22 +254,6 @@ def enclosing(scope: FunctionScope | None) -> Iterator[FunctionScope]:
 
 def _chain(node: n.Expr) -> tuple[str, ...]:
     return node.chain if isinstance(node, n.Field) else ()
-
-
-def is_operator_call(node: n.Call) -> bool:
-    """Whether a call by name is really an operator (spec: hog-language 6.5)."""
-    count = len(node.args)
-    name = node.name
-    if node.params is not None:
-        return False
-    return (
-        (name == "not" and count == 1)
-        or (name in ("and", "or") and count >= 2)
-        or (name == "ifNull" and count == 2)
-        or (name == "if" and count in (2, 3))
-        or (name == "multiIf" and count >= 2)
-        or (name == "concat" and count >= 1)
-    )
 
 
 class Effects:
@@ -281,12 +276,10 @@ class Effects:
         return known
 
     def enters_here(self, node: n.Node) -> bool:
-        if isinstance(node, n.Call) and node.params is None and node not in self.names.uses:
+        if isinstance(node, n.Call) and node not in self.names.uses:
             function = self.functions.get(node.name)
             return function is not None and function.cost == "callback"
-        return isinstance(node, (n.Call, n.ExprCall)) or (
-            node in self.names.uses and isinstance(node, n.HogQLXTag)
-        )
+        return isinstance(node, (n.Call, n.ExprCall))
 
     def pure(self, node: n.Node) -> bool:
         """Whether evaluating the expression changes nothing and depends on nothing that a call could change."""
@@ -302,10 +295,6 @@ class Effects:
             return False
         if isinstance(node, n.Call):
             symbol = self.names.uses.get(node)
-            if is_operator_call(node):
-                return True
-            if node.params is not None:
-                return False
             if symbol is not None:
                 return symbol in self.facts.pure
             function = self.functions.get(node.name)
@@ -344,14 +333,11 @@ class Effects:
             return self.total_comparison(node, known)
         if isinstance(node, n.Call):
             function = self.functions.get(node.name)
-            sure = is_operator_call(node) and node.name != "concat"
-            if not sure and (node in self.names.uses or node.params is not None or function is None):
+            if node in self.names.uses or function is None:
                 return False
-            if not sure and function is not None:
-                sure = function.pure and function.total and function.arity_error(len(node.args)) is None
+            sure = function.pure and function.total and function.arity_error(len(node.args)) is None
             return sure and all(self.total(arg, known) for arg in node.args)
-        kinds = (n.And, n.Or, n.Not, n.BetweenExpr, n.Array, n.Tuple)
-        return isinstance(node, kinds) and all(self.total(child, known) for child in n.children(node))
+        return isinstance(node, _TOTAL) and all(self.total(child, known) for child in n.children(node))
 
     def total_comparison(self, node: n.CompareOperation, known: frozenset[str] | set[str]) -> bool:
         right = node.right

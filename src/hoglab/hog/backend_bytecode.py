@@ -1,7 +1,7 @@
 """From nodes to bytecode: the JSON array that the wire carries in `bytecode` fields.
 
-spec: hog-language 5 and 6, with the corrections D5-D8 of 9. The trees given here have passed
-`hoglab.hog.symbols.resolve`, so nothing is refused here.
+spec: hog-language 5 and 6, with the corrections D5-D8 of 9. The trees given here are core trees (`hoglab.hog.lower`)
+that have passed `hoglab.hog.symbols.resolve`, so nothing is refused here.
 """
 
 from __future__ import annotations
@@ -370,6 +370,20 @@ class _Compiler:
     def negation(self, node: n.Not) -> Code:
         return [*self.expr(node.expr), NOT]
 
+    def if_(self, node: n.If) -> Code:
+        code = [NULL] if node.otherwise is None else self.expr(node.otherwise)
+        for condition, value in reversed(node.branches):
+            then = self.expr(value)
+            code = [*self.expr(condition), JUMP_IF_FALSE, len(then) + 2, *then, JUMP, len(code), *code]
+        return code
+
+    def if_null(self, node: n.IfNull) -> Code:
+        other = self.expr(node.otherwise)
+        return [*self.expr(node.expr), JUMP_IF_STACK_NOT_NULL, len(other) + 1, POP, *other]
+
+    def concat(self, node: n.Concat) -> Code:
+        return [*self.exprs(node.exprs), CALL_GLOBAL, "concat", len(node.exprs)]
+
     def array(self, node: n.Array) -> Code:
         return [*self.exprs(node.exprs), ARRAY, len(node.exprs)]
 
@@ -390,12 +404,6 @@ class _Compiler:
         return self.closure("lambda", node.args, node.body)
 
     def call(self, node: n.Call) -> Code:
-        if node.params is not None:
-            inner = n.Call(node.start, node.end, node.name, node.params)
-            return [*self.exprs(node.args), *self.call(inner), CALL_LOCAL, len(node.args)]
-        special = self.special_call(node.name, node.args)
-        if special is not None:
-            return special
         callee = self.variable_read(node.name)
         if callee is None:
             return [*self.exprs(node.args), CALL_GLOBAL, node.name, len(node.args)]
@@ -403,28 +411,6 @@ class _Compiler:
 
     def expr_call(self, node: n.ExprCall) -> Code:
         return [*self.exprs(node.args), *self.expr(node.expr), CALL_LOCAL, len(node.args)]
-
-    def special_call(self, name: str, args: Sequence[n.Expr]) -> Code | None:
-        """The calls that are not calls (spec: hog-language 6.5)."""
-        count = len(args)
-        if name == "not" and count == 1:
-            return [*self.expr(args[0]), NOT]
-        if name in ("and", "or") and count >= 2:
-            return [*self.exprs(args), AND if name == "and" else OR, count]
-        if name == "ifNull" and count == 2:
-            other = self.expr(args[1])
-            return [*self.expr(args[0]), JUMP_IF_STACK_NOT_NULL, len(other) + 1, POP, *other]
-        if (name == "if" and count in (2, 3)) or (name == "multiIf" and count >= 2):
-            return self.branches(args)
-        return None
-
-    def branches(self, args: Sequence[n.Expr]) -> Code:
-        """`if` and `multiIf`; a missing last branch is null."""
-        code = self.expr(args[-1]) if len(args) % 2 else [NULL]
-        for at in range(len(args) // 2 * 2 - 2, -1, -2):
-            then = self.expr(args[at + 1])
-            code = [*self.expr(args[at]), JUMP_IF_FALSE, len(then) + 2, *then, JUMP, len(code), *code]
-        return code
 
 
 _STATEMENTS: dict[type[n.Node], Callable[..., Code]] = {
@@ -452,6 +438,9 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., Code]] = {
     n.And: _Compiler.all_of,
     n.Or: _Compiler.any_of,
     n.Not: _Compiler.negation,
+    n.If: _Compiler.if_,
+    n.IfNull: _Compiler.if_null,
+    n.Concat: _Compiler.concat,
     n.Array: _Compiler.array,
     n.Tuple: _Compiler.tuple,
     n.Dict: _Compiler.dict,

@@ -16,7 +16,7 @@ from hoglab.hog.stdlib import LIBRARY
 from hoglab.hog.stdlib.registry import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 FILTER_ROOTS = frozenset(
     {
@@ -80,10 +80,6 @@ class Environment:
     def with_limits(self, limits: Limits) -> Environment:
         """The same environment with other limits."""
         return replace(self, limits=limits)
-
-    def with_roots(self, roots: Iterable[str], refusal: str | None = None) -> Environment:
-        """The same environment where only these globals may be read."""
-        return replace(self, roots=frozenset(roots), refusal=refusal or self.refusal)
 
 
 def _library(*, suspending: bool, printing: bool) -> dict[str, Function]:

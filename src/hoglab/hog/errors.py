@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hoglab.hog.rt.values import HogError
 
 
@@ -134,6 +136,11 @@ class HogRuntimeError(Exception):
         self.message = message
         self.position: Position | None = None
         self.path: tuple[str | int, ...] = ()
+
+
+def missing_global(chain: Sequence[str]) -> str:
+    """What to say of a global that is not there; `chain` is the path that was asked for."""
+    return f"Global variable not found: {'.'.join(chain)}"
 
 
 class HogThrow(Exception):  # noqa: N818 - a thrown value, which is no failure until nobody catches it

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hoglab.hog.backend_python import FILE_NAME
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, noted_place
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, missing_global, noted_place
 from hoglab.hog.rt.context import memory_text
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def explain(error: BaseException, program: Program) -> ErrorInfo | None:
     if isinstance(error, KeyError) and innermost and line is not None:
         chain = program.generated.chains.get((line, column))
         if chain is not None:
-            return _info("runtime", f"Global variable not found: {'.'.join(chain)}", position, path)
+            return _info("runtime", missing_global(chain), position, path)
     if isinstance(error, RecursionError):
         depth = program.env.limits.call_depth
         return _info("limit", f"Call stack exceeded maximum length of {depth}", position, path)

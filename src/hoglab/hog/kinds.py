@@ -80,9 +80,6 @@ class Kinds:
             known = self.memo[node] = _VISITS.get(type(node), _any)(self, node)
         return known
 
-    def of_symbol(self, symbol: Symbol) -> int:
-        return self.symbols.get(symbol, ANY)
-
     # --- gathering
 
     def collect(self, tree: n.Node) -> None:
@@ -98,9 +95,7 @@ class Kinds:
             elif isinstance(node, n.Call):
                 symbol = self.names.uses.get(node)
                 if symbol is not None and symbol.function is not None:
-                    self.arguments.setdefault(symbol, []).append(
-                        node.args if node.params is None else node.params
-                    )
+                    self.arguments.setdefault(symbol, []).append(node.args)
             stack += [(child, owner) for child in n.children(node)]
 
     def settle(self) -> None:
@@ -229,54 +224,30 @@ def _lambda(_kinds: Kinds, _node: n.Expr) -> int:
 
 
 def _call(kinds: Kinds, node: n.Call) -> int:
-    if node.params is not None:
-        return ANY
-    args, name = node.args, node.name
-    special = _SPECIAL.get(name)
-    if special is not None:
-        found = special(kinds, args)
-        if found is not None:
-            return found
     symbol = kinds.names.uses.get(node)
     if symbol is not None:
         if symbol.function is None or symbol.reassigned:
             return ANY
         return kinds.returned.get(symbol.function, 0)
-    if name == "concat":
-        return STR
-    function = kinds.functions.get(name)
+    function = kinds.functions.get(node.name)
     return ANY if function is None or function.is_async else kinds_of_function(function)
 
 
-def _choice(kinds: Kinds, args: tuple[n.Expr, ...]) -> int | None:
-    if len(args) < 2:
-        return None
-    found = kinds.of(args[-1]) if len(args) % 2 else NULL
-    for value in args[1 : len(args) // 2 * 2 : 2]:
+def _if(kinds: Kinds, node: n.If) -> int:
+    found = NULL if node.otherwise is None else kinds.of(node.otherwise)
+    for _, value in node.branches:
         found |= kinds.of(value)
     return found
 
 
-def _if(kinds: Kinds, args: tuple[n.Expr, ...]) -> int | None:
-    return _choice(kinds, args) if len(args) in (2, 3) else None
+def _if_null(kinds: Kinds, node: n.IfNull) -> int:
+    return (kinds.of(node.expr) & ~NULL) | kinds.of(node.otherwise)
 
 
-def _if_null(kinds: Kinds, args: tuple[n.Expr, ...]) -> int | None:
-    return (kinds.of(args[0]) & ~NULL) | kinds.of(args[1]) if len(args) == 2 else None
+def _text(_kinds: Kinds, _node: n.Expr) -> int:
+    return STR
 
 
-def _logic(_kinds: Kinds, args: tuple[n.Expr, ...]) -> int | None:
-    return BOOL if len(args) >= 1 else None
-
-
-_SPECIAL: dict[str, Callable[[Kinds, tuple[n.Expr, ...]], int | None]] = {
-    "if": _if,
-    "multiIf": _choice,
-    "ifNull": _if_null,
-    "not": _logic,
-    "and": _logic,
-    "or": _logic,
-}
 _VISITS: dict[type[n.Expr], Callable[..., int]] = {
     n.Constant: _constant,
     n.Field: _field,
@@ -286,6 +257,9 @@ _VISITS: dict[type[n.Expr], Callable[..., int]] = {
     n.And: _boolean,
     n.Or: _boolean,
     n.Not: _boolean,
+    n.If: _if,
+    n.IfNull: _if_null,
+    n.Concat: _text,
     n.Array: _array,
     n.Tuple: _array,
     n.Dict: _dict,

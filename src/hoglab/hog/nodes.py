@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hoglab.hog.sql_nodes import OrderExpr
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
@@ -94,6 +92,24 @@ class Or(Expr):
 @dataclass(frozen=True, slots=True, eq=False)
 class Not(Expr):
     expr: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithFillExpr(Node):
+    """`with fill from ... to ... step ...`: each part may be missing."""
+
+    from_value: Expr | None = None
+    to_value: Expr | None = None
+    step_value: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderExpr(Node):
+    """`order` is `ASC` or `DESC`."""
+
+    expr: Expr
+    order: str
+    with_fill: WithFillExpr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,6 +211,35 @@ class HogQLXTag(Expr):
 
     kind: str
     attributes: tuple[HogQLXAttribute, ...]
+
+
+# --- operators that are written as calls; `lower` makes them, the official tree has calls in their place ---
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If(Expr):
+    """`if`, `multiIf`, `case`, `a ? b : c`: the value of the first branch whose condition holds.
+
+    `branches` are pairs of a condition and a value; `otherwise` is for no branch, None means null.
+    """
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IfNull(Expr):
+    """`ifNull(a, b)`, `a ?? b`."""
+
+    expr: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concat(Expr):
+    """`concat(a, b)`, `a || b`, texts with expressions: the texts of all parts in a row."""
+
+    exprs: tuple[Expr, ...]
 
 
 # --- statements ---
@@ -312,24 +357,22 @@ def field_names(kind: type[Node]) -> tuple[str, ...]:
     return names
 
 
-def _child_fields(kind: type[Node]) -> tuple[str, ...]:
-    """The names of the fields that can hold nodes, in declaration order."""
-    types = {f.name: str(f.type) for f in fields(kind)}
-    names = tuple(
-        name for name in field_names(kind) if not _PLAIN_TYPES.issuperset(re.findall(r"\w+", types[name]))
-    )
-    _CHILD_FIELDS[kind] = names
+def child_fields(kind: type[Node]) -> tuple[str, ...]:
+    """The names of the fields of a node class that can hold nodes, in declaration order."""
+    names = _CHILD_FIELDS.get(kind)
+    if names is None:
+        types = {f.name: str(f.type) for f in fields(kind)}
+        names = tuple(
+            name for name in field_names(kind) if not _PLAIN_TYPES.issuperset(re.findall(r"\w+", types[name]))
+        )
+        _CHILD_FIELDS[kind] = names
     return names
 
 
 def children(node: Node) -> list[Node]:
     """The direct sub-nodes, in source order for everything but conditional loops."""
-    kind = node.__class__
-    names = _CHILD_FIELDS.get(kind)
-    if names is None:
-        names = _child_fields(kind)
     found: list[Node] = []
-    for name in names:
+    for name in child_fields(node.__class__):
         value = getattr(node, name)
         if value.__class__ is tuple:
             _add_nodes(value, found)

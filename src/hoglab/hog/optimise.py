@@ -22,21 +22,8 @@ UNKNOWN: Final = object()
 MAX_FOLDED_TEXT: Final = 10_000
 """Joined constants longer than this are left to the running program, which accounts for memory."""
 
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": coerce.add,
-    "-": coerce.sub,
-    "*": coerce.mul,
-    "/": coerce.div,
-    "%": coerce.mod,
-}
-_COMPARISON: dict[str, Callable[[Any, Any], bool]] = {
-    "==": coerce.eq,
-    "!=": coerce.ne,
-    "<": coerce.lt,
-    "<=": coerce.le,
-    ">": coerce.gt,
-    ">=": coerce.ge,
-}
+_FOLDED: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
+"""The comparisons of constants that are worked out; others may fail."""
 
 
 class Folder:
@@ -62,15 +49,14 @@ def _arithmetic(folder: Folder, node: n.ArithmeticOperation) -> Any:
     left, right = folder.value(node.left), folder.value(node.right)
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
-    return _ARITHMETIC[node.op](left, right)
+    return coerce.ARITHMETIC[node.op](left, right)
 
 
 def _compare(folder: Folder, node: n.CompareOperation) -> Any:
-    operation = _COMPARISON.get(node.op)
     left, right = folder.value(node.left), folder.value(node.right)
-    if operation is None or left is UNKNOWN or right is UNKNOWN:
+    if node.op not in _FOLDED or left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
-    return operation(left, right)
+    return coerce.COMPARISON[node.op](left, right)
 
 
 def _not(folder: Folder, node: n.Not) -> Any:
@@ -78,11 +64,9 @@ def _not(folder: Folder, node: n.Not) -> Any:
     return UNKNOWN if value is UNKNOWN else not is_truthy(value)
 
 
-def _call(folder: Folder, node: n.Call) -> Any:
-    if node.name != "concat" or node.params is not None:
-        return UNKNOWN
-    parts = [folder.value(arg) for arg in node.args]
-    if not parts or any(part is UNKNOWN for part in parts):
+def _concat(folder: Folder, node: n.Concat) -> Any:
+    parts = [folder.value(part) for part in node.exprs]
+    if any(part is UNKNOWN for part in parts):
         return UNKNOWN
     text = "".join(concat_text(part) for part in parts)
     return text if len(text) <= MAX_FOLDED_TEXT else UNKNOWN
@@ -92,5 +76,5 @@ _VISITS: dict[type[n.Expr], Callable[..., Any]] = {
     n.ArithmeticOperation: _arithmetic,
     n.CompareOperation: _compare,
     n.Not: _not,
-    n.Call: _call,
+    n.Concat: _concat,
 }

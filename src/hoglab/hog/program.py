@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import is_operator_call
 from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.backend_javascript import JavaScript, generate_javascript
 from hoglab.hog.backend_python import Generated, UnsupportedShapeError, generate, generate_source
@@ -72,7 +71,7 @@ class Program:
         """The text as bytecode, for the wire (spec: hog-language 5)."""
         if self._bytecode is None:
             if self.tree is None:
-                raise ValueError("inputs have no single bytecode; see templates.template_bytecode")
+                raise ValueError("inputs have no single bytecode")
             self._bytecode = compile_bytecode(self.tree)
         return self._bytecode
 
@@ -304,14 +303,12 @@ def check_globals(names: Resolution, env: Environment) -> None:
     """Refuses globals that the environment does not have; reports functions that nobody provides."""
     functions = env.functions
     for call in names.calls:
-        if is_operator_call(call):
-            continue
         function = functions.get(call.name)
         if function is None:
             message = f"Hog function `{call.name}` is not implemented"
             names.report("error", "unknown-function", message, call, _function_hint(call.name, names, env))
             continue
-        problem = function.arity_error(len(call.args if call.params is None else call.params))
+        problem = function.arity_error(len(call.args))
         if problem is not None:
             names.report("warning", "arity", problem, call)
     unknown = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import read_paths
+from hoglab.hog.analyse import global_path, read_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,6 @@ class ReadSet:
 
     paths: frozenset[Path]
     dynamic: frozenset[Path]
-
-    def touches(self, path: Path) -> bool:
-        """Whether the value of the path, or something in it, may be read."""
-        return any(read[: len(path)] == path[: len(read)] for read in self.paths)
 
     def __iter__(self) -> Iterator[str]:
         """The paths as authors write them, sorted; `[*]` stands for every key."""
@@ -64,16 +60,6 @@ def _dynamic(tree: n.Node, names: Resolution) -> Iterator[Path]:
     """The global paths in which the tree looks up a computed key."""
     for node in n.walk(tree):
         if isinstance(node, n.ArrayAccess) and not isinstance(node.property, n.Constant):
-            path = _path(node.array, names)
+            path = global_path(node.array, names)
             if path is not None:
                 yield path
-
-
-def _path(node: n.Expr, names: Resolution) -> Path | None:
-    if isinstance(node, n.Field):
-        return None if node in names.uses else node.chain
-    if isinstance(node, n.ArrayAccess) and isinstance(node.property, n.Constant):
-        base = _path(node.array, names)
-        key = node.property.value
-        return (*base, key) if base is not None and isinstance(key, str) else None
-    return None

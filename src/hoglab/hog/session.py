@@ -9,7 +9,7 @@ from hoglab.hog import nodes as n
 from hoglab.hog.analyse import analyse
 from hoglab.hog.env import ANY, Environment
 from hoglab.hog.errors import Diagnostic, HogSyntaxError
-from hoglab.hog.interpreter import Interpreted, run_on
+from hoglab.hog.interpreter import VISITORS, Interpreted, run_on
 from hoglab.hog.interpreter.machine import Machine
 from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_program
@@ -73,8 +73,7 @@ class Session:
     def run(self, source: str) -> Answer:
         """Runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
         warnings: list[Diagnostic] = []
-        tree = lower(_giving_its_last_value(parse_program(source, warnings)), source)
-        assert isinstance(tree, n.Program)  # noqa: S101 - lowering keeps what a text is
+        tree = lower(_giving_its_last_value(parse_program(source, warnings)), source, self._known)
         names = resolve(tree, source, self._known)
         check_globals(names, self.env)
         diagnostics = (*warnings, *names.diagnostics)
@@ -101,7 +100,8 @@ class Session:
 
     def _ready(self, variables: dict[str, Value], context: Any) -> _Kept:
         """The one machine of the session, as it was left but for what an error may have left half done."""
-        machine = _Kept(self._names, self.env.functions, variables, context, self.env.limits.call_depth)
+        depth = self.env.limits.call_depth
+        machine = _Kept(self._names, self.env.functions, variables, context, depth, VISITORS)
         if self._machine is None:
             self._machine = machine
         kept = self._machine

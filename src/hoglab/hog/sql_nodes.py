@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoglab.hog.nodes import Constant, Expr, Node
+from hoglab.hog.nodes import Constant, Expr, Node, OrderExpr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,24 +21,6 @@ class CTE(Node):
     recursive: bool = False
     materialized: bool | None = None
     columns: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WithFillExpr(Node):
-    """`with fill from ... to ... step ...`: each part may be missing."""
-
-    from_value: Expr | None = None
-    to_value: Expr | None = None
-    step_value: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OrderExpr(Node):
-    """`order` is `ASC` or `DESC`."""
-
-    expr: Expr
-    order: str
-    with_fill: WithFillExpr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Names and scopes: which variable, function or global every name in a tree stands for.
 
-Also the place where a tree is refused that parses but cannot be compiled; both backends rely on that.
+Also the place where a tree is refused that parses but cannot be compiled; all backends rely on that.
 spec: hog-language 3.2, 3.5, 6.
 """
 
@@ -17,9 +17,6 @@ from hoglab.hog.patterns import pattern_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-MAX_ARGUMENTS = 300
-"""How many arguments a call may have."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +80,7 @@ class Resolution:
 def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] | None = None) -> Resolution:
     """Resolves every name of a tree. `known` are variables of earlier parts of the program, which it may hide.
 
-    Where queries and tags are allowed, the tree has been through `hoglab.hog.lower`; here they are refused.
+    The tree is the core tree (`hoglab.hog.lower`); queries and tags that are still there are refused.
 
     Raises `HogCompileError` for what may not be compiled: double declarations, assignments to globals, SQL
     outside of SQL, `finally`.
@@ -403,15 +400,10 @@ class _Resolver:
             self.found.uses[node] = symbol
             if symbol is self.initializing:
                 self.found.empty_reads.add(node)
-        groups = (*(node.params or ()), *node.args)
-        if len(node.args) > MAX_ARGUMENTS or len(node.params or ()) > MAX_ARGUMENTS:
-            raise self.error("Too many arguments", node, code="too-many-arguments")
-        for arg in groups:
+        for arg in node.args:
             self.expr(arg)
 
     def expr_call(self, node: n.ExprCall) -> None:
-        if len(node.args) > MAX_ARGUMENTS:
-            raise self.error("Too many arguments", node, code="too-many-arguments")
         for arg in node.args:
             self.expr(arg)
         self.expr(node.expr)

@@ -1,4 +1,4 @@
-"""Inputs of hog functions: values whose texts are templates, what they depend on, and their compiled form.
+"""Inputs of hog functions: values whose texts are templates, and the order in which they are worked out.
 
 spec: hog-functions-api 5.4-5.7, hog-language 6.13.
 """
@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.hog import nodes as n
-from hoglab.hog.backend_bytecode import compile_bytecode
-from hoglab.hog.errors import HogCompileError, HogSourceError
-from hoglab.hog.lower import lower
-from hoglab.hog.parser import parse_template
-from hoglab.hog.symbols import resolve
+from hoglab.hog.errors import HogCompileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,45 +33,6 @@ def map_texts(value: Any, change: Callable[[str, Path], Any], path: Path = ()) -
     if isinstance(value, list):
         return [map_texts(part, change, (*path, position)) for position, part in enumerate(value)]
     return value
-
-
-def template_bytecode(value: Any) -> Any:
-    """The compiled form of an input value: the same shape, with bytecode in the place of every text.
-
-    Raises `HogSourceError` with `path` set to the place of the faulty template.
-    """
-    return map_texts(value, _text_bytecode)
-
-
-def _text_bytecode(text: str, path: Path) -> list[Any]:
-    try:
-        tree = lower(parse_template(text), text)
-        resolve(tree, text)
-        return compile_bytecode(tree)
-    except HogSourceError as error:
-        error.path = path
-        raise
-
-
-def input_dependencies(value: Any) -> set[str]:
-    """The keys of other inputs that the templates in a value read (`{inputs.key}`).
-
-    Raises `HogSourceError` as `template_bytecode` does.
-    """
-    found: set[str] = set()
-
-    def collect(text: str, path: Path) -> None:
-        try:
-            tree = parse_template(text)
-        except HogSourceError as error:
-            error.path = path
-            raise
-        for node in n.walk(tree):
-            if isinstance(node, n.Field) and len(node.chain) > 1 and node.chain[0] == "inputs":
-                found.add(node.chain[1])
-
-    map_texts(value, collect)
-    return found
 
 
 def order_inputs(keys: Iterable[str], dependencies: Mapping[str, set[str]]) -> list[str]:

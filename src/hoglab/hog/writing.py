@@ -102,6 +102,12 @@ def _call(node: n.Call) -> str:
     return f"{write_name(node.name)}{params}({'distinct ' * node.distinct}{_list(node.args)})"
 
 
+def _if(node: n.If) -> str:
+    parts = [part for branch in node.branches for part in branch]
+    parts += () if node.otherwise is None else (node.otherwise,)
+    return f"{'if' if len(node.branches) == 1 else 'multiIf'}({_list(parts)})"
+
+
 def _lambda(node: n.Lambda) -> str:
     if not isinstance(node.body, n.Expr) or isinstance(node.body, n.Placeholder):
         raise TypeError("a lambda with a block cannot be written as an expression")
@@ -117,7 +123,10 @@ def _dict(node: n.Dict) -> str:
     return "{" + ", ".join(f"{write(key)}: {write(value)}" for key, value in node.items) + "}"
 
 
-_TIGHT = (n.Constant, n.Field, n.ArrayAccess, n.TupleAccess, n.Call, n.ExprCall, n.Array, n.Tuple, n.Dict)
+_TIGHT = (
+    n.Constant, n.Field, n.ArrayAccess, n.TupleAccess, n.Call, n.If, n.IfNull, n.Concat, n.ExprCall, n.Array, n.Tuple,
+    n.Dict,
+)  # fmt: skip
 _WRITERS: dict[type[n.Node], Callable[..., str]] = {
     n.Constant: _constant,
     n.Field: _field,
@@ -130,6 +139,9 @@ _WRITERS: dict[type[n.Node], Callable[..., str]] = {
     n.Or: _chain("or"),
     n.Not: _not,
     n.Call: _call,
+    n.If: _if,
+    n.IfNull: lambda node: f"ifNull({_list((node.expr, node.otherwise))})",
+    n.Concat: lambda node: f"concat({_list(node.exprs)})",
     n.ExprCall: lambda node: f"{_inner(node.expr)}({_list(node.args)})",
     n.Lambda: _lambda,
     n.Array: lambda node: f"[{_list(node.exprs)}]",

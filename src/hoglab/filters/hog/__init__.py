@@ -7,12 +7,11 @@ from typing import Any
 from hoglab.filters.hog.compiled import NOT_COMPILED, CompiledFilter, FilterFailure
 from hoglab.filters.hog.dispatch import FusedDispatcher, Matches
 from hoglab.filters.hog.expression import Branch, Entry, FilterExpression, build_filter
-from hoglab.filters.hog.properties import ROOTS, Cohort, FilterContext
+from hoglab.filters.hog.properties import Cohort, FilterContext
 from hoglab.hog.backend_bytecode import compile_bytecode
 
 __all__ = [
     "NOT_COMPILED",
-    "ROOTS",
     "Branch",
     "Cohort",
     "CompiledFilter",

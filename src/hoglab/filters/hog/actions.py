@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hoglab.filters.hog.conditions import Condition, Leaf, both, equal, is_set, plain
 from hoglab.filters.hog.operators import Operand, condition
 from hoglab.filters.hog.properties import PropertyBuilder, selector_condition, tag_condition
-from hoglab.filters.hog.tree import NULL, Condition, all_of, call, compare, const, field, lambda_
+from hoglab.filters.hog.tree import call, compare, const, field, lambda_
 from hoglab.filters.model import FilterError
 from hoglab.hog.rt.coerce import like
 
@@ -25,19 +26,18 @@ def step_conditions(
     Raises `FilterError` for what cannot be evaluated.
     """
     event = _text(step, "event", path)
-    found: list[Expr] = []
+    found: list[Condition] = []
     if event == AUTOCAPTURE:
         found += _element_conditions(step, path)
     url = _text(step, "url", path)
     if url:
         found.append(_url(url, _text(step, "url_matching", path), path))
-    conditions = [Condition(node) for node in found]
-    conditions += builder.conditions(step.get("properties"), f"{path}.properties")
-    return event or None, conditions
+    found += builder.conditions(step.get("properties"), f"{path}.properties")
+    return event or None, found
 
 
-def _element_conditions(step: Mapping[str, Any], path: str) -> list[Expr]:
-    found: list[Expr] = []
+def _element_conditions(step: Mapping[str, Any], path: str) -> list[Leaf]:
+    found: list[Leaf] = []
     if selector := _text(step, "selector", path):
         found.append(selector_condition(selector, f"{path}.selector"))
     if tag := _text(step, "tag_name", path):
@@ -47,34 +47,34 @@ def _element_conditions(step: Mapping[str, Any], path: str) -> list[Expr]:
         found.append(_matching(field("elements_chain_href"), href, way, f"{path}.href"))
     if text := _text(step, "text", path):
         way = _text(step, "text_matching", path)
-        body = _matching(field("one"), text, way, f"{path}.text")
-        found.append(call("arrayExists", lambda_("one", body), field("elements_chain_texts")))
+        body = _matching(field("one"), text, way, f"{path}.text").node
+        found.append(plain(call("arrayExists", lambda_("one", body), field("elements_chain_texts"))))
     return found
 
 
-def _matching(place: Expr, value: str, way: str | None, path: str) -> Expr:
+def _matching(place: Expr, value: str, way: str | None, path: str) -> Leaf:
     """A link address or a text: a pattern, a part whatever the case, or the whole."""
     if way == "regex":
         return _regex(place, value, path)
     if way == "contains":
-        return compare("ilike", place, const(f"%{value}%"))
-    return compare("==", place, const(value))
+        return plain(compare("ilike", place, const(f"%{value}%")))
+    return equal(place, value)
 
 
-def _url(value: str, way: str | None, path: str) -> Expr:
+def _url(value: str, way: str | None, path: str) -> Leaf:
     place = field("properties", "$current_url")
     if way == "regex":
         return _regex(place, value, f"{path}.url")
     if way == "exact":
-        return compare("==", place, const(value))
+        return equal(place, value)
     pattern = f"%{value}%"
-    found = compare("like", place, const(pattern))
-    return all_of([compare("!=", place, NULL), found]) if like("null", pattern) else found
+    found = plain(compare("like", place, const(pattern)))
+    return both([is_set(place), found]) if like("null", pattern) else found
 
 
-def _regex(place: Expr, pattern: str, path: str) -> Expr:
+def _regex(place: Expr, pattern: str, path: str) -> Leaf:
     condition(place, "regex", Operand(pattern, path))  # refuses what is no pattern
-    return compare("=~", place, const(pattern))
+    return plain(compare("=~", place, const(pattern)))
 
 
 def _text(step: Mapping[str, Any], name: str, path: str) -> str | None:

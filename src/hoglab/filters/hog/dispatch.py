@@ -15,16 +15,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
+from hoglab.filters.hog.conditions import AllOf, either
 from hoglab.filters.hog.fuse import Case, Find, fuse
 from hoglab.filters.hog.patience import Patience
-from hoglab.filters.hog.tree import all_of, any_of, compare, const, field
 from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.context import NeedsBudgetError, without_budget
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import CompiledFilter, Globals
+    from hoglab.filters.hog.conditions import Condition, Decision
     from hoglab.filters.hog.expression import Entry, FilterExpression
-    from hoglab.hog.nodes import Expr
 
 
 class Matches(NamedTuple):
@@ -66,7 +66,7 @@ class _Draft:
         risky = (*self.risky,)
         if before is not None and _same(before.made_of, made_of):
             return before if before.risky == risky else replace(before, risky=risky)
-        cases = [Case(place, _conditions(expression, name)) for place, expression in made_of]
+        cases = [Case(place, _decisions(expression, name)) for place, expression in made_of]
         places = tuple(place for place, _ in made_of)
         return _Bucket(places, fuse(cases) if cases else None, risky, made_of)
 
@@ -176,26 +176,21 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
     return None
 
 
-def _conditions(expression: FilterExpression, name: str | None) -> tuple[Expr, ...]:
+def _decisions(expression: FilterExpression, name: str | None) -> tuple[Decision, ...]:
     """What must hold in a bucket, where the event's name is known (None: it is not)."""
-    required = [one.node for one in expression.required]
-    alternatives = [way for entry in expression.entries for way in _ways(entry, name)]
-    if len(alternatives) == 1:
-        required += alternatives[0]
-    elif expression.entries:
-        required.append(any_of([all_of(way) for way in alternatives]))
-    return tuple(required)
+    found = [*expression.required]
+    ways = [way for entry in expression.entries for way in _ways(entry, name)]
+    if expression.entries:
+        found.append(either(ways))
+    return AllOf(tuple(found)).decisions
 
 
-def _ways(entry: Entry, name: str | None) -> list[list[Expr]]:
+def _ways(entry: Entry, name: str | None) -> list[Condition]:
     """The conjunctions, one of which must hold, of one entry for events of a known name."""
-    own = [one.node for one in entry.conditions]
-    ways = []
+    ways: list[Condition] = []
     for branch in entry.branches:
         if branch.never or (name is not None and branch.event not in (None, name)):
             continue
-        way: list[Expr] = [one.node for one in branch.conditions]
-        if name is None and branch.event is not None:
-            way.insert(0, compare("==", field("event"), const(branch.event)))
-        ways.append([*way, *own])
+        named = () if name is not None or branch.name is None else (branch.name,)
+        ways.append(AllOf((*named, *branch.conditions, *entry.conditions)))
     return ways

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hoglab.filters.hog.actions import step_conditions, steps_of
 from hoglab.filters.hog.compiled import CompiledFilter, FilterFailure
-from hoglab.filters.hog.expression import ACTIVITY_EVENT, FilterExpression, build_filter
-from hoglab.filters.hog.properties import ROOTS, FilterContext, PropertyBuilder
+from hoglab.filters.hog.conditions import AllOf, Leaf, plain
+from hoglab.filters.hog.expression import FilterExpression, build_filter
 from hoglab.filters.hog.source import parse_condition
-from hoglab.filters.hog.tree import Condition, compare, const, field
-from hoglab.filters.model import PropertyFilter, PropertyGroup, parse_filters
 from hoglab.hog import nodes as n
 from hoglab.hog.analyse import read_paths
+from hoglab.hog.env import FILTER_ROOTS
 from hoglab.hog.rt.printing import is_truthy
 from hoglab.hog.rt.values import to_json
 from hoglab.hog.symbols import resolve
@@ -27,6 +25,10 @@ from hoglab.hog.writing import write
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import Globals
+    from hoglab.filters.hog.conditions import Condition
+    from hoglab.filters.hog.expression import Branch, Entry
+    from hoglab.filters.hog.properties import FilterContext
+    from hoglab.filters.model import PropertyFilter
     from hoglab.hog.nodes import Expr
 
 Kind = Literal["all", "any", "not", "term"]
@@ -88,7 +90,7 @@ class Explanation:
 
 def explain_expression(text: str, globals_: Globals) -> Explanation:
     """Explains a filter written as a Hog expression. Raises `FilterError` if it is none."""
-    condition = parse_condition(text, "", ROOTS)
+    condition = parse_condition(text, "", FILTER_ROOTS)
     expression = FilterExpression((condition,), (), events_only=False)
     return _explained(expression, _of_node(condition.node, globals_), globals_)
 
@@ -98,7 +100,7 @@ def explain_filter(
 ) -> Explanation:
     """Explains the ``filters`` object of a function. Raises `FilterError` if it cannot be compiled."""
     expression = build_filter(filters, context)
-    return _explained(expression, _Structure(filters or {}, context, globals_).term(), globals_)
+    return _explained(expression, _of_filter(expression, globals_), globals_)
 
 
 def _explained(expression: FilterExpression, term: Term, globals_: Globals) -> Explanation:
@@ -121,79 +123,53 @@ def _explained(expression: FilterExpression, term: Term, globals_: Globals) -> E
 # --- structured filters
 
 
-class _Structure:
-    """Walks stored filters as `build_filter` does, keeping what each part says."""
+def _of_filter(expression: FilterExpression, globals_: Globals) -> Term:
+    """The terms of a filter: what must hold in any case, and the entries of which one must."""
+    terms = [_of_condition(one, globals_) for one in expression.required]
+    if expression.entries:
+        entries = [_of_entry(entry, globals_) for entry in expression.entries]
+        terms.append(_combined("any", "events and actions", entries))
+    return _combined("all", "filters", terms)
 
-    def __init__(self, filters: Mapping[str, Any], context: FilterContext, globals_: Globals) -> None:
-        self.filters = filters
-        self.context = context
-        self.globals = globals_
 
-    def term(self) -> Term:
-        events, actions = self.filters.get("events") or [], self.filters.get("actions") or []
-        activity = bool(events) and not actions and all(one.get("id") == ACTIVITY_EVENT for one in events)
-        builder = PropertyBuilder(self.context, nested_keys=activity)
-        terms: list[Term] = []
-        if self.filters.get("filter_test_accounts") is True:
-            terms += self.properties(
-                list(self.context.test_account_filters), "test_account_filters", PropertyBuilder(self.context)
-            )
-        terms += self.properties(self.filters.get("properties"), "properties", builder)
-        entries = [self.event(one, f"events[{at}]") for at, one in enumerate(events)]
-        entries += [self.action(one, f"actions[{at}]") for at, one in enumerate(actions)]
-        if entries:
-            terms.append(_combined("any", "events and actions", entries))
-        return _combined("all", "filters", terms)
+def _of_entry(entry: Entry, globals_: Globals) -> Term:
+    own = [_of_condition(one, globals_) for one in entry.conditions]
+    if entry.of_steps:
+        steps = [
+            _combined("all", f"step {number}", _of_branch(branch, globals_))
+            for number, branch in enumerate(entry.branches, 1)
+        ]
+        chosen = [_combined("any", "steps", steps)]
+    else:
+        (branch,) = entry.branches
+        chosen = _of_branch(branch, globals_)
+    return _combined("all", f"{entry.path}: {entry.title}" if entry.title else entry.path, [*chosen, *own])
 
-    def event(self, item: Mapping[str, Any], path: str) -> Term:
-        name = item.get("id")
-        builder = PropertyBuilder(self.context, nested_keys=name == ACTIVITY_EVENT)
-        terms = [self.name(name), *self.properties(item.get("properties"), f"{path}.properties", builder)]
-        return _combined("all", f"{path}: {_shown(name) if name is not None else 'all events'}", terms)
 
-    def name(self, name: str | None) -> Term:
-        if name is None:
-            return Term("term", "any event", holds=True, value=True)
-        return self.single(f"event is {_shown(name)}", compare("==", field("event"), const(name)))
+def _of_branch(branch: Branch, globals_: Globals) -> list[Term]:
+    terms = [_of_condition(one, globals_) for one in branch.conditions]
+    if branch.never:
+        return [Term("term", "no action is chosen", holds=False, value=False), *terms]
+    if branch.name is None:
+        return [Term("term", "any event", holds=True, value=True), *terms]
+    return [_evaluated(f"event is {_shown(branch.event)}", branch.name.node, globals_), *terms]
 
-    def action(self, item: Mapping[str, Any], path: str) -> Term:
-        builder = PropertyBuilder(self.context)
-        own = self.properties(item.get("properties"), f"{path}.properties", builder)
-        if "id" not in item:
-            return _combined(
-                "all", path, [Term("term", "no action is chosen", holds=False, value=False), *own]
-            )
-        steps = []
-        for at, step in enumerate(steps_of(self.context.actions, item["id"], path)):
-            event, asked = step_conditions(step, f"{path}.steps[{at}]", builder)
-            terms = [self.name(event), *(_of_node(one.node, self.globals) for one in asked)]
-            steps.append(_combined("all", f"step {at + 1}", terms))
-        title = f"{path}: action {item.get('name') or item['id']}"
-        chosen = _combined("any", "steps", steps) if steps else self.name(None)
-        return _combined("all", title, [chosen, *own])
 
-    def properties(self, raw: object, path: str, builder: PropertyBuilder) -> list[Term]:
-        group = parse_filters(raw, path)
-        if group.type == "OR":
-            return [self.group(group, path, builder)]
-        return [self.member(one, f"{path}[{at}]", builder) for at, one in enumerate(group.values)]
+def _of_condition(condition: Condition, globals_: Globals) -> Term:
+    if isinstance(condition, Leaf):
+        return _of_leaf(condition, globals_)
+    if not condition.parts:
+        return Term("term", f"{condition.path}: nothing is asked", holds=True, value=True)
+    kind: Kind = "all" if isinstance(condition, AllOf) else "any"
+    return _combined(kind, condition.path, [_of_condition(one, globals_) for one in condition.parts])
 
-    def member(self, one: PropertyFilter | PropertyGroup, path: str, builder: PropertyBuilder) -> Term:
-        if isinstance(one, PropertyGroup):
-            return self.group(one, path, builder)
-        condition: Condition = builder.leaf(one, path)
-        if one.type == "hogql":
-            return replace(_of_node(condition.node, self.globals), text=f"{path}: {_cut(one.key)}")
-        return self.single(f"{path}: {_leaf_text(one)}", condition.node)
 
-    def group(self, group: PropertyGroup, path: str, builder: PropertyBuilder) -> Term:
-        terms = [self.member(one, f"{path}[{at}]", builder) for at, one in enumerate(group.values)]
-        if not terms:
-            return Term("term", f"{path}: nothing is asked", holds=True, value=True)
-        return _combined("all" if group.type == "AND" else "any", path, terms)
-
-    def single(self, text: str, node: Expr) -> Term:
-        return _evaluated(text, node, self.globals)
+def _of_leaf(leaf: Leaf, globals_: Globals) -> Term:
+    if leaf.asked is None:
+        return _of_node(leaf.node, globals_)
+    if leaf.written:
+        return replace(_of_node(leaf.node, globals_), text=f"{leaf.path}: {_cut(leaf.asked.key)}")
+    return _evaluated(f"{leaf.path}: {_leaf_text(leaf.asked)}", leaf.node, globals_)
 
 
 def _leaf_text(leaf: PropertyFilter) -> str:
@@ -224,11 +200,6 @@ def _parts(node: Expr) -> tuple[Kind, Sequence[Expr]] | None:
         return "any", node.exprs
     if isinstance(node, n.Not):
         return "not", [node.expr]
-    if isinstance(node, n.Call) and node.params is None:
-        if node.name in ("and", "or") and len(node.args) >= 2:
-            return "all" if node.name == "and" else "any", node.args
-        if node.name == "not" and len(node.args) == 1:
-            return "not", node.args
     return None
 
 
@@ -242,7 +213,7 @@ def _text(node: Expr) -> str:
 def _evaluated(text: str, node: Expr, globals_: Globals) -> Term:
     sees = tuple(_seen(node, globals_))
     try:
-        value = CompiledFilter(FilterExpression((Condition(node),), (), events_only=False)).value(globals_)
+        value = CompiledFilter(FilterExpression((plain(node),), (), events_only=False)).value(globals_)
     except FilterFailure as failure:
         return Term("term", text, holds=None, error=str(failure), sees=sees)
     return Term("term", text, holds=is_truthy(value), value=_json(value), sees=sees)
@@ -266,7 +237,7 @@ def _seen(node: Expr, globals_: Globals) -> Iterator[tuple[str, Any]]:
         value: Any = globals_
         for key in path:
             value = value.get(key) if isinstance(value, Mapping) else None
-        if path[0] in ROOTS:
+        if path[0] in FILTER_ROOTS:
             yield ".".join(path), "{...}" if isinstance(value, Mapping) else _json(value)
 
 

@@ -1,14 +1,19 @@
-"""The stored filters of a hog function as one Hog expression (spec: hog-runtime 2.1-2.3)."""
+"""The stored filters of a hog function as one tree: what it is run, explained and fused from.
+
+spec: hog-runtime 2.1-2.3.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.hog.actions import step_conditions, steps_of
+from hoglab.filters.hog.conditions import AllOf, Condition, Leaf, equal
 from hoglab.filters.hog.properties import CohortError, FilterContext, PropertyBuilder
-from hoglab.filters.hog.tree import FALSE, Condition, all_of, any_of, compare, const, field
+from hoglab.filters.hog.tree import FALSE, all_of, any_of, field
 from hoglab.filters.model import FilterError
 
 if TYPE_CHECKING:
@@ -27,24 +32,35 @@ class Branch:
     never: bool = False
 
     @property
+    def name(self) -> Leaf | None:
+        """The condition on the event's name."""
+        return None if self.event is None else equal(field("event"), self.event)
+
+    @property
     def node(self) -> Expr:
         if self.never:
             return FALSE
-        named = [] if self.event is None else [compare("==", field("event"), const(self.event))]
-        inner = [] if not self.conditions else [all_of([one.node for one in self.conditions])]
+        named = [] if self.name is None else [self.name.node]
+        inner = [] if not self.conditions else [AllOf(self.conditions).node]
         return all_of([*named, *inner])
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item of ``events`` or ``actions``: any of its branches, and its own properties."""
+    """One item of ``events`` or ``actions``: any of its branches, and its own properties.
+
+    ``path`` and ``title`` are where it is stored and what it names; ``of_steps``: its branches are an action's steps.
+    """
 
     branches: tuple[Branch, ...]
     conditions: tuple[Condition, ...] = ()
+    path: str = ""
+    title: str = ""
+    of_steps: bool = False
 
     @property
     def node(self) -> Expr:
-        inner = [] if not self.conditions else [all_of([one.node for one in self.conditions])]
+        inner = [] if not self.conditions else [AllOf(self.conditions).node]
         only = self.branches[0] if len(self.branches) == 1 else None
         if only is not None and only.event is None and not only.conditions and not only.never:
             return all_of(inner)
@@ -137,16 +153,18 @@ def _event_entry(item: Mapping[str, Any], path: str, builder: PropertyBuilder) -
     if name is not None and not isinstance(name, str):
         raise FilterError("must be a string or null", f"{path}.id")
     conditions = builder.conditions(item.get("properties"), f"{path}.properties")
-    return Entry((Branch(name),), tuple(conditions))
+    title = "all events" if name is None else json.dumps(name, ensure_ascii=False)
+    return Entry((Branch(name),), tuple(conditions), path, title)
 
 
 def _action_entry(item: Mapping[str, Any], path: str, builder: PropertyBuilder) -> Entry:
     conditions = builder.conditions(item.get("properties"), f"{path}.properties")
     if "id" not in item:
-        return Entry((Branch(None, never=True),), tuple(conditions))
+        return Entry((Branch(None, never=True),), tuple(conditions), path)
     steps = steps_of(builder.context.actions, _id(item), path)
     branches = []
     for index, step in enumerate(steps):
         event, asked = step_conditions(step, f"action {_id(item)}: steps[{index}]", builder)
         branches.append(Branch(event, tuple(asked)))
-    return Entry(tuple(branches) or (Branch(None),), tuple(conditions))
+    title = f"action {item.get('name') or _id(item)}"
+    return Entry(tuple(branches) or (Branch(None),), tuple(conditions), path, title, of_steps=bool(branches))

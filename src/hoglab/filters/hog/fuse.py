@@ -5,21 +5,41 @@ decides any number of cases; of other conditions the most shared one comes first
 run together as one RE2 set. Only the common kinds of values are decided in generated code: for any other value the
 condition's own compiled expression is asked, so that the tree answers exactly what the cases would alone.
 
-The generated text holds names of our own making only. Whatever people wrote (keys, texts, numbers, patterns) is
-reached through names ``k0``, ``k1``, … that are bound to values.
+The code is made as compiled programs are: of `ast` objects, whose constants are all that people wrote, and looked at
+once more before it runs (`hoglab.hog.backend_python`).
 """
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hoglab.filters.hog.compiled import Globals, condition_function
-from hoglab.filters.hog.decisions import Chain, Decision, Decisions
+from hoglab.filters.hog.conditions import Chain, Decision
 from hoglab.filters.hog.patterns import PatternSet
+from hoglab.hog.backend_python import assemble
+from hoglab.hog.backend_python.build import (
+    all_of,
+    any_of,
+    assign,
+    call,
+    choose,
+    compare,
+    const,
+    function,
+    is_class,
+    item,
+    method,
+    name,
+    run,
+    store,
+)
+from hoglab.hog.backend_python.unit import Constants
 from hoglab.hog.nodes import Expr
 from hoglab.hog.rt.coerce import eq
 from hoglab.hog.rt.context import LONG, free_of_charge
@@ -37,15 +57,33 @@ SET_FROM = 3
 SEARCH_FROM = 3
 """From so many cases that compare one property with a number on, a search replaces the comparisons."""
 
+FILE_NAME = "<filters>"
+"""The file name of generated code in tracebacks."""
+
+_NAMES: dict[str, Any] = {
+    "append": list.append,
+    "bisect_left": bisect_left,
+    "dict": dict,
+    "extend": list.extend,
+    "float": float,
+    "int": int,
+    "no_members": {},
+    "size": len,
+    "str": str,
+}
+"""The names of generated code, besides its own variables, functions and constants."""
+
+_ORDER: dict[str, type[ast.cmpop]] = {"<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE}
+
 Find = Callable[[Globals, list[int]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A filter's place and the conditions that must all hold. None of them may fail on any event."""
+    """A filter's place and the decisions that must all hold. None of them may fail on any event."""
 
     place: int
-    conditions: tuple[Expr, ...]
+    decisions: tuple[Decision, ...]
 
 
 def fuse(cases: Sequence[Case]) -> Find:
@@ -78,10 +116,18 @@ class _Pending:
                 return one
         return None
 
+    def only(self) -> Decision | None:
+        """The decision that the case waits for, if there is just one."""
+        (only,) = self.left if len(self.left) == 1 else (None,)
+        return only
+
 
 def _fused(cases: Sequence[Case]) -> Find:
-    decisions = Decisions()
-    pending = [_Pending(case.place, decisions.of(case.conditions)) for case in cases]
+    known: dict[object, Decision] = {}  # decisions that are alike are one
+    pending = [
+        _Pending(case.place, frozenset(known.setdefault(one.key, one) for one in case.decisions))
+        for case in cases
+    ]
     generator = _Generator()
     return generator.link(generator.function(pending))
 
@@ -90,269 +136,297 @@ Entry = tuple[tuple[int, ...], str | None]
 """What a text decides: cases that hold, and the name of a function for those that need more."""
 
 
-@dataclass(slots=True)
-class _Names:
-    """Local names that hold a value wherever the point of the code is reached."""
-
-    known: dict[tuple[str, Chain], str] = field(default_factory=dict)
-    sets: dict[Decision, str] = field(default_factory=dict)
-    """For patterns that run in a set: the condition that the set's answer gives."""
-    numbers: dict[Decision, tuple[str, int]] = field(default_factory=dict)
-    """For patterns that run in a set: the local name of the answer, and the pattern's number in it."""
-
-    def inner(self) -> _Names:
-        return _Names(dict(self.known), dict(self.sets), dict(self.numbers))
-
-
 class _Generator:
-    """Writes functions and collects the values they name."""
+    """The functions of one module, and the objects that they name."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._values: dict[str, Any] = {
-            "__builtins__": {},
-            "bisect_left": bisect_left,
-            "dict": dict,
-            "float": float,
-            "int": int,
-            "no_members": {},
-            "size": len,
-            "str": str,
-        }
+        self.constants = Constants()
+        self._functions: dict[str, ast.stmt] = {}
         self._tables: list[tuple[dict[str, Any], dict[str, Entry]]] = []
         self._numbers = 0
 
-    def link(self, name: str) -> Find:
-        """Make the written functions; ``name`` is the one that is wanted."""
-        code = compile("\n".join(self._lines), "<filters>", "exec", dont_inherit=True, optimize=2)
-        exec(code, self._values)  # noqa: S102 - made of our own names and keywords only, see above
+    def link(self, wanted: str) -> Find:
+        """Makes the functions; ``wanted`` is the name of the one to give."""
+        own = {*self.constants.values, *self._functions}
+        code = assemble([*self._functions.values()], FILE_NAME, _NAMES.keys(), own)
+        namespace: dict[str, Any] = {"__builtins__": {}, **_NAMES, **self.constants.values}
+        exec(code, namespace)  # noqa: S102 - the code was made from `ast` objects and verified
         for table, entries in self._tables:
-            for text, (places, function) in entries.items():
-                table[text] = (places, None if function is None else self._values[function])
-        find: Find = self._values[name]
+            for text, (places, more) in entries.items():
+                table[text] = (places, None if more is None else namespace[more])
+        find: Find = namespace[wanted]
         return find
 
-    def function(self, pending: Sequence[_Pending]) -> str:
-        """Write a function that decides the cases, after those it calls; returns its name."""
-        name = self._fresh("f")
-        body = self._block(list(pending), _Names(), 1)
-        self._lines += [f"def {name}(g, r):", *(body or ["    pass"])]
-        return name
-
-    def _fresh(self, prefix: str) -> str:
+    def fresh(self, prefix: str) -> str:
         self._numbers += 1
         return f"{prefix}{self._numbers}"
 
-    def _value(self, value: Any) -> str:
-        name = self._fresh("k")
-        self._values[name] = value
-        return name
+    def function(self, pending: Sequence[_Pending]) -> str:
+        """A function that decides the cases; returns its name."""
+        identifier = self.fresh("f")
+        block = _Block(self)
+        block.decide([*pending], 1)
+        self._functions[identifier] = function(identifier, ("g", "r"), (), block.statements or [ast.Pass()])
+        return identifier
+
+    def table(self, entries: dict[str, Entry]) -> dict[str, Any]:
+        """A table of what texts decide, filled when the functions are there."""
+        table: dict[str, Any] = {}
+        self._tables.append((table, entries))
+        return table
+
+
+class _Block:
+    """Statements in a row, and the local names that hold a value behind them."""
+
+    def __init__(self, generator: _Generator, outer: _Block | None = None) -> None:
+        self.generator = generator
+        self.statements: list[ast.stmt] = []
+        # what is known of a property: its value, its members, its text in lower case
+        self.known: dict[tuple[str, Chain], str] = {} if outer is None else dict(outer.known)
+        # for patterns that run in a set: the local name of the set's answer, and the pattern's number in it
+        self.in_set: dict[Decision, tuple[str, int]] = {} if outer is None else dict(outer.in_set)
 
     # --- the tree
 
-    def _block(self, pending: list[_Pending], names: _Names, depth: int) -> list[str]:
-        """Statements that decide some cases."""
-        pad = "    " * depth
-        lines: list[str] = []
+    def decide(self, pending: list[_Pending], depth: int) -> None:
+        """Adds statements that decide some cases."""
         if done := [one.place for one in pending if not one.left]:
-            add = f"r.append({done[0]:d})" if len(done) == 1 else f"r.extend({self._value(tuple(done))})"
-            lines.append(f"{pad}{add}")
+            self.holds(done)
         left = [one for one in pending if one.left]
         if left and depth > MAX_NESTING:
-            return [*lines, f"{pad}{self.function(left)}(g, r)"]
+            self.statements.append(run(call(self.generator.function(left), name("g"), name("r"))))
+            return
         while left and (chain := _most_compared(left)) is not None:
-            chosen = [one for one in left if one.text_on(chain) is not None]
-            lines += self._table(chain, chosen, names, pad)
+            self.look_up(chain, [one for one in left if one.text_on(chain) is not None])
             left = [one for one in left if one.text_on(chain) is None]
-        lines += self._pattern_sets(left, names, pad)
-        left = self._found_patterns(left, names, lines, pad)
-        left = self._thresholds(left, names, lines, pad)
+        self.search_sets(left)
+        left = self.thresholds(self.found_patterns(left))
         while left:
-            test = _most_shared(left)
-            chosen = [_Pending(one.place, one.left - {test}) for one in left if test in one.left]
-            left = [one for one in left if test not in one.left]
-            condition = self._condition(test, names, lines, pad)
-            lines.append(f"{pad}if {condition}:")
-            lines += self._block(chosen, names.inner(), depth + 1)
-        return lines
+            decision = _most_shared(left)
+            condition = self.condition(decision)
+            inner = _Block(self.generator, self)
+            inner.decide(
+                [_Pending(one.place, one.left - {decision}) for one in left if decision in one.left],
+                depth + 1,
+            )
+            left = [one for one in left if decision not in one.left]
+            self.statements.append(ast.If(condition, inner.statements, []))
 
-    def _table(self, chain: Chain, chosen: Sequence[_Pending], names: _Names, pad: str) -> list[str]:
-        """Decide all cases that compare a property with a text by looking its value up."""
+    def holds(self, places: Sequence[int]) -> None:
+        """Notes cases that hold."""
+        if len(places) == 1:
+            self.statements.append(run(call("append", name("r"), const(places[0]))))
+        else:
+            self.statements.append(_extend(const(tuple(places))))
+
+    def look_up(self, chain: Chain, chosen: Sequence[_Pending]) -> None:
+        """Decides all cases that compare a property with a text by looking its value up."""
         groups: dict[str, list[_Pending]] = {}
         for one in chosen:
-            test = one.text_on(chain)
-            if test is not None:
-                groups.setdefault(test.operand, []).append(_Pending(one.place, one.left - {test}))
+            decision = one.text_on(chain)
+            if decision is not None:
+                groups.setdefault(decision.operand, []).append(_Pending(one.place, one.left - {decision}))
         entries: dict[str, Entry] = {}
         for text, members in groups.items():
             more = [one for one in members if one.left]
             entries[text] = (
                 tuple(one.place for one in members if not one.left),
-                self.function(more) if more else None,
+                self.generator.function(more) if more else None,
             )
-        table: dict[str, Any] = {}
-        self._tables.append((table, entries))
-        lines: list[str] = []
-        value = self._load(chain, names, lines, pad)
-        hit = self._fresh("h")
-        return [
-            *lines,
-            f"{pad}if {value}.__class__ is str:",
-            f"{pad}    {hit} = {self._value(table.get)}({value})",
-            f"{pad}    if {hit} is not None:",
-            f"{pad}        r.extend({hit}[0])",
-            f"{pad}        if {hit}[1] is not None: {hit}[1](g, r)",
-            f"{pad}elif {value} is not None:",
-            f"{pad}    {self._value(_by_comparison(table))}(g, r, {value})",
+        table = self.generator.table(entries)
+        value, hit = self.value(chain), self.generator.fresh("h")
+        more_of_it = item(name(hit), const(1))
+        found = [
+            _extend(item(name(hit), const(0))),
+            ast.If(_is_not_null(more_of_it), [run(ast.Call(more_of_it, [name("g"), name("r")], []))], []),
         ]
+        odd = run(call(self.constant(_by_comparison(table)), name("g"), name("r"), name(value)))
+        look = assign(store(hit), call(self.constant(table.get), name(value)))
+        self.statements.append(
+            ast.If(
+                _is_text(value),
+                [look, ast.If(_is_not_null(name(hit)), found, [])],
+                [ast.If(_is_not_null(name(value)), [odd], [])],
+            )
+        )
 
-    def _pattern_sets(self, pending: Sequence[_Pending], names: _Names, pad: str) -> list[str]:
-        """Run the patterns that several cases need of one property together."""
+    def search_sets(self, pending: Sequence[_Pending]) -> None:
+        """Runs the patterns that several cases need of one property together."""
         patterns: dict[Chain, dict[Decision, None]] = {}
         for case in pending:
             for one in case.left:
                 if one.kind == "regex" and PatternSet.fits(one.operand):
                     patterns.setdefault(one.chain, {})[one] = None
-        lines: list[str] = []
-        for chain, tests in patterns.items():
-            if len(tests) < SET_FROM:
+        for chain, decisions in patterns.items():
+            if len(decisions) < SET_FROM:
                 continue
-            value = self._load(chain, names, lines, pad)
-            found = self._fresh("s")
-            search = self._value(PatternSet([one.operand for one in tests]).search)
-            lines.append(f"{pad}{found} = {search}({value}) if {value}.__class__ is str else ()")
-            for number, one in enumerate(tests):
-                word = "not in" if one.negated else "in"
-                names.sets[one] = f"{self._value(number)} {word} {found}"
-                names.numbers[one] = (found, number)
-        return lines
+            value, found = self.value(chain), self.generator.fresh("s")
+            search = self.constant(PatternSet([one.operand for one in decisions]).search)
+            answer = choose(_is_text(value), call(search, name(value)), const(()))
+            self.statements.append(assign(store(found), answer))
+            self.in_set.update({one: (found, number) for number, one in enumerate(decisions)})
 
-    def _found_patterns(
-        self, pending: list[_Pending], names: _Names, lines: list[str], pad: str
-    ) -> list[_Pending]:
-        """Decide the cases that wait only for one pattern of a set: few of its patterns match. Returns the others."""
+    def found_patterns(self, pending: list[_Pending]) -> list[_Pending]:
+        """Decides the cases that wait only for one pattern of a set: few of its patterns match. Returns the others."""
         sets: dict[str, dict[int, list[int]]] = {}
         others = []
         for case in pending:
-            (test,) = case.left if len(case.left) == 1 else (None,)
-            if test is None or test.negated or test not in names.numbers:
+            decision = case.only()
+            if decision is None or decision.negated or decision not in self.in_set:
                 others.append(case)
                 continue
-            found, number = names.numbers[test]
+            found, number = self.in_set[decision]
             sets.setdefault(found, {}).setdefault(number, []).append(case.place)
         for found, places in sets.items():
-            get = self._value({number: tuple(each) for number, each in places.items()}.get)
-            lines.append(f"{pad}for n in {found}: r.extend({get}(n, ()))")
+            get = self.constant({number: tuple(each) for number, each in places.items()}.get)
+            held = _extend(call(get, name("n"), const(())))
+            self.statements.append(ast.For(store("n"), name(found), [held], []))
         return others
 
-    def _thresholds(
-        self, pending: list[_Pending], names: _Names, lines: list[str], pad: str
-    ) -> list[_Pending]:
-        """Decide the cases that wait only for `property > number`, by one search. Returns the others."""
+    def thresholds(self, pending: list[_Pending]) -> list[_Pending]:
+        """Decides the cases that wait only for `property > number`, by one search. Returns the others."""
         groups: dict[Chain, list[tuple[Decision, int]]] = {}
         for case in pending:
-            (test,) = case.left if len(case.left) == 1 else (None,)
-            if test is not None and test.kind == "number" and test.operand[0] == ">":
-                groups.setdefault(test.chain, []).append((test, case.place))
+            decision = case.only()
+            if decision is not None and decision.kind == "number" and decision.operand[0] == ">":
+                groups.setdefault(decision.chain, []).append((decision, case.place))
         decided: set[int] = set()
         for chain, cases in groups.items():
             if len(cases) < SEARCH_FROM:
                 continue
             decided.update(place for _, place in cases)
             cases.sort(key=lambda case: case[0].operand[1])
-            numbers, places = [test.operand[1] for test, _ in cases], [place for _, place in cases]
-            value = self._load(chain, names, lines, pad)
-            below = f"{self._value(places)}[:bisect_left({self._value(numbers)}, {value})]"
-            asked = self._value(_by_asking([(test, _when_needed(test.node), place) for test, place in cases]))
-            lines += [
-                f"{pad}if {value}.__class__ is int or {value}.__class__ is float: r.extend({below})",
-                f"{pad}else: {asked}(g, r, {value})",
-            ]
+            numbers = self.constant([decision.operand[1] for decision, _ in cases])
+            places = self.constant([place for _, place in cases])
+            value = self.value(chain)
+            below = item(places, ast.Slice(None, call("bisect_left", numbers, name(value))))
+            asked = self.constant(_by_asking([(one, _when_needed(one.node), place) for one, place in cases]))
+            odd = run(call(asked, name("g"), name("r"), name(value)))
+            self.statements.append(ast.If(_is_number(value), [_extend(below)], [odd]))
         return [case for case in pending if case.place not in decided]
 
     # --- values of properties
 
-    def _load(self, chain: Chain, names: _Names, lines: list[str], pad: str) -> str:
-        """The local name of a property's value; the statements that set it are added to ``lines``."""
-        known = names.known.get(("value", chain))
+    def value(self, chain: Chain) -> str:
+        """The local name of a property's value."""
+        known = self.known.get(("value", chain))
         if known is not None:
             return known
-        name = names.known["value", chain] = self._fresh("v")
         if len(chain) == 1:
-            lines.append(f"{pad}{name} = g[{self._value(chain[0])}]")
-        else:
-            members = self._members(chain[:-1], names, lines, pad)
-            lines.append(f"{pad}{name} = {members}.get({self._value(chain[-1])})")
-        return name
+            return self.keep("value", chain, item(name("g"), const(chain[0])))
+        members = name(self.members(chain[:-1]))
+        return self.keep("value", chain, method(members, "get", const(chain[-1])))
 
-    def _members(self, chain: Chain, names: _Names, lines: list[str], pad: str) -> str:
+    def members(self, chain: Chain) -> str:
         """The local name of an object on the way to a property, an empty one where there is none."""
-        known = names.known.get(("members", chain))
-        if known is None:
-            value = self._load(chain, names, lines, pad)
-            known = names.known["members", chain] = self._fresh("m")
-            lines.append(f"{pad}{known} = {value} if {value}.__class__ is dict else no_members")
-        return known
+        known = self.known.get(("members", chain))
+        if known is not None:
+            return known
+        value = self.value(chain)
+        made = choose(is_class(name(value), "dict"), name(value), name("no_members"))
+        return self.keep("members", chain, made)
 
-    def _lowered(self, chain: Chain, names: _Names, lines: list[str], pad: str) -> str:
-        known = names.known.get(("lower", chain))
-        if known is None:
-            value = self._load(chain, names, lines, pad)
-            known = names.known["lower", chain] = self._fresh("l")
-            lines.append(f"{pad}{known} = {value}.lower() if {_is_short(value)} else None")
-        return known
+    def lowered(self, chain: Chain) -> str:
+        """The local name of a short text in lower case, null where there is none."""
+        known = self.known.get(("lower", chain))
+        if known is not None:
+            return known
+        value = self.value(chain)
+        made = choose(_is_short(value), method(name(value), "lower"), const(None))
+        return self.keep("lower", chain, made)
+
+    def keep(self, what: str, chain: Chain, made: ast.expr) -> str:
+        variable = self.known[what, chain] = self.generator.fresh("v")
+        self.statements.append(assign(store(variable), made))
+        return variable
+
+    def constant(self, value: Any) -> ast.expr:
+        return self.generator.constants.add(value)
 
     # --- conditions
 
-    def _condition(self, test: Decision, names: _Names, lines: list[str], pad: str) -> str:
-        """The text of a condition; what it needs first is added to ``lines``."""
-        if test.kind == "plain":
-            return f"{self._slow(test)}(g)"
-        value = self._load(test.chain, names, lines, pad)
-        no = "not " if test.negated else ""
-        if test.kind == "set":
-            return f"{value} is None" if test.negated else f"{value} is not None"
-        is_common = f"{value}.__class__ is str"
-        match test.kind:
-            case "text":
-                common = f"{value} {'!=' if test.negated else '=='} {self._value(test.operand)}"
-            case "texts":
-                common = f"{value} {no}in {self._value(test.operand)}"
-            case "contains":
-                lowered = self._lowered(test.chain, names, lines, pad)
-                common = f"{self._value(test.operand)} {no}in {lowered}"
-                is_common = f"{lowered} is not None"
-            case "regex":
-                if test in names.sets:
-                    common = names.sets[test]
-                else:
-                    common = f"{no}({self._found(test.operand, value)})"
-                    is_common = _is_short(value)
-            case "number":
-                relation, number = test.operand
-                common = f"{value} {relation} {self._value(number)}"
-                is_common = f"{value}.__class__ is int or {value}.__class__ is float"
-        slow = f"{self._slow(test)}(g)"
-        return f"({common} if {is_common} else {test.when_null} if {value} is None else {slow})"
+    def condition(self, decision: Decision) -> ast.expr:
+        """The condition itself; what it needs first is added before."""
+        if decision.kind == "plain":
+            return self.asked(decision)
+        value = self.value(decision.chain)
+        if decision.kind == "set":
+            return compare(name(value), ast.Is() if decision.negated else ast.IsNot(), const(None))
+        common, is_common = self.common(decision, value)
+        other = choose(_is_null(value), const(decision.when_null), self.asked(decision))
+        return choose(is_common, common, other)
 
-    def _found(self, pattern: str, value: str) -> str:
+    def asked(self, decision: Decision) -> ast.expr:
+        """The answer of the condition's own expression."""
+        return call(self.constant(_when_needed(decision.node)), name("g"))
+
+    def common(self, decision: Decision, value: str) -> tuple[ast.expr, ast.expr]:
+        """The answer for the common kind of values, and whether the value is of that kind."""
+        operand = decision.operand
+        among = ast.NotIn() if decision.negated else ast.In()
+        is_text = _is_text(value)
+        match decision.kind:
+            case "text":
+                same = ast.NotEq() if decision.negated else ast.Eq()
+                return compare(name(value), same, const(operand)), is_text
+            case "texts":
+                return compare(name(value), among, const(operand)), is_text
+            case "contains":
+                lowered = self.lowered(decision.chain)
+                return compare(const(operand), among, name(lowered)), _is_not_null(name(lowered))
+            case "regex" if decision in self.in_set:
+                found, number = self.in_set[decision]
+                return compare(const(number), among, name(found)), is_text
+            case "regex":
+                found_in_it = self.found(operand, value)
+                made = ast.UnaryOp(ast.Not(), found_in_it) if decision.negated else found_in_it
+                return made, _is_short(value)
+        relation, number = operand
+        return compare(name(value), _ORDER[relation](), const(number)), _is_number(value)
+
+    def found(self, pattern: str, value: str) -> ast.expr:
         """Whether a pattern is found in a text; an empty text never matches."""
         matcher = compile_regex(pattern)
-        search = f"{self._value(matcher.search)}({value})"
+        search = call(self.constant(matcher.search), name(value))
         literals = matcher.literals
         if literals is None:
-            return f"{value} and {search}"
-        held = " or ".join(f"{self._value(text)} in {value}" for text in literals.texts)
-        return held if literals.exact else f"({held}) and {search}"
-
-    def _slow(self, test: Decision) -> str:
-        """The name of the condition's own compiled expression."""
-        return self._value(_when_needed(test.node))
+            return all_of([name(value), search])
+        held = any_of([compare(const(text), ast.In(), name(value)) for text in literals.texts])
+        return held if literals.exact else all_of([held, search])
 
 
-def _is_short(value: str) -> str:
+def _extend(places: ast.expr) -> ast.stmt:
+    return run(call("extend", name("r"), places))
+
+
+def _is_not_null(made: ast.expr) -> ast.expr:
+    return compare(made, ast.IsNot(), const(None))
+
+
+@lru_cache(maxsize=4_096)
+def _is_null(value: str) -> ast.expr:
+    return compare(name(value), ast.Is(), const(None))
+
+
+# Local names come again and again, also in the next module: what is asked of them is one node.
+
+
+@lru_cache(maxsize=4_096)
+def _is_text(value: str) -> ast.expr:
+    return is_class(name(value), "str")
+
+
+@lru_cache(maxsize=4_096)
+def _is_number(value: str) -> ast.expr:
+    return any_of([is_class(name(value), "int"), is_class(name(value), "float")])
+
+
+@lru_cache(maxsize=4_096)
+def _is_short(value: str) -> ast.expr:
     """Whether a value is a text that is searched for nothing; the condition's own expression is charged for others."""
-    return f"{value}.__class__ is str and size({value}) < {LONG:d}"
+    is_short = compare(call("size", name(value)), ast.Lt(), const(LONG))
+    return all_of([_is_text(value), is_short])
 
 
 def _when_needed(node: Expr) -> Callable[[Globals], Any]:
@@ -390,8 +464,8 @@ def _by_asking(
     """What a search does with a value that is no number: each case's own expression is asked."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
-        for test, ask, place in cases:
-            if test.when_null if value is None else ask(globals_):
+        for decision, ask, place in cases:
+            if decision.when_null if value is None else ask(globals_):
                 found.append(place)
 
     return find
@@ -401,10 +475,10 @@ def _by_comparison(table: dict[str, Any]) -> Callable[[Globals, list[int], Any],
     """What a table does with a value that is no text: it may equal several texts, by the rules of `=`."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
-        for text, (places, function) in table.items():
+        for text, (places, more) in table.items():
             if eq(value, text):
                 found.extend(places)
-                if function is not None:
-                    function(globals_, found)
+                if more is not None:
+                    more(globals_, found)
 
     return find

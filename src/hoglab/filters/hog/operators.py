@@ -13,20 +13,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.hog.tree import (
-    FALSE,
-    NULL,
-    TRUE,
-    Scalar,
-    all_of,
-    any_of,
-    array,
-    call,
-    compare,
-    const,
-    negate,
-    tuple_,
+from hoglab.filters.hog.conditions import (
+    NOTHING,
+    ORDER,
+    Leaf,
+    among,
+    both,
+    contains,
+    either,
+    equal,
+    is_not_set,
+    is_set,
+    matches,
+    negated,
+    ordered,
+    plain,
+    text_of,
+    unequal,
 )
+from hoglab.filters.hog.tree import FALSE, Scalar, array, call, compare, concat, const
 from hoglab.filters.model import FilterError
 from hoglab.filters.semver import caret_range, parse_version, wildcard_range
 from hoglab.hog.errors import HogRuntimeError
@@ -73,11 +78,11 @@ class Operand:
         return format_number(value)
 
 
-Build = Callable[["Expr", Operand], "Expr"]
+Build = Callable[["Expr", Operand], Leaf]
 
 
-def condition(field: Expr, operator: str, operand: Operand) -> Expr:
-    """The expression for one property filter. Raises `FilterError` for what cannot be evaluated."""
+def condition(field: Expr, operator: str, operand: Operand) -> Leaf:
+    """The condition of one property filter. Raises `FilterError` for what cannot be evaluated."""
     build = OPERATORS.get(operator)
     if build is None:
         raise FilterError(f"Operator {operator} is not supported in filters", operand.path)
@@ -85,64 +90,52 @@ def condition(field: Expr, operator: str, operand: Operand) -> Expr:
     if not isinstance(values, list) or operator in _RANGES:
         return build(field, operand)
     if not values:
-        return TRUE
+        return NOTHING
     if len(values) == 1:
         return build(field, operand.one(values[0]))
     listed = _LISTED.get(operator)
     if listed is not None:
         return listed(field, operand)
     each = [build(field, operand.one(value)) for value in values]
-    return all_of(each) if operator in _NEGATIVE else any_of(each)
+    return both(each) if operator in _NEGATIVE else either(each)
 
 
 # --- null ---
 
 
-def _text(field: Expr) -> Expr:
-    return call("toString", field)
-
-
-def _is_set(field: Expr) -> Expr:
-    return compare("!=", field, NULL)
-
-
-def _is_not_set(field: Expr) -> Expr:
-    return compare("==", field, NULL)
-
-
-def _false_when_null(field: Expr, built: Expr, *, answer: bool) -> Expr:
+def _false_when_null(field: Expr, built: Leaf, *, answer: bool) -> Leaf:
     """`built`, guarded if it would answer true for null (`answer` says whether it would)."""
-    return all_of([_is_set(field), built]) if answer else built
+    return both([is_set(field), built]) if answer else built
 
 
-def _true_when_null(field: Expr, built: Expr, *, answer: bool) -> Expr:
-    return built if answer else any_of([_is_not_set(field), built])
+def _true_when_null(field: Expr, built: Leaf, *, answer: bool) -> Leaf:
+    return built if answer else either([is_not_set(field), built])
 
 
 # --- equality ---
 
 
-def _exact(field: Expr, operand: Operand) -> Expr:
-    return compare("==", field, const(operand.scalar()))
+def _exact(field: Expr, operand: Operand) -> Leaf:
+    return equal(field, operand.scalar())
 
 
-def _is_not(field: Expr, operand: Operand) -> Expr:
-    return compare("!=", field, const(operand.scalar()))
+def _is_not(field: Expr, operand: Operand) -> Leaf:
+    return unequal(field, operand.scalar())
 
 
-def _one_of(field: Expr, operand: Operand) -> Expr:
+def _one_of(field: Expr, operand: Operand) -> Leaf:
     """Equal to any of the values by the rules of `=`, which `in` alone does not convert by."""
     alike = _alike(operand.value)
     if alike is not None:
-        return compare("in", field, tuple_(alike))
-    return any_of([_exact(field, operand.one(value)) for value in operand.value])
+        return among(field, alike)
+    return either([_exact(field, operand.one(value)) for value in operand.value])
 
 
-def _none_of(field: Expr, operand: Operand) -> Expr:
+def _none_of(field: Expr, operand: Operand) -> Leaf:
     alike = _alike(operand.value)
     if alike is not None:
-        return compare("not in", field, tuple_(alike))
-    return all_of([_is_not(field, operand.one(value)) for value in operand.value])
+        return among(field, alike, negated=True)
+    return both([_is_not(field, operand.one(value)) for value in operand.value])
 
 
 def _alike(values: list[Any]) -> list[Scalar] | None:
@@ -164,19 +157,19 @@ def _alike(values: list[Any]) -> list[Scalar] | None:
     return found
 
 
-def _in(field: Expr, operand: Operand) -> Expr:
+def _in(field: Expr, operand: Operand) -> Leaf:
     if isinstance(operand.value, list):
         return _one_of(field, operand)
     return _exact(field, operand)
 
 
-def _not_in(field: Expr, operand: Operand) -> Expr:
+def _not_in(field: Expr, operand: Operand) -> Leaf:
     if isinstance(operand.value, list):
         return _none_of(field, operand)
     return _is_not(field, operand)
 
 
-def _cleaned_path(field: Expr, operand: Operand) -> Expr:
+def _cleaned_path(field: Expr, operand: Operand) -> Leaf:
     if operand.path_cleaning:
         raise FilterError("Path cleaning rules are not supported in filters", operand.path)
     return _exact(field, operand)
@@ -185,16 +178,14 @@ def _cleaned_path(field: Expr, operand: Operand) -> Expr:
 # --- text ---
 
 
-def _icontains(field: Expr, operand: Operand) -> Expr:
+def _icontains(field: Expr, operand: Operand) -> Leaf:
     pattern = f"%{operand.text()}%"
-    built = compare("ilike", _text(field), const(pattern))
-    return _false_when_null(field, built, answer=ilike("null", pattern))
+    return _false_when_null(field, contains(field, pattern), answer=ilike("null", pattern))
 
 
-def _not_icontains(field: Expr, operand: Operand) -> Expr:
+def _not_icontains(field: Expr, operand: Operand) -> Leaf:
     pattern = f"%{operand.text()}%"
-    built = compare("not ilike", _text(field), const(pattern))
-    return _true_when_null(field, built, answer=not ilike("null", pattern))
+    return _true_when_null(field, contains(field, pattern, negated=True), answer=not ilike("null", pattern))
 
 
 def _needles(operand: Operand) -> list[str]:
@@ -202,21 +193,20 @@ def _needles(operand: Operand) -> list[str]:
     return [operand.one(value).text() for value in values]
 
 
-def _contains_any(field: Expr, needles: list[str]) -> Expr:
-    return compare("==", call("multiSearchAnyCaseInsensitive", _text(field), array(needles)), const(1))
+def _searched(op: str, field: Expr, needles: list[str]) -> Leaf:
+    return plain(compare(op, call("multiSearchAnyCaseInsensitive", text_of(field), array(needles)), const(1)))
 
 
-def _icontains_multi(field: Expr, operand: Operand) -> Expr:
+def _icontains_multi(field: Expr, operand: Operand) -> Leaf:
     needles = _needles(operand)
     found_in_null = any(needle.lower() in "null" for needle in needles)
-    return _false_when_null(field, _contains_any(field, needles), answer=found_in_null)
+    return _false_when_null(field, _searched("==", field, needles), answer=found_in_null)
 
 
-def _not_icontains_multi(field: Expr, operand: Operand) -> Expr:
+def _not_icontains_multi(field: Expr, operand: Operand) -> Leaf:
     needles = _needles(operand)
     found_in_null = any(needle.lower() in "null" for needle in needles)
-    built = compare("!=", call("multiSearchAnyCaseInsensitive", _text(field), array(needles)), const(1))
-    return _true_when_null(field, built, answer=not found_in_null)
+    return _true_when_null(field, _searched("!=", field, needles), answer=not found_in_null)
 
 
 def _pattern(operand: Operand) -> tuple[str, bool]:
@@ -228,25 +218,23 @@ def _pattern(operand: Operand) -> tuple[str, bool]:
         raise operand.error(error.message) from None
 
 
-def _regex(field: Expr, operand: Operand) -> Expr:
+def _regex(field: Expr, operand: Operand) -> Leaf:
     pattern, in_null = _pattern(operand)
-    return _false_when_null(field, call("match", _text(field), const(pattern)), answer=in_null)
+    return _false_when_null(field, matches(field, pattern), answer=in_null)
 
 
-def _not_regex(field: Expr, operand: Operand) -> Expr:
+def _not_regex(field: Expr, operand: Operand) -> Leaf:
     pattern, in_null = _pattern(operand)
-    return _true_when_null(field, negate(call("match", _text(field), const(pattern))), answer=not in_null)
+    return _true_when_null(field, negated(matches(field, pattern)), answer=not in_null)
 
 
 # --- order ---
 
-_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
-
 
 def _ordered(op: str) -> Build:
-    def build(field: Expr, operand: Operand) -> Expr:
+    def build(field: Expr, operand: Operand) -> Leaf:
         value = operand.scalar()
-        return _false_when_null(field, compare(op, field, const(value)), answer=_ORDER[op](None, value))
+        return _false_when_null(field, ordered(op, field, value), answer=ORDER[op](None, value))
 
     return build
 
@@ -267,17 +255,17 @@ def _number(value: Any) -> float | None:
     return number if number - number == 0 else None
 
 
-def _between(field: Expr, operand: Operand) -> Expr:
+def _between(field: Expr, operand: Operand) -> Leaf:
     low, high = _bounds(operand)
-    inside: list[Expr] = [compare(">=", field, const(low)), compare("<=", field, const(high))]
+    inside = [ordered(">=", field, low), ordered("<=", field, high)]
     if ge(None, low) and le(None, high):
-        inside.insert(0, _is_set(field))
-    return all_of(inside)
+        inside.insert(0, is_set(field))
+    return both(inside)
 
 
-def _not_between(field: Expr, operand: Operand) -> Expr:
+def _not_between(field: Expr, operand: Operand) -> Leaf:
     low, high = _bounds(operand)
-    outside = any_of([compare("<", field, const(low)), compare(">", field, const(high))])
+    outside = either([ordered("<", field, low), ordered(">", field, high)])
     return _false_when_null(field, outside, answer=lt(None, low) or gt(None, high))
 
 
@@ -317,13 +305,13 @@ _SOME_INSTANT = HogDateTime(datetime(2020, 1, 1, tzinfo=UTC).timestamp(), "UTC")
 
 
 def _dated(op: str) -> Build:
-    def build(field: Expr, operand: Operand) -> Expr:
+    def build(field: Expr, operand: Operand) -> Leaf:
         wanted = _date_operand(operand)
         if wanted is None:
-            return FALSE
-        instant = _instant(_text(field), operand.timezone)
-        no_date_answers = op in _ORDER and _ORDER[op](None, _SOME_INSTANT)
-        return _false_when_null(instant, compare(op, instant, wanted), answer=no_date_answers)
+            return plain(FALSE)
+        instant = _instant(text_of(field), operand.timezone)
+        no_date_answers = op in ORDER and ORDER[op](None, _SOME_INSTANT)
+        return _false_when_null(instant, plain(compare(op, instant, wanted)), answer=no_date_answers)
 
     return build
 
@@ -336,14 +324,14 @@ _THREE_PARTS = r"^(\d+\.\d+\.\d+)"
 Core = tuple[int, int, int]
 
 
-def _is_version(field: Expr) -> Expr:
-    return call("match", _text(field), const(_VERSION_TEXT))
+def _is_version(field: Expr) -> Leaf:
+    return matches(field, _VERSION_TEXT)
 
 
 def _version(field: Expr) -> Expr:
     """Three numbers that compare as a version: missing parts are filled with zeros."""
-    numbers = call("extractRegex", _text(field), const(_VERSION_TEXT))
-    padded = call("concat", numbers, const(".0.0"))
+    numbers = call("extractRegex", text_of(field), const(_VERSION_TEXT))
+    padded = concat(numbers, const(".0.0"))
     return call("sortableSemver", call("extractRegex", padded, const(_THREE_PARTS)))
 
 
@@ -355,24 +343,24 @@ def _core(operand: Operand) -> Core:
 
 
 def _versioned(op: str) -> Build:
-    def build(field: Expr, operand: Operand) -> Expr:
-        return all_of([_is_version(field), compare(op, _version(field), array(_core(operand)))])
+    def build(field: Expr, operand: Operand) -> Leaf:
+        return both([_is_version(field), plain(compare(op, _version(field), array(_core(operand))))])
 
     return build
 
 
-def _semver_neq(field: Expr, operand: Operand) -> Expr:
-    return negate(_versioned("==")(field, operand))
+def _semver_neq(field: Expr, operand: Operand) -> Leaf:
+    return negated(_versioned("==")(field, operand))
 
 
 def _version_range(find: Callable[[Operand], tuple[Core, Core | None]]) -> Build:
-    def build(field: Expr, operand: Operand) -> Expr:
+    def build(field: Expr, operand: Operand) -> Leaf:
         low, high = find(operand)
         version = _version(field)
-        inside = [_is_version(field), compare(">=", version, array(low))]
+        inside = [_is_version(field), plain(compare(">=", version, array(low)))]
         if high is not None:
-            inside.append(compare("<", version, array(high)))
-        return all_of(inside)
+            inside.append(plain(compare("<", version, array(high))))
+        return both(inside)
 
     return build
 
@@ -400,8 +388,8 @@ def _wildcard(operand: Operand) -> tuple[Core, Core | None]:
 OPERATORS: Mapping[str, Build] = {
     "exact": _exact,
     "is_not": _is_not,
-    "is_set": lambda field, _: _is_set(field),
-    "is_not_set": lambda field, _: _is_not_set(field),
+    "is_set": lambda field, _: is_set(field),
+    "is_not_set": lambda field, _: is_not_set(field),
     "icontains": _icontains,
     "not_icontains": _not_icontains,
     "icontains_multi": _icontains_multi,

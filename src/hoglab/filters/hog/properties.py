@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.elements import only_id, parse_selector, selector_pattern, tag_pattern
+from hoglab.filters.hog.conditions import NOTHING, AllOf, AnyOf, Condition, Leaf, both, either, negated, plain
 from hoglab.filters.hog.operators import VALUELESS, Operand, condition
 from hoglab.filters.hog.source import parse_condition
-from hoglab.filters.hog.tree import (
-    TRUE,
-    Condition,
-    all_of,
-    any_of,
-    call,
-    compare,
-    const,
-    lambda_,
-    negate,
-)
+from hoglab.filters.hog.tree import call, compare, const, lambda_
 from hoglab.filters.hog.tree import field as path_to
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup, parse_filters
-from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.env import FILTER_ROOTS
+from hoglab.hog.errors import HogRuntimeError, missing_global
 from hoglab.hog.rt.regex import compile_regex
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
-
-ROOTS = frozenset(
-    {
-        "event",
-        "uuid",
-        "distinct_id",
-        "timestamp",
-        "properties",
-        "elements_chain",
-        "elements_chain_href",
-        "elements_chain_texts",
-        "elements_chain_ids",
-        "elements_chain_elements",
-        "person",
-        "pdi",
-        *(f"$group_{index}" for index in range(GROUP_TYPES)),
-        *(f"group_{index}" for index in range(GROUP_TYPES)),
-        "variables",
-    }
-)
-"""The names that a filter may read (spec: hog-runtime 1.2)."""
 
 EXCEPTION_LISTS = frozenset(
     {"$exception_types", "$exception_values", "$exception_sources", "$exception_functions"}
@@ -94,39 +65,35 @@ class PropertyBuilder:
     def _member(self, member: PropertyFilter | PropertyGroup, path: str) -> Condition:
         if isinstance(member, PropertyGroup):
             return self._group(member, path)
-        return self.leaf(member, path)
+        return replace(self._leaf(member, path), path=path, asked=member)
 
     def _group(self, group: PropertyGroup, path: str) -> Condition:
         parts = [self._member(member, f"{path}[{index}]") for index, member in enumerate(group.values)]
-        nodes = [part.node for part in parts]
-        total = all(part.total for part in parts)
-        if not nodes:
-            return Condition(TRUE)
-        return Condition(all_of(nodes) if group.type == "AND" else any_of(nodes), total)
+        return (AllOf if group.type == "AND" else AnyOf)(tuple(parts), path)
 
-    def leaf(self, leaf: PropertyFilter, path: str) -> Condition:
+    def _leaf(self, leaf: PropertyFilter, path: str) -> Leaf:
         """The condition of one filter; one that lacks something it needs is true."""
         if leaf.is_cohort:
-            return Condition(self._cohort(leaf))
+            return self._cohort(leaf)
         if leaf.type == "flag" or not leaf.key:
-            return Condition(TRUE)
+            return NOTHING
         if leaf.type == "hogql":
-            return parse_condition(leaf.key, path, ROOTS)
+            return parse_condition(leaf.key, path, FILTER_ROOTS)
         if "value" not in leaf.given and leaf.operator not in VALUELESS:
-            return Condition(TRUE)
+            return NOTHING
         built = self._element(leaf, path) if leaf.type == "element" else self._property(leaf, path)
-        return Condition(negate(built) if leaf.negation else built)
+        return negated(built) if leaf.negation else built
 
     def _operand(self, leaf: PropertyFilter, path: str) -> Operand:
         return Operand(leaf.value, path, self.context.timezone, self.context.path_cleaning)
 
-    def _property(self, leaf: PropertyFilter, path: str) -> Expr:
+    def _property(self, leaf: PropertyFilter, path: str) -> Leaf:
         operand = self._operand(leaf, path)
         if leaf.type in {"event", "feature"} and leaf.key in EXCEPTION_LISTS:
             values = call("JSONExtractArrayRaw", path_to("properties", leaf.key))
             return _any_element(values, leaf.operator, operand)
         place = self._place(leaf, path)
-        return TRUE if place is None else condition(place, leaf.operator, operand)
+        return NOTHING if place is None else condition(place, leaf.operator, operand)
 
     def _place(self, leaf: PropertyFilter, path: str) -> Expr | None:
         """Where the value stands, None when the filter does not say enough."""
@@ -148,14 +115,14 @@ class PropertyBuilder:
                     raise FilterError(f"must be 0 to {GROUP_TYPES - 1}", f"{path}.group_type_index")
                 return path_to(f"group_{index}", "properties", key)
             case "event_metadata":
-                if key not in ROOTS:
-                    raise FilterError(f"Global variable not found: {key}", path)
+                if key not in FILTER_ROOTS:
+                    raise FilterError(missing_global((key,)), path)
                 return path_to(key)
             case "workflow_variable":
                 return path_to("variables", key)
         raise FilterError(f"Filters of type {leaf.type} are not supported in real-time filters", path)
 
-    def _element(self, leaf: PropertyFilter, path: str) -> Expr:
+    def _element(self, leaf: PropertyFilter, path: str) -> Leaf:
         operand = self._operand(leaf, path)
         if leaf.key == "href":
             return condition(path_to("elements_chain_href"), leaf.operator, operand)
@@ -167,26 +134,26 @@ class PropertyBuilder:
             raise FilterError(f"Operator {leaf.operator} is not supported for {leaf.key}", path)
         values = leaf.value if isinstance(leaf.value, list) else [leaf.value]
         if not values:
-            return TRUE
+            return NOTHING
         build = selector_condition if leaf.key == "selector" else tag_condition
         found = [build(operand.one(value).text(), path) for value in values]
         if leaf.operator == "exact":
-            return any_of(found)
-        return all_of([negate(one) for one in found])
+            return either(found)
+        return both([negated(one) for one in found])
 
     # --- cohorts ---
 
-    def _cohort(self, leaf: PropertyFilter) -> Expr:
+    def _cohort(self, leaf: PropertyFilter) -> Leaf:
         """Membership, spelled out as conditions on the person."""
         refusals: list[str] = []
         found = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
         if refusals:
             raise CohortError(refusals)
-        member = any_of([one for one in found if one is not None])
+        member = either([one for one in found if one is not None])
         excluded = (leaf.operator in {"not_in", "is_not"}) != leaf.negation
-        return negate(member) if excluded else member
+        return negated(member) if excluded else member
 
-    def _inlined(self, identifier: int | None, refusals: list[str]) -> Expr | None:
+    def _inlined(self, identifier: int | None, refusals: list[str]) -> Condition | None:
         cohort = None if identifier is None else self.context.cohorts.get(identifier)
         if cohort is None:
             refusals.append(f"cohort {identifier} does not exist")
@@ -203,7 +170,7 @@ class PropertyBuilder:
         if any(one.type != "person" for one in leaves):
             refusals.append(f"{label} looks at more than person properties")
             return None
-        return self._group(group, f"cohort {cohort.id}").node
+        return self._group(group, f"cohort {cohort.id}")
 
 
 class CohortError(FilterError):
@@ -225,12 +192,13 @@ def _cohort_ids(value: object) -> list[int | None]:
     return ids
 
 
-def _any_element(values: Expr, operator: str, operand: Operand) -> Expr:
+def _any_element(values: Expr, operator: str, operand: Operand) -> Leaf:
     """Some element of a list meets the condition."""
-    return call("arrayExists", lambda_("one", condition(path_to("one"), operator, operand)), values)
+    body = condition(path_to("one"), operator, operand).node
+    return plain(call("arrayExists", lambda_("one", body), values))
 
 
-def selector_condition(selector: str, path: str) -> Expr:
+def selector_condition(selector: str, path: str) -> Leaf:
     """Some element of the chain is what a CSS selector describes (spec: hog-runtime 2.7)."""
     try:
         parts = parse_selector(selector)
@@ -238,20 +206,20 @@ def selector_condition(selector: str, path: str) -> Expr:
         raise FilterError(error.message, path) from None
     identifier = only_id(parts)
     if identifier is not None:
-        return compare("in", const(identifier), path_to("elements_chain_ids"))
+        return plain(compare("in", const(identifier), path_to("elements_chain_ids")))
     pattern = selector_pattern(parts)
     try:
         compile_regex(pattern)
     except HogRuntimeError:
         raise FilterError(f"Selector is too long: {selector}", path) from None
-    return compare("=~", path_to("elements_chain"), const(pattern))
+    return plain(compare("=~", path_to("elements_chain"), const(pattern)))
 
 
-def tag_condition(tag: str, path: str) -> Expr:
+def tag_condition(tag: str, path: str) -> Leaf:
     """Some element of the chain has this tag (spec: hog-runtime 2.6)."""
     pattern = tag_pattern(tag)
     try:
         compile_regex(pattern)
     except HogRuntimeError as error:
         raise FilterError(error.message, path) from None
-    return compare("=~", path_to("elements_chain"), const(pattern))
+    return plain(compare("=~", path_to("elements_chain"), const(pattern)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from hoglab.filters.hog.tree import Condition
+from hoglab.filters.hog.conditions import Decision, Leaf
 from hoglab.filters.model import FilterError
-from hoglab.hog.errors import HogSourceError
+from hoglab.hog.errors import HogSourceError, missing_global
+from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_expression
 from hoglab.hog.stdlib import LIBRARY
 from hoglab.hog.symbols import resolve
@@ -17,20 +18,20 @@ if TYPE_CHECKING:
     from hoglab.hog.symbols import Resolution
 
 
-def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Condition:
+def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Leaf:
     """The condition that a text writes out, which may fail when it runs.
 
     Raises `FilterError` for text that is no expression, and for names that no event has.
     """
     try:
-        node: Expr = parse_expression(text)
+        node: Expr = lower(parse_expression(text), text, markup=False)
         found = resolve(node, text)
     except HogSourceError as error:
         if error.code in ("query", "unsupported"):
             raise FilterError("Select queries are not allowed in filters", path) from None
         raise FilterError(error.message, path) from None
     _check_names(found, path, roots)
-    return Condition(node, total=False)
+    return Leaf(node, (Decision(node),), total=False, written=True)
 
 
 def _check_names(found: Resolution, path: str, roots: AbstractSet[str]) -> None:
@@ -40,7 +41,7 @@ def _check_names(found: Resolution, path: str, roots: AbstractSet[str]) -> None:
         raise FilterError(f"Filter compilation errors: {named}", path)
     for place in found.globals:
         if place.chain[0] not in roots and not (len(place.chain) == 1 and _callable(place.chain[0])):
-            raise FilterError(f"Global variable not found: {'.'.join(place.chain)}", path)
+            raise FilterError(missing_global(place.chain), path)
 
 
 def _callable(name: str) -> bool:

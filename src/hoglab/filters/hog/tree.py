@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes
 
@@ -13,14 +12,6 @@ if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
 
 Scalar = bool | int | float | str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One expression that must hold. ``total``: it cannot fail, whatever the event looks like."""
-
-    node: Expr
-    total: bool = True
 
 
 def const(value: Scalar) -> nodes.Constant:
@@ -42,6 +33,10 @@ def compare(op: str, left: Expr, right: Expr) -> nodes.CompareOperation:
 
 def call(name: str, *args: Expr) -> nodes.Call:
     return nodes.Call(0, 0, name, args)
+
+
+def concat(*exprs: Expr) -> nodes.Concat:
+    return nodes.Concat(0, 0, exprs)
 
 
 def lambda_(parameter: str, body: Expr) -> nodes.Lambda:
@@ -72,17 +67,3 @@ def any_of(exprs: Sequence[Expr]) -> Expr:
     if not exprs:
         return FALSE
     return exprs[0] if len(exprs) == 1 else nodes.Or(0, 0, tuple(exprs))
-
-
-def shape(node: nodes.Node) -> tuple[Any, ...]:
-    """A hashable value that two trees share exactly if they are alike, wherever they stand."""
-    members = (_shape_of(getattr(node, name)) for name in nodes.field_names(type(node)))
-    return (type(node).__name__, *members)
-
-
-def _shape_of(value: Any) -> Any:
-    if isinstance(value, nodes.Node):
-        return shape(value)
-    if value.__class__ is tuple:
-        return tuple(_shape_of(item) for item in value)
-    return (value.__class__.__name__, repr(value))  # 1, 1.0 and True are different constants

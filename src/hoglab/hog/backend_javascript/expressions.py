@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import is_operator_call
 from hoglab.hog.backend_javascript.library import runs_in_browsers
 from hoglab.hog.backend_javascript.names import Names, function_name
 from hoglab.hog.errors import HogCompileError
@@ -147,18 +146,21 @@ class ExpressionWriter:
     def negation(self, node: n.Not) -> str:
         return f"(!{self.expr(node.expr)})"
 
+    def if_(self, node: n.If) -> str:
+        code = "null" if node.otherwise is None else self.expr(node.otherwise)
+        for condition, value in reversed(node.branches):
+            code = f"({self.expr(condition)} ? {self.expr(value)} : {code})"
+        return code
+
+    def if_null(self, node: n.IfNull) -> str:
+        return f"({self.expr(node.expr)} ?? {self.expr(node.otherwise)})"
+
+    def concat(self, node: n.Concat) -> str:
+        return f"{self.library_function('concat', node)}({self.listed(node.exprs)})"
+
     # --- calls
 
     def call(self, node: n.Call) -> str:
-        if node.params is not None:
-            inner = self.plain_call(node, node.params)
-            return f"{inner}({self.listed(node.args)})"
-        symbol = self.found.uses.get(node)
-        if symbol is None and is_operator_call(node) and node.name != "concat":
-            return self.operator_call(node.name, node.args)
-        return self.plain_call(node, node.args)
-
-    def plain_call(self, node: n.Call, args: Sequence[n.Expr]) -> str:
         symbol = self.found.uses.get(node)
         if node in self.found.empty_reads:
             callee = "null"
@@ -166,10 +168,10 @@ class ExpressionWriter:
             callee = self.variable(symbol)
         else:
             callee = self.library_function(node.name, node)
-            problem = self.functions[node.name].arity_error(len(args))
+            problem = self.functions[node.name].arity_error(len(node.args))
             if problem is not None:
                 raise self.error(problem, node, code="arity")
-        return f"{callee}({self.listed(args)})"
+        return f"{callee}({self.listed(node.args)})"
 
     def library_function(self, name: str, node: n.Node) -> str:
         """The JavaScript name of a library function. Refuses those that browsers cannot have."""
@@ -183,19 +185,6 @@ class ExpressionWriter:
                 hint="code for browsers cannot wait for the server or call it",
             )
         return self.helper(function_name(name))
-
-    def operator_call(self, name: str, args: Sequence[n.Expr]) -> str:
-        """The calls that are not calls (spec: hog-language 6.5)."""
-        if name == "not":
-            return f"(!{self.expr(args[0])})"
-        if name in ("and", "or"):
-            return self.joined(args, "&&" if name == "and" else "||")
-        if name == "ifNull":
-            return f"({self.expr(args[0])} ?? {self.expr(args[1])})"
-        code = self.expr(args[-1]) if len(args) % 2 else "null"
-        for at in range(len(args) // 2 * 2 - 2, -1, -2):
-            code = f"({self.expr(args[at])} ? {self.expr(args[at + 1])} : {code})"
-        return code
 
     def expr_call(self, node: n.ExprCall) -> str:
         return f"{self.expr(node.expr)}({self.listed(node.args)})"
@@ -219,6 +208,9 @@ _WRITERS: dict[type[n.Node], Callable[..., str]] = {
     n.And: ExpressionWriter.all_of,
     n.Or: ExpressionWriter.any_of,
     n.Not: ExpressionWriter.negation,
+    n.If: ExpressionWriter.if_,
+    n.IfNull: ExpressionWriter.if_null,
+    n.Concat: ExpressionWriter.concat,
     n.Array: ExpressionWriter.array,
     n.Tuple: ExpressionWriter.tuple_,
     n.Dict: ExpressionWriter.dict_,

@@ -181,7 +181,7 @@ def _catches_all(clause: n.Catch) -> bool:
 
 def _stays_the_same(node: n.ForInStatement) -> bool:
     """Whether what a loop goes through may be evaluated again in each pass."""
-    makes_something = (n.Call, n.ExprCall, n.Lambda)
+    makes_something = (n.Call, n.If, n.IfNull, n.Concat, n.ExprCall, n.Lambda)
     return not any(isinstance(part, makes_something) for part in n.walk(node.expr)) and not any(
         isinstance(part, n.VariableAssignment) for part in n.walk(node.body)
     )

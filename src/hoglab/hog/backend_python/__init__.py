@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import Effects, Facts, analyse, is_operator_call
+from hoglab.hog.analyse import Effects, Facts, analyse
 from hoglab.hog.backend_python.build import name, place
 from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.support import NAMES
@@ -22,7 +22,7 @@ from hoglab.hog.kinds import Kinds
 from hoglab.hog.rt.context import UNMETERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import Resolution
@@ -32,6 +32,7 @@ __all__ = [
     "Generated",
     "UnsafeCodeError",
     "UnsupportedShapeError",
+    "assemble",
     "finish",
     "generate",
     "make_unit",
@@ -103,7 +104,7 @@ def generate_source(
 ) -> str:
     """The generated code as text, for people to read; what runs is never made from text."""
     _, _, body, bounded = _emitted(tree, names, functions, sure_roots, call_depth)
-    return ast.unparse(_module(body, bounded=bounded))
+    return ast.unparse(ast.fix_missing_locations(ast.Module([_main(body, bounded=bounded)], [])))
 
 
 def _emitted(
@@ -161,12 +162,7 @@ def finish(
 
     Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
     """
-    module = _module(body, bounded=bounded)
-    try:
-        code = compile(module, FILE_NAME, "exec", dont_inherit=True, optimize=0)
-    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
-        raise UnsupportedShapeError(str(error)) from error
-    verify(code, _USUAL_NAMES, constants.values)
+    code = assemble([_main(body, bounded=bounded)], FILE_NAME, _USUAL_NAMES, constants.values)
     return Generated(
         code=code,
         constants=constants.values,
@@ -177,8 +173,25 @@ def finish(
     )
 
 
-def _module(body: list[ast.stmt], *, bounded: bool) -> ast.Module:
-    """The statements as a function `main` in a module of its own."""
+def assemble(
+    functions: list[ast.stmt], file_name: str, usual: Collection[str], own: Collection[str]
+) -> types.CodeType:
+    """Compiles the functions of a module and verifies that they name nothing but the `usual` and their `own` names.
+
+    Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
+    """
+    module = ast.Module(functions, [])
+    place(module, 1, 0)
+    try:
+        code = compile(module, file_name, "exec", dont_inherit=True, optimize=0)
+    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
+        raise UnsupportedShapeError(str(error)) from error
+    verify(code, usual, own)
+    return code
+
+
+def _main(body: list[ast.stmt], *, bounded: bool) -> ast.stmt:
+    """The statements as a function `main`."""
     parameters = ["g", "c"] if bounded else ["g", "c", "b", "charge"]
     defaults: list[ast.expr] = [name("unmetered")] if bounded else []
     arguments = ast.arguments(
@@ -188,10 +201,7 @@ def _module(body: list[ast.stmt], *, bounded: bool) -> ast.Module:
         kw_defaults=[],
         defaults=defaults,
     )
-    main = ast.FunctionDef("main", arguments, body, [], lineno=1)
-    module = ast.Module([main], [])
-    place(module, 1, 0)
-    return module
+    return ast.FunctionDef("main", arguments, body, [], lineno=1)
 
 
 def _global_fields(node: n.Expr, names: Resolution, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:
@@ -200,9 +210,10 @@ def _global_fields(node: n.Expr, names: Resolution, certain: bool = True) -> Ite
         if node not in names.uses:
             yield node, certain
         return
-    if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
-        for position, arg in enumerate(node.args):
-            yield from _global_fields(arg, names, certain and position == 0)
+    if isinstance(node, (n.If, n.IfNull)):
+        for position, part in enumerate(n.children(node)):
+            if isinstance(part, n.Expr):
+                yield from _global_fields(part, names, certain and position == 0)
         return
     for child in n.children(node):
         if isinstance(child, n.Expr):
@@ -234,4 +245,4 @@ def _allocation(node: n.Node) -> int:
         return 200
     if isinstance(node, n.VariableAssignment) and isinstance(node.left, n.ArrayAccess):
         return 150
-    return 100 if isinstance(node, n.Call) else 0
+    return 100 if isinstance(node, (n.Call, n.Concat)) else 0

@@ -7,6 +7,7 @@ an identifier.
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def const(value: Any) -> ast.Constant:
     return Constant(value)
 
 
+@lru_cache(maxsize=4_096)
 def name(identifier: str) -> ast.Name:
+    """A variable that is looked at; the nodes of a name are one."""
     return Name(identifier, _LOAD)
 
 

@@ -14,7 +14,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import enclosing, is_operator_call
+from hoglab.hog.analyse import enclosing
 from hoglab.hog.backend_python import operators
 from hoglab.hog.backend_python.build import (
     LEAVES,
@@ -37,6 +37,7 @@ from hoglab.hog.backend_python.build import (
     tuple_of,
     walrus,
 )
+from hoglab.hog.backend_python.emitter import Emitter
 from hoglab.hog.backend_python.intrinsics import intrinsic
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
@@ -46,18 +47,12 @@ from hoglab.hog.optimise import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hoglab.hog.backend_python.unit import Unit
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import FunctionScope, Symbol
+    from hoglab.hog.symbols import Symbol
 
 
-class ExpressionEmitter:
-    """Emits expressions of one function. `before` collects statements that must run first (function bodies)."""
-
-    def __init__(self, unit: Unit, scope: FunctionScope) -> None:
-        self.unit = unit
-        self.scope = scope
-        self.before: list[ast.stmt] = []
+class ExpressionEmitter(Emitter):
+    """Emits expressions."""
 
     # --- the ways to ask for an expression
 
@@ -71,8 +66,10 @@ class ExpressionEmitter:
 
     def value(self, node: n.Expr) -> ast.expr:
         """The value of the expression, to keep."""
-        if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
+        if isinstance(node, n.If):
             return self.choice(node, self.value)
+        if isinstance(node, n.IfNull):
+            return self.first_known(node, self.value)
         made = self.expr(node)
         if not self.borrows(node):
             return made
@@ -100,14 +97,6 @@ class ExpressionEmitter:
         first, again = self.twice(made)
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
-    def number(self, node: n.Expr) -> ast.expr:
-        """The expression as a number (spec: hog-language 8.3)."""
-        made = self.expr(node)
-        if not self.kind(node) & ~NUMBER:
-            return made
-        first, again = self.twice(made)
-        return choose(any_of([is_class(first, "int"), is_class(again, "float")]), again, call("num", again))
-
     def text(self, node: n.Expr) -> ast.expr:
         """The expression as the text it has in a `concat`."""
         made = self.expr(node)
@@ -117,18 +106,6 @@ class ExpressionEmitter:
         return choose(is_class(first, "str"), again, call("text", again))
 
     # --- tools
-
-    def kind(self, node: n.Expr) -> int:
-        return self.unit.kinds.of(node)
-
-    def twice(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """The expression for its first and for every later use, evaluated once."""
-        if isinstance(made, ast.Name):
-            return made, name(made.id)
-        if isinstance(made, ast.Constant):
-            return made, const(made.value)
-        variable = self.unit.fresh("t")
-        return walrus(variable, made), name(variable)
 
     def values(self, nodes: Sequence[n.Expr]) -> list[ast.expr]:
         """The values of several expressions, to keep."""
@@ -146,17 +123,14 @@ class ExpressionEmitter:
             waits = waits or self.unit.effects.enters(nodes[at])
         return made
 
-    def constant_of(self, value: object) -> ast.expr:
-        return const(value)
-
     def borrows(self, node: n.Expr) -> bool:
         """Whether the value of the expression may be part of a global."""
         while isinstance(node, (n.ArrayAccess, n.TupleAccess)):
             node = node.array if isinstance(node, n.ArrayAccess) else node.tuple
         if isinstance(node, n.Field):
             return node not in self.unit.names.uses
-        if isinstance(node, n.Call) and is_operator_call(node) and node.name in ("if", "multiIf", "ifNull"):
-            return any(self.borrows(arg) for arg in node.args)
+        if isinstance(node, (n.If, n.IfNull)):
+            return any(isinstance(part, n.Expr) and self.borrows(part) for part in n.children(node))
         return False
 
     # --- names and members
@@ -280,62 +254,31 @@ class ExpressionEmitter:
     def negation(self, node: n.Not) -> ast.expr:
         return negate(self.test(node.expr))
 
-    # --- containers
-
-    def array(self, node: n.Array) -> ast.expr:
-        return list_of(self.values(node.exprs))
-
-    def tuple(self, node: n.Tuple) -> ast.expr:
-        return call("tuple", list_of(self.values(node.exprs)))
-
-    def dict(self, node: n.Dict) -> ast.expr:
-        keys: list[ast.expr | None] = []
-        for key, _ in node.items:
-            known = self.unit.folder.value(key)
-            plain = known.__class__ is str or (known.__class__ is int and abs(known) < 2**53)
-            made = self.expr(key)
-            keys.append(made if plain or not self.kind(key) & ~STR else call("key", made))
-        return ast.Dict(keys, self.values([value for _, value in node.items]))
-
-    # --- calls
-
-    def call(self, node: n.Call) -> ast.expr:
-        if node.params is not None:
-            args = self.values(node.args)
-            callee = self.named_call(node, node.params)
-            return call("call_value", name("c"), *args, callee)
-        if is_operator_call(node):
-            return self.operator_call(node)
-        return self.named_call(node, node.args)
-
-    def operator_call(self, node: n.Call) -> ast.expr:
-        args = node.args
-        if node.name == "not":
-            return negate(self.test(args[0]))
-        if node.name in ("and", "or"):
-            return self.logic(args, node.name == "and", self.boolean)
-        if node.name == "concat" and node not in self.unit.names.uses:
-            return self.joined(args)
-        if node.name == "concat":
-            return self.named_call(node, args)
+    def if_(self, node: n.If) -> ast.expr:
         return self.choice(node, self.expr)
 
-    def choice(self, node: n.Call, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
-        """`if`, `multiIf`, `ifNull`: branches are evaluated only when chosen."""
-        args = node.args
-        if node.name == "ifNull":
-            if not self.kind(args[0]) & NULL:
-                return ask(args[0])
-            first, again = self.twice(ask(args[0]))
-            return choose(operators.is_null(first, wanted=False), again, ask(args[1]))
-        made = ask(args[-1]) if len(args) % 2 else const(None)
-        for at in range(len(args) // 2 * 2 - 2, -1, -2):
-            made = choose(self.test(args[at]), ask(args[at + 1]), made)
+    def choice(self, node: n.If, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
+        """`if`, `multiIf`: branches are evaluated only when chosen."""
+        made = const(None) if node.otherwise is None else ask(node.otherwise)
+        for condition, value in reversed(node.branches):
+            made = choose(self.test(condition), ask(value), made)
         return made
 
-    def joined(self, parts: Sequence[n.Expr]) -> ast.expr:
-        """The text of all parts in a row."""
-        made = self.joined_parts(parts)
+    def if_null(self, node: n.IfNull) -> ast.expr:
+        return self.first_known(node, self.expr)
+
+    def first_known(self, node: n.IfNull, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
+        """`ifNull`: the second expression is evaluated only when the first is null."""
+        if not self.kind(node.expr) & NULL:
+            return ask(node.expr)
+        first, again = self.twice(ask(node.expr))
+        return choose(operators.is_null(first, wanted=False), again, ask(node.otherwise))
+
+    # --- texts
+
+    def concat(self, node: n.Concat) -> ast.expr:
+        """The texts of all parts in a row."""
+        made = self.joined_parts(node.exprs)
         if isinstance(made, ast.Constant):
             return made
         variable = self.unit.fresh("t")
@@ -362,7 +305,27 @@ class ExpressionEmitter:
             return ast.JoinedStr(values)
         return only.value if isinstance(only, ast.FormattedValue) else only
 
-    def named_call(self, node: n.Call, args: Sequence[n.Expr]) -> ast.expr:
+    # --- containers
+
+    def array(self, node: n.Array) -> ast.expr:
+        return list_of(self.values(node.exprs))
+
+    def tuple(self, node: n.Tuple) -> ast.expr:
+        return call("tuple", list_of(self.values(node.exprs)))
+
+    def dict(self, node: n.Dict) -> ast.expr:
+        keys: list[ast.expr | None] = []
+        for key, _ in node.items:
+            known = self.unit.folder.value(key)
+            plain = known.__class__ is str or (known.__class__ is int and abs(known) < 2**53)
+            made = self.expr(key)
+            keys.append(made if plain or not self.kind(key) & ~STR else call("key", made))
+        return ast.Dict(keys, self.values([value for _, value in node.items]))
+
+    # --- calls
+
+    def call(self, node: n.Call) -> ast.expr:
+        args = node.args
         symbol = self.unit.names.uses.get(node)
         if symbol is not None:
             if symbol.function is not None and is_direct(symbol):
@@ -454,6 +417,9 @@ _EXPRESSIONS: dict[type[n.Expr], Callable[..., ast.expr]] = {
     n.And: ExpressionEmitter.all_true,
     n.Or: ExpressionEmitter.any_true,
     n.Not: ExpressionEmitter.negation,
+    n.If: ExpressionEmitter.if_,
+    n.IfNull: ExpressionEmitter.if_null,
+    n.Concat: ExpressionEmitter.concat,
     n.Array: ExpressionEmitter.array,
     n.Tuple: ExpressionEmitter.tuple,
     n.Dict: ExpressionEmitter.dict,

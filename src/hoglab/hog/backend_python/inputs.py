@@ -114,12 +114,7 @@ class _Builder:
         made = emitter.expr(leaf.tree)
         self.before += emitter.before
         self.leaves.append(leaf)
-        self.facts.loops = self.facts.loops or facts.loops
-        self.facts.functions = self.facts.functions or facts.functions
-        self.facts.reads |= facts.reads
-        self.facts.calls |= facts.calls
-        if facts.suspension != "never":
-            self.facts.suspension = "replay"
+        self.facts.include(facts)
         mark(made, *unit.place(leaf.tree))
         return made
 

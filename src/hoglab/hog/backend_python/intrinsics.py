@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hoglab.hog import nodes as n
-    from hoglab.hog.backend_python.expressions import ExpressionEmitter
+    from hoglab.hog.backend_python.emitter import Emitter
     from hoglab.hog.stdlib.registry import Function
 
 
-def intrinsic(emitter: ExpressionEmitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
+def intrinsic(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
     """The short way for a call with the right number of arguments; None when there is none."""
     short = _SHORT.get(function.name)
     if short is None or LIBRARY.get(function.name) is not function:
@@ -29,12 +29,12 @@ def intrinsic(emitter: ExpressionEmitter, function: Function, args: Sequence[n.E
     return short(emitter, function, args)
 
 
-def _library(emitter: ExpressionEmitter, function: Function, *args: ast.expr) -> ast.expr:
+def _library(emitter: Emitter, function: Function, *args: ast.expr) -> ast.expr:
     context = [name("c")] if function.needs_context else []
     return call(emitter.unit.constants.add(function.call), *context, *args)
 
 
-def _substring(emitter: ExpressionEmitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
+def _substring(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
     """`substring(x, 2, 3)` with constant bounds: a slice, where units and characters are the same."""
     if len(args) != 3 or emitter.unit.folder.value(args[0]) is not UNKNOWN:
         return None  # Python's compiler warns of slices of constants that are no text
@@ -47,7 +47,7 @@ def _substring(emitter: ExpressionEmitter, function: Function, args: Sequence[n.
     return choose(is_plain, part, _library(emitter, function, again, const(start), const(length)))
 
 
-def _starts_with(emitter: ExpressionEmitter, _function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
+def _starts_with(emitter: Emitter, _function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
     prefix = emitter.unit.folder.value(args[1])
     if prefix.__class__ is not str:
         return None
@@ -55,12 +55,12 @@ def _starts_with(emitter: ExpressionEmitter, _function: Function, args: Sequence
     return all_of([is_class(first, "str"), method(again, "startswith", const(prefix))])
 
 
-def _length(emitter: ExpressionEmitter, function: Function, args: Sequence[n.Expr]) -> ast.expr:
+def _length(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr:
     first, again = emitter.twice(emitter.expr(args[0]))
     return choose(is_class(first, "list"), call("size", again), _library(emitter, function, again))
 
 
-_SHORT: dict[str, Callable[[ExpressionEmitter, Function, Sequence[n.Expr]], ast.expr | None]] = {
+_SHORT: dict[str, Callable[[Emitter, Function, Sequence[n.Expr]], ast.expr | None]] = {
     "substring": _substring,
     "startsWith": _starts_with,
     "length": _length,

@@ -29,24 +29,18 @@ from hoglab.hog.backend_python.support import MAX_EXACT
 from hoglab.hog.kinds import BOOL, FLOAT, NUMBER, STR, is_step
 from hoglab.hog.optimise import UNKNOWN
 from hoglab.hog.patterns import pattern_problem
-from hoglab.hog.rt.coerce import like_matcher
+from hoglab.hog.rt.coerce import ARITHMETIC, COMPARISON, NEGATED, like_matcher
 from hoglab.hog.rt.context import LONG
 from hoglab.hog.rt.printing import concat_text
 from hoglab.hog.rt.regex import compile_regex
 
 if TYPE_CHECKING:
-    from hoglab.hog.backend_python.expressions import ExpressionEmitter
+    from hoglab.hog.backend_python.emitter import Emitter
 
-ARITHMETIC_HELPERS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+ARITHMETIC_HELPERS = {op: helper.__name__ for op, helper in ARITHMETIC.items()}
 
-_ORDER_HELPERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _ORDER_OPS: dict[str, type[ast.cmpop]] = {"<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE}
-_HELPERS = {
-    "==": ("eq", False), "!=": ("ne", False), **{op: (name, False) for op, name in _ORDER_HELPERS.items()},
-    "in": ("contains", False), "not in": ("contains", True), "like": ("like", False), "not like": ("like", True),
-    "ilike": ("ilike", False), "not ilike": ("ilike", True), "=~": ("regex", False), "!~": ("regex", True),
-    "=~*": ("iregex", False), "!~*": ("iregex", True),
-}  # fmt: skip
+_HELPERS = {op: helper.__name__ for op, helper in COMPARISON.items()}
 
 
 def concat_constant(value: object) -> str:
@@ -56,15 +50,15 @@ def concat_constant(value: object) -> str:
 
 def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
     """A comparison by its helper, whatever the operands are."""
-    helper, negated = _HELPERS[op]
-    made = call(helper, left, right)
-    return negate(made) if negated else made
+    positive = NEGATED.get(op)
+    made = call(_HELPERS[positive or op], left, right)
+    return made if positive is None else negate(made)
 
 
 # --- arithmetic
 
 
-def arithmetic(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+def arithmetic(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
     """`+ - * / %` on numbers (spec: hog-language 8.3)."""
     if node.op == "/":
         return _quotient(emitter, node)
@@ -78,7 +72,7 @@ def arithmetic(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.e
     return _clamped(emitter, made)
 
 
-def _clamped(emitter: ExpressionEmitter, made: ast.expr) -> ast.expr:
+def _clamped(emitter: Emitter, made: ast.expr) -> ast.expr:
     """The result if it is within the exact integers, else what `clamp` makes of it."""
     variable = emitter.unit.fresh("t")
     limits = const(-MAX_EXACT), const(MAX_EXACT)
@@ -87,14 +81,14 @@ def _clamped(emitter: ExpressionEmitter, made: ast.expr) -> ast.expr:
     return choose(exact, result, call("clamp", result))
 
 
-def _quotient(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+def _quotient(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
     divisor = emitter.unit.folder.value(node.right)
     if divisor.__class__ in (int, float) and divisor != 0 and divisor == divisor:
         return binary(emitter.number(node.left), ast.Div(), const(float(divisor)))
     return call("div", emitter.expr(node.left), emitter.expr(node.right))
 
 
-def _remainder(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.expr:
+def _remainder(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
     """Python's remainder has the sign of the divisor, Hog's that of the dividend."""
     divisor = emitter.unit.folder.value(node.right)
     if divisor.__class__ is int and 0 < divisor < MAX_EXACT and not emitter.kind(node.left) & ~NUMBER:
@@ -109,7 +103,7 @@ def _remainder(emitter: ExpressionEmitter, node: n.ArithmeticOperation) -> ast.e
 # --- comparisons
 
 
-def comparison(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
+def comparison(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
     """Any comparison of two operands whose order of evaluation does not matter."""
     op = node.op
     if op in ("==", "!="):
@@ -126,9 +120,9 @@ def comparison(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr
     return special or by_helper(op, *emitter.looked_at((node.left, node.right)))
 
 
-def _equality(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
+def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
     equal = node.op == "=="
-    helper = "eq" if equal else "ne"
+    helper = _HELPERS[node.op]
     python: type[ast.cmpop] = ast.Eq if equal else ast.NotEq
     for side, other in ((node.right, node.left), (node.left, node.right)):
         known = emitter.unit.folder.value(side)
@@ -171,9 +165,9 @@ def _class_of(known: object) -> tuple[str, int]:
     return ("bool", BOOL) if known.__class__ is bool else ("int", NUMBER)
 
 
-def _order(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
+def _order(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
     op = _ORDER_OPS[node.op]
-    helper = _ORDER_HELPERS[node.op]
+    helper = _HELPERS[node.op]
     left, right = emitter.kind(node.left), emitter.kind(node.right)
     made_left, made_right = emitter.expr(node.left), emitter.expr(node.right)
     number_left, number_right = not left & ~NUMBER, not right & ~NUMBER
@@ -194,7 +188,7 @@ def _order(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr:
     return call(helper, made_left, made_right)
 
 
-def _membership(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
+def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
     """`x in ('a', 'b')` with constant texts: one look into a set."""
     if not isinstance(node.right, (n.Array, n.Tuple)) or not node.right.exprs:
         return None
@@ -212,7 +206,7 @@ def _short_text(first: ast.expr, again: ast.expr) -> ast.expr:
     return all_of([is_class(first, "str"), compare(call("size", again), ast.Lt(), const(LONG))])
 
 
-def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
+def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
     """A constant pattern without inner wildcards is a search for a text, because `like` is not anchored."""
     pattern = emitter.unit.folder.value(node.right)
     if pattern.__class__ is not str or pattern_problem(node.op, pattern) is not None:
@@ -230,7 +224,7 @@ def _like(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | No
     return negate(made) if node.op.startswith("not") else made
 
 
-def _regex(emitter: ExpressionEmitter, node: n.CompareOperation) -> ast.expr | None:
+def _regex(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
     """A constant pattern is compiled with the program. Where it needs a text, that is looked for first.
 
     An empty text never matches."""

@@ -120,16 +120,14 @@ class FunctionEmitter(ExpressionEmitter):
 
     def append_text(self, symbol: Symbol, right: n.Expr) -> list[ast.stmt] | None:
         """`s := concat(s, ...)`: in this form CPython grows the text in place."""
-        if not isinstance(right, n.Call) or right.name != "concat" or right.params is not None:
+        if not isinstance(right, n.Concat) or len(right.exprs) < 2 or symbol.captured:
             return None
-        if right in self.unit.names.uses or len(right.args) < 2 or symbol.captured:
-            return None
-        first = right.args[0]
+        first = right.exprs[0]
         same = isinstance(first, n.Field) and len(first.chain) == 1
         if not same or self.unit.names.uses.get(first) is not symbol or self.kind(first) & ~STR:
             return None
         variable = f"v{symbol.number}"
-        grown = binary(name(variable), ast.Add(), self.joined_parts(right.args[1:]))
+        grown = binary(name(variable), ast.Add(), self.joined_parts(right.exprs[1:]))
         is_long = compare(call("size", name(variable)), ast.Gt(), const(SHORT_TEXT))
         account = run(call("grown", name("c"), name(variable)))
         return [assign(store(variable), grown), ast.If(is_long, [account], [])]

@@ -45,20 +45,6 @@ def caught(exception: HogThrow) -> Value:
     return exception.error
 
 
-def between(value: Value, low: Value, high: Value) -> bool:
-    """`value between low and high`; false when anything is null (spec: hog-language 6.3)."""
-    if value is None or low is None or high is None:
-        return False
-    return coerce.ge(value, low) and coerce.le(value, high)
-
-
-def not_between(value: Value, low: Value, high: Value) -> bool:
-    """`value not between low and high`; false when anything is null."""
-    if value is None or low is None or high is None:
-        return False
-    return coerce.lt(value, low) or coerce.gt(value, high)
-
-
 def not_contains(needle: Value, haystack: Value) -> bool:
     return not coerce.contains(needle, haystack)
 
@@ -88,14 +74,8 @@ def local_function(name: str, arity: int, call: Any) -> HogFunction:
 
 
 def library_value(ctx: Context, function: Function) -> HogFunction:
-    """A library or host function as a value; calling one that the host performs waits for the answer."""
-    if not function.is_async:
-        return function.as_value(ctx)
-
-    def call(*args: Value) -> Value:
-        return wait(ctx, function.name, list(args))
-
-    return HogFunction(function.name, function.min_args, function.max_args, call, "async")
+    """A library or host function as a value."""
+    return function.as_value(ctx)
 
 
 def wait(ctx: Any, name: str, args: list[Value]) -> Value:
@@ -121,49 +101,34 @@ def with_inputs(variables: dict[str, Value], inputs: dict[str, Value]) -> dict[s
 
 
 NAMES: dict[str, Any] = {
-    "add": coerce.add,
-    "between": between,
+    **{helper.__name__: helper for helper in (*coerce.ARITHMETIC.values(), *coerce.COMPARISON.values())},
+    "between": coerce.between,
     "bool": bool,
     "call_value": call_value,
     "caught": caught,
     "clamp": to_double,
-    "contains": coerce.contains,
     "copy": access.copied,
     "dict": dict,
-    "div": coerce.div,
-    "eq": coerce.eq,
     "extended": extended,
     "fail": fail,
     "float": float,
-    "ge": coerce.ge,
     "get": access.get_property,
     "global_chain": global_chain,
     "grown": grown,
-    "gt": coerce.gt,
-    "ilike": coerce.ilike,
     "int": int,
-    "iregex": coerce.iregex,
     "items": access.items,
     "key": dict_key,
-    "le": coerce.le,
     "library_value": library_value,
-    "like": coerce.like,
     "list": list,
     "local_function": local_function,
-    "lt": coerce.lt,
-    "mod": coerce.mod,
-    "mul": coerce.mul,
-    "ne": coerce.ne,
     "neg": coerce.neg,
-    "not_between": not_between,
+    "not_between": coerce.not_between,
     "not_contains": not_contains,
     "num": coerce.to_number,
-    "regex": coerce.regex,
     "scalars": SCALARS,
     "set_property": access.set_property,
     "size": len,
     "str": str,
-    "sub": coerce.sub,
     "text": printing.concat_text,
     "throw": HogThrow,
     "thrown": thrown,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import Resolution
 
-_CHOICES = {"if": 1, "multiIf": 2}
-
 
 def flow_findings(tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]) -> None:
     """Reports unreachable code, results without use and conditions that are constant."""
@@ -46,9 +44,9 @@ class _Flow:
                 self.condition(node.expr)
             elif isinstance(node, n.WhileStatement):
                 self.condition(node.expr, endless=True)
-            elif isinstance(node, n.Call) and node.name in _CHOICES and node not in self.names.uses:
-                for at in range(0, len(node.args) - 1, 2):
-                    self.condition(node.args[at])
+            elif isinstance(node, n.If):
+                for condition, _ in node.branches:
+                    self.condition(condition)
 
     def warn(self, code: str, message: str, node: n.Node, hint: str | None = None) -> None:
         if (node.start, node.end) not in self.told:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import is_operator_call
 from hoglab.hog.kinds import ANY, ARRAY, BOOL, DICT, FLOAT, INT, NULL, NUMBER, OTHER, STR, kinds_of_names
 from hoglab.hog.optimise import UNKNOWN, Folder
 
@@ -71,7 +70,7 @@ class _Values:
     def call(self, node: n.Call) -> None:
         symbol = self.names.uses.get(node)
         function = self.functions.get(node.name)
-        if symbol is None and function is not None and node.params is None and not is_operator_call(node):
+        if symbol is None and function is not None:
             self.arguments(node, function)
         if symbol is None or symbol.reassigned or symbol.opaque or node in self.names.empty_reads:
             return
@@ -102,7 +101,7 @@ class _Values:
                 self.warn("wrong-kind", text, arg)
 
     def too_many(self, node: n.Call, most: int) -> None:
-        passed = len(node.args if node.params is None else node.params)
+        passed = len(node.args)
         if passed > most:
             text = f"Too many arguments. Passed {passed}, expected {most}"
             self.warn("too-many-arguments", text, node, "this call fails when it is reached")

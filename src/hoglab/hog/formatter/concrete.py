@@ -18,7 +18,7 @@ from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
-    from hoglab.hog.parser.expressions import Arguments
+    from hoglab.hog.parser.literals import Arguments
     from hoglab.hog.sql_nodes import SelectQuery
 
 OPENING = {"(": ")", "[": "]", "{": "}", "{{": "}}"}

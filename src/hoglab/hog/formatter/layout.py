@@ -248,8 +248,9 @@ class _Renderer:
         self.due, self.due_blank = self.indent, comment.after
 
     def fits(self, first: _Command, rest: Sequence[_Command]) -> bool:
-        """Whether the text up to the next line break has room in the line."""
+        """Whether the text up to the next line break has room in the line; comments at its end may be longer."""
         left = self.width - self.column
+        waiting = 0  # what comments take up if more comes behind them
         stack = [first]
         behind = len(rest)
         while left >= 0:
@@ -263,13 +264,15 @@ class _Renderer:
             if isinstance(doc, str):
                 if "\n" in doc:
                     return left >= doc.index("\n")
-                left -= len(doc)
+                left -= len(doc) + waiting
+                waiting = 0
             elif isinstance(doc, tuple):
                 stack.extend((indent, flat, part) for part in reversed(doc))
             elif isinstance(doc, Line):
                 if doc.hard or not flat:
                     return True
-                left -= len(doc.flat)
+                left -= len(doc.flat) + waiting
+                waiting = 0
             elif isinstance(doc, Indent):
                 stack.append((indent, flat, doc.doc))
             elif isinstance(doc, Group):
@@ -279,9 +282,10 @@ class _Renderer:
                     (indent, True, doc.flat) if doc.flat is not None else (indent, False, doc.hugged)
                 )
             elif isinstance(doc, WhenBroken):
-                left -= 0 if flat else len(doc.text)
+                left -= 0 if flat else len(doc.text) + waiting
+                waiting = waiting if flat else 0
             elif isinstance(doc, OwnLine):
                 return True
             elif isinstance(doc, Inline):
-                left -= len(doc.text) + 2
+                waiting += len(doc.text) + 2
         return False

@@ -16,7 +16,9 @@ from hoglab.hog.backend_python.inputs import EXTEND_KEY, Leaf, Rendered, Shape
 from hoglab.hog.backend_python.support import extended
 from hoglab.hog.backend_python.unit import Lines
 from hoglab.hog.errors import note_place
+from hoglab.hog.interpreter.expressions import EXPRESSIONS
 from hoglab.hog.interpreter.machine import Machine
+from hoglab.hog.interpreter.statements import STATEMENTS
 from hoglab.hog.rt.access import copied
 from hoglab.hog.rt.values import SCALARS, Value
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
     from hoglab.hog.symbols import Resolution
 
-__all__ = ["Interpreted", "interpret", "interpret_inputs"]
+__all__ = ["VISITORS", "Interpreted", "interpret", "interpret_inputs"]
+
+VISITORS = {**EXPRESSIONS, **STATEMENTS}
 
 Variables = dict[str, Value]
 
@@ -63,7 +67,7 @@ def interpret(
     """A program, an expression or a template; see `backend_python.generate`."""
 
     def run(variables: Variables, context: Context, _render: Callable[..., Value]) -> Value:
-        return run_on(Machine(names, functions, variables, context, call_depth), tree, names)
+        return run_on(Machine(names, functions, variables, context, call_depth, VISITORS), tree, names)
 
     return Interpreted(run, analyse(tree, names, functions), {})
 
@@ -79,7 +83,7 @@ def interpret_inputs(
 
         def value(key: str, shape: Shape) -> Value:
             if isinstance(shape, Leaf):
-                machine = Machine(shape.names, functions, seen, context, call_depth)
+                machine = Machine(shape.names, functions, seen, context, call_depth, VISITORS)
                 return run_on(machine, shape.tree, shape.names, shape.base_line)
             if isinstance(shape, Rendered):
                 return render(key, seen)
@@ -116,11 +120,7 @@ def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function
     while pending:
         shape = pending.pop()
         if isinstance(shape, Leaf):
-            found = analyse(shape.tree, shape.names, functions)
-            facts.reads |= found.reads
-            facts.calls |= found.calls
-            if found.suspension != "never":
-                facts.suspension = "replay"
+            facts.include(analyse(shape.tree, shape.names, functions))
         elif isinstance(shape, (dict, list)):
             pending += shape.values() if isinstance(shape, dict) else shape
     return facts

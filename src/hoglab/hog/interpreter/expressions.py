@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import is_operator_call
-from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.errors import HogRuntimeError, missing_global
 from hoglab.hog.rt import coerce
 from hoglab.hog.rt.access import copied, get_property
 from hoglab.hog.rt.numbers import exact
@@ -19,7 +18,6 @@ from hoglab.hog.rt.values import (
     ENTRY_COST,
     SCALARS,
     VALUE_COST,
-    HogFunction,
     HogTuple,
     Value,
     dict_key,
@@ -29,37 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from hoglab.hog.interpreter.machine import Machine
-    from hoglab.hog.stdlib.registry import Function
 
     Visit = Generator[Any, Any, Value]
-
-_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
-    "+": coerce.add,
-    "-": coerce.sub,
-    "*": coerce.mul,
-    "/": coerce.div,
-    "%": coerce.mod,
-}
-_COMPARISON: dict[str, Callable[[Value, Value], bool]] = {
-    "==": coerce.eq,
-    "!=": coerce.ne,
-    "<": coerce.lt,
-    "<=": coerce.le,
-    ">": coerce.gt,
-    ">=": coerce.ge,
-    "in": coerce.contains,
-    "like": coerce.like,
-    "ilike": coerce.ilike,
-    "=~": coerce.regex,
-    "=~*": coerce.iregex,
-}
-_NEGATED = {
-    "not in": "in",
-    "not like": "like",
-    "not ilike": "ilike",
-    "!~": "=~",
-    "!~*": "=~*",
-}
 
 
 def evaluated(nodes: Sequence[n.Expr]) -> Visit:
@@ -96,24 +65,12 @@ def global_read(machine: Machine, node: n.Field) -> Value:
     if root not in machine.globals:
         function = machine.functions.get(root) if len(node.chain) == 1 else None
         if function is None:
-            raise HogRuntimeError(f"Global variable not found: {'.'.join(node.chain)}")
-        return library_value(machine, function)
+            raise HogRuntimeError(missing_global(node.chain))
+        return function.as_value(machine.context)
     value = machine.globals[root]
     for key in node.chain[1:]:
         value = get_property(value, key)
     return value if value.__class__ in SCALARS else copied(machine.context, value)
-
-
-def library_value(machine: Machine, function: Function) -> HogFunction:
-    """A library or host function as a value."""
-    context = machine.context
-    if not function.is_async:
-        return function.as_value(context)
-
-    def call(*args: Value) -> Value:
-        return context.answer(function.name, list(args))
-
-    return HogFunction(function.name, function.min_args, function.max_args, call, "async")
 
 
 def array_access(machine: Machine, node: n.ArrayAccess) -> Visit:
@@ -136,30 +93,25 @@ def arithmetic(machine: Machine, node: n.ArithmeticOperation) -> Visit:
     right = yield node.right
     left = yield node.left
     machine.at = node
-    return _ARITHMETIC[node.op](left, right)
+    return coerce.ARITHMETIC[node.op](left, right)
 
 
 def comparison(machine: Machine, node: n.CompareOperation) -> Visit:
     right = yield node.right
     left = yield node.left
     machine.at = node
-    positive = _NEGATED.get(node.op)
+    positive = coerce.NEGATED.get(node.op)
     if positive is not None:
-        return not _COMPARISON[positive](left, right)
-    return _COMPARISON[node.op](left, right)
+        return not coerce.COMPARISON[positive](left, right)
+    return coerce.COMPARISON[node.op](left, right)
 
 
 def between(machine: Machine, node: n.BetweenExpr) -> Visit:
-    """False when anything is null, negated or not (spec: hog-language 6.3)."""
     value = yield node.expr
     low = yield node.low
     high = yield node.high
     machine.at = node
-    if value is None or low is None or high is None:
-        return False
-    if node.negated:
-        return coerce.lt(value, low) or coerce.gt(value, high)
-    return coerce.ge(value, low) and coerce.le(value, high)
+    return (coerce.not_between if node.negated else coerce.between)(value, low, high)
 
 
 def conjunction(_machine: Machine, node: n.And) -> Visit:
@@ -175,6 +127,29 @@ def disjunction(_machine: Machine, node: n.Or) -> Visit:
 def negation(_machine: Machine, node: n.Not) -> Visit:
     value = yield node.expr
     return not is_truthy(value)
+
+
+def if_(_machine: Machine, node: n.If) -> Visit:
+    for condition, value in node.branches:
+        holds = yield condition
+        if is_truthy(holds):
+            return (yield value)
+    return None if node.otherwise is None else (yield node.otherwise)
+
+
+def if_null(_machine: Machine, node: n.IfNull) -> Visit:
+    value = yield node.expr
+    return value if value is not None else (yield node.otherwise)
+
+
+def concat(machine: Machine, node: n.Concat) -> Visit:
+    parts: list[str] = []
+    for part in node.exprs:
+        value = yield part
+        machine.at = node
+        parts.append(concat_text(value))
+    machine.context.grow(sum(map(len, parts)))
+    return "".join(parts)
 
 
 # --- containers and functions
@@ -229,20 +204,8 @@ def called(machine: Machine, call: Called) -> Any:
 
 
 def call(machine: Machine, node: n.Call) -> Visit:
-    """A call by name. The second group of arguments, where there is one, is evaluated before the first."""
-    if node.params is None:
-        if is_operator_call(node) and not (node.name == "concat" and node in machine.names.uses):
-            return (yield _OPERATORS[node.name](machine, node))
-        return (yield named_call(machine, node, node.args))
-    args = yield evaluated(node.args)
-    function = yield named_call(machine, node, node.params)
-    machine.at = node
-    return (yield Called(function, args))
-
-
-def named_call(machine: Machine, node: n.Call, args: Sequence[n.Expr]) -> Visit:
     """A call of a variable, of the library, or of the host (spec: hog-language 5.5, 6.6)."""
-    values = yield evaluated(args)
+    values = yield evaluated(node.args)
     machine.at = node
     symbol = machine.names.uses.get(node)
     if symbol is not None:
@@ -265,59 +228,6 @@ def expr_call(machine: Machine, node: n.ExprCall) -> Visit:
     return (yield Called(function, args))
 
 
-# --- calls that are operators (spec: hog-language 6.5)
-
-
-def not_(_machine: Machine, node: n.Call) -> Visit:
-    value = yield node.args[0]
-    return not is_truthy(value)
-
-
-def and_(_machine: Machine, node: n.Call) -> Visit:
-    values = yield evaluated(node.args)
-    return all(map(is_truthy, values))
-
-
-def or_(_machine: Machine, node: n.Call) -> Visit:
-    values = yield evaluated(node.args)
-    return any(map(is_truthy, values))
-
-
-def choice(_machine: Machine, node: n.Call) -> Visit:
-    """`if`, `multiIf`: conditions and values in turn, then the value for all other cases."""
-    args = node.args
-    for at in range(0, len(args) - 1, 2):
-        condition = yield args[at]
-        if is_truthy(condition):
-            return (yield args[at + 1])
-    return (yield args[-1]) if len(args) % 2 else None
-
-
-def if_null(_machine: Machine, node: n.Call) -> Visit:
-    value = yield node.args[0]
-    return value if value is not None else (yield node.args[1])
-
-
-def concat(machine: Machine, node: n.Call) -> Visit:
-    parts: list[str] = []
-    for arg in node.args:
-        value = yield arg
-        machine.at = node
-        parts.append(concat_text(value))
-    machine.context.grow(sum(map(len, parts)))
-    return "".join(parts)
-
-
-_OPERATORS: dict[str, Callable[[Machine, n.Call], Visit]] = {
-    "not": not_,
-    "and": and_,
-    "or": or_,
-    "if": choice,
-    "multiIf": choice,
-    "ifNull": if_null,
-    "concat": concat,
-}
-
 EXPRESSIONS: dict[type, Callable[[Machine, Any], Any]] = {
     Called: called,
     n.Constant: constant,
@@ -330,6 +240,9 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], Any]] = {
     n.And: conjunction,
     n.Or: disjunction,
     n.Not: negation,
+    n.If: if_,
+    n.IfNull: if_null,
+    n.Concat: concat,
     n.Array: array,
     n.Tuple: tuple_,
     n.Dict: dict_,

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hoglab.hog import nodes as n
 from hoglab.hog.analyse import surcharge
 from hoglab.hog.errors import HogLimit
-from hoglab.hog.interpreter.expressions import EXPRESSIONS
-from hoglab.hog.interpreter.statements import STATEMENTS
 from hoglab.hog.rt.values import HogFunction, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from hoglab.hog.rt.context import Context
     from hoglab.hog.stdlib.registry import Function
@@ -32,7 +30,8 @@ LOOK_EVERY = 500
 FUNCTION_BYTES = 200
 """What a function value is taken to occupy."""
 
-_VISITORS = {**EXPRESSIONS, **STATEMENTS}
+Visitors = dict[type, "Callable[[Machine, Any], Any]"]
+"""For each kind of node what visits it: it gives a value, or the generator that will give it."""
 
 
 class Closure:
@@ -55,7 +54,7 @@ class Closure:
 
 
 class Machine:
-    """Runs one text once.
+    """Runs one text once, by the visitors of its nodes.
 
     `globals`: not to be changed, so programs get copies. `at`: the node whose own work is being done, for the place
     of a failure.
@@ -68,7 +67,9 @@ class Machine:
         variables: Mapping[str, Value],
         context: Context,
         call_depth: int,
+        visitors: Visitors,
     ) -> None:
+        self.visitors = visitors
         self.names = names
         self.functions = functions
         self.globals = variables
@@ -127,7 +128,7 @@ class Machine:
             self.room = LOOK_EVERY
             self.context.budget.check_time()
         if wanted.__class__ is not GeneratorType:
-            wanted = _VISITORS[type(wanted)](self, wanted)
+            wanted = self.visitors[type(wanted)](self, wanted)
         if wanted.__class__ is GeneratorType:
             self.visits.append(wanted)
             return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.errors import HogRuntimeError, HogThrow
+from hoglab.hog.backend_python.support import thrown
+from hoglab.hog.errors import HogThrow
 from hoglab.hog.rt.access import get_property, items, set_property, values
 from hoglab.hog.rt.printing import is_truthy
-from hoglab.hog.rt.values import HogError, Value
+from hoglab.hog.rt.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -86,9 +87,7 @@ def return_(_machine: Machine, node: n.ReturnStatement) -> Visit:
 def throw(machine: Machine, node: n.ThrowStatement) -> Visit:
     value = yield node.expr
     machine.at = node
-    if value.__class__ is not HogError:
-        raise HogRuntimeError("Can not throw: value is not of type Error")
-    raise HogThrow(value)
+    raise thrown(value)
 
 
 def if_(_machine: Machine, node: n.IfStatement) -> Visit:
@@ -163,16 +162,16 @@ def try_catch(machine: Machine, node: n.TryCatchStatement) -> Visit:
     try:
         return (yield node.try_stmt)  # type: ignore[no-any-return]
     except HogThrow as exception:
-        thrown = exception
+        uncaught = exception
     error, kind = machine.names.declares[node]
-    machine.bind(error, thrown.error)
-    machine.bind(kind, thrown.error.type)
+    machine.bind(error, uncaught.error)
+    machine.bind(kind, uncaught.error.type)
     for clause in node.catches:
-        if clause.type in (None, "Error", thrown.error.type):
+        if clause.type in (None, "Error", uncaught.error.type):
             for symbol in machine.names.declares.get(clause, ()):
-                machine.bind(symbol, thrown.error)
+                machine.bind(symbol, uncaught.error)
             return (yield clause.block)  # type: ignore[no-any-return]
-    raise thrown
+    raise uncaught
 
 
 STATEMENTS: dict[type, Callable[[Machine, Any], Any]] = {

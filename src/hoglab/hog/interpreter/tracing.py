@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hoglab.hog import nodes as n
 from hoglab.hog.analyse import analyse
 from hoglab.hog.errors import position_at
-from hoglab.hog.interpreter import Interpreted, run_on
+from hoglab.hog.interpreter import VISITORS, Interpreted, run_on
 from hoglab.hog.interpreter.machine import Machine
-from hoglab.hog.interpreter.statements import STATEMENTS, Returned
+from hoglab.hog.interpreter.statements import Returned
 from hoglab.hog.rt.printing import repr_value
 from hoglab.hog.rt.values import Value, copy_value
 
@@ -48,7 +48,7 @@ def traced(program: Program, watch: Watch) -> Program:
         raise ValueError("inputs cannot be traced")
 
     def run(variables: dict[str, Value], context: Any, _render: Any) -> Value:
-        machine = _Watched(names, functions, variables, context, program.env.limits.call_depth)
+        machine = _Watched(names, functions, variables, context, program.env.limits.call_depth, VISITORS)
         machine.prepare(tree, watch)
         return run_on(machine, tree, names)
 
@@ -78,7 +78,7 @@ class _Watched(Machine):
         valued = isinstance(node, (*_TARGETS, n.ReturnStatement))
         if not valued and not isinstance(node, n.ForInStatement):
             self.tell(node)
-        found = STATEMENTS[type(node)](self, node)
+        found = VISITORS[type(node)](self, node)
         if hasattr(found, "send"):
             found = yield from found
         if isinstance(node, n.VariableDeclaration):

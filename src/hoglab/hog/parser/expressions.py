@@ -7,7 +7,7 @@ spec: hog-language 2. Where the text of the spec leaves a case open, the officia
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hoglab.hog.nodes import (
     Alias,
@@ -32,7 +32,7 @@ from hoglab.hog.nodes import (
     TypeCast,
 )
 from hoglab.hog.parser.forms import SPECIAL_FORMS
-from hoglab.hog.parser.literals import LiteralParser
+from hoglab.hog.parser.literals import Arguments, LiteralParser
 from hoglab.hog.parser.precedence import (
     ALIAS,
     AND,
@@ -52,17 +52,10 @@ from hoglab.hog.sql_nodes import QUERIES, ColumnsExpr, IsDistinctFrom, WindowFun
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
-    from hoglab.hog.sql_nodes import OrderExpr, WindowExpr
+    from hoglab.hog.nodes import OrderExpr
+    from hoglab.hog.sql_nodes import WindowExpr
 
 _CALL_SUFFIXES = frozenset({"over", "filter", "ignore", "within"})
-
-
-class Arguments(NamedTuple):
-    """What stands in the parentheses of a call; all but `args` is SQL."""
-
-    args: tuple[Expr, ...]
-    distinct: bool = False
-    order_by: tuple[OrderExpr, ...] | None = None
 
 
 class ExpressionParser(LiteralParser):

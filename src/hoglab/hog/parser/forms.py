@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hoglab.hog.lexer import Token
-    from hoglab.hog.parser.expressions import ExpressionParser
+    from hoglab.hog.parser.literals import LiteralParser
 
 _INTERVAL_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 _TRIMS = {"both": "trim", "leading": "trimLeft", "trailing": "trimRight"}
 
 
-def not_form(p: ExpressionParser, token: Token) -> Expr | None:
+def not_form(p: LiteralParser, token: Token) -> Expr | None:
     following = p.peek()
     if following.kind == "(":
         # as the official parser has it: `not (a) = b` is the call `not(a)` compared with b
@@ -42,7 +42,7 @@ def not_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Not(token.start, p.last_end, operand)
 
 
-def true_false(p: ExpressionParser, token: Token) -> Expr | None:
+def true_false(p: LiteralParser, token: Token) -> Expr | None:
     following = p.peek().kind
     if following in ("(", ":=") or (following == "." and p.peek(2).kind != "number"):
         return None
@@ -50,7 +50,7 @@ def true_false(p: ExpressionParser, token: Token) -> Expr | None:
     return Constant(token.start, token.end, token.word == "true")
 
 
-def case_form(p: ExpressionParser, token: Token) -> Expr | None:
+def case_form(p: LiteralParser, token: Token) -> Expr | None:
     """`case when c then t ... [else e] end`, `case x when ...`."""
     following = p.peek()
     if following.kind not in OPERAND_KINDS - {"-", "+", "*", ".", "(", "["}:
@@ -76,7 +76,7 @@ def case_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Call(token.start, p.last_end, name, tuple(parts))
 
 
-def interval_form(p: ExpressionParser, token: Token) -> Expr | None:
+def interval_form(p: LiteralParser, token: Token) -> Expr | None:
     """`interval 5 day`, `interval '5 days'`."""
     following = p.peek()
     if following.kind not in ("number", "string", "name", "quoted", "(", "-", "{") or following.word in WORDS:
@@ -98,7 +98,7 @@ def interval_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Call(token.start, end, f"toInterval{unit.capitalize()}", (value,))
 
 
-def _interval_text(p: ExpressionParser, token: Token) -> tuple[int, str]:
+def _interval_text(p: LiteralParser, token: Token) -> tuple[int, str]:
     """The parts of `'5 days'`: the count and the unit in the singular."""
     amount, space, unit = str(token.value).partition(" ")
     if not space:
@@ -110,7 +110,7 @@ def _interval_text(p: ExpressionParser, token: Token) -> tuple[int, str]:
     return int(amount), unit.removesuffix("s")
 
 
-def _interval_unit_follows(p: ExpressionParser) -> bool:
+def _interval_unit_follows(p: LiteralParser) -> bool:
     """Whether `interval (...)` or `interval -n` is followed by a unit (else `interval` is a name)."""
     at = p.at + 1
     if p.tokens[at].kind == "-":
@@ -125,7 +125,7 @@ def _interval_unit_follows(p: ExpressionParser) -> bool:
     return False
 
 
-def cast_form(p: ExpressionParser, token: Token) -> Expr | None:
+def cast_form(p: LiteralParser, token: Token) -> Expr | None:
     """`cast(x as type)`, `try_cast(x as type)`; any other argument list is an ordinary call."""
     if p.peek().kind != "(":
         return None
@@ -138,7 +138,7 @@ def cast_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Call(token.start, p.last_end, str(token.value), args, None, distinct, order_by)
 
 
-def trim_form(p: ExpressionParser, token: Token) -> Expr | None:
+def trim_form(p: LiteralParser, token: Token) -> Expr | None:
     """`trim(both 'x' from s)`."""
     side = p.peek(2)
     if p.peek().kind != "(" or side.word not in _TRIMS or p.peek(3).kind != "string":
@@ -154,7 +154,7 @@ def trim_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Call(token.start, end, _TRIMS[side.word], args)
 
 
-def lambda_form(p: ExpressionParser, token: Token) -> Expr | None:
+def lambda_form(p: LiteralParser, token: Token) -> Expr | None:
     """`lambda x, y: body`."""
     at, tokens = p.at + 1, p.tokens
     names: list[str] = []
@@ -170,7 +170,7 @@ def lambda_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Lambda(token.start, found.end, found.args, found.body)
 
 
-def array_form(p: ExpressionParser, token: Token) -> Expr | None:
+def array_form(p: LiteralParser, token: Token) -> Expr | None:
     """`array[1, 2]`: an array literal, even where a variable of that name exists."""
     if p.peek().kind != "[":
         return None
@@ -187,7 +187,7 @@ def array_form(p: ExpressionParser, token: Token) -> Expr | None:
     return Array(token.start, p.last_end, items)
 
 
-def columns_form(p: ExpressionParser, token: Token) -> Expr | None:
+def columns_form(p: LiteralParser, token: Token) -> Expr | None:
     """`columns('regex')`, `columns(a, b)`."""
     if p.peek().kind != "(" or p.peek(2).kind == ")":
         return None
@@ -200,14 +200,14 @@ def columns_form(p: ExpressionParser, token: Token) -> Expr | None:
     return ColumnsExpr(token.start, p.last_end, columns=args)
 
 
-def sql_literal(p: ExpressionParser, token: Token) -> Expr | None:
+def sql_literal(p: LiteralParser, token: Token) -> Expr | None:
     """`date '...'`, `timestamp '...'`: the official parser refuses them with these texts."""
     if p.peek().kind == "string":
         raise p.error(f"Unsupported rule: ColumnExpr{token.word.capitalize()}", token, code="unsupported")
     return None
 
 
-SPECIAL_FORMS: Mapping[str, Callable[[ExpressionParser, Token], Expr | None]] = {
+SPECIAL_FORMS: Mapping[str, Callable[[LiteralParser, Token], Expr | None]] = {
     "not": not_form,
     "true": true_false,
     "false": true_false,

@@ -5,15 +5,23 @@ spec: hog-language 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hoglab.hog.nodes import ArithmeticOperation, Call, Constant, Dict, Expr, Placeholder
+from hoglab.hog.nodes import ArithmeticOperation, Call, Constant, Dict, Expr, Lambda, OrderExpr, Placeholder
 from hoglab.hog.parser.precedence import ALIAS, UNARY
 from hoglab.hog.parser.tokens import TokenReader
 from hoglab.hog.sql_nodes import PositionalRef
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
+
+
+class Arguments(NamedTuple):
+    """What stands in the parentheses of a call; all but `args` is SQL."""
+
+    args: tuple[Expr, ...]
+    distinct: bool = False
+    order_by: tuple[OrderExpr, ...] | None = None
 
 
 class LiteralParser(TokenReader):
@@ -26,6 +34,18 @@ class LiteralParser(TokenReader):
 
     def expression(self, level: int = ALIAS) -> Expr:
         """An expression of operators that bind at least as tightly as `level`."""
+        raise NotImplementedError
+
+    def arguments(self) -> Arguments:
+        """The arguments of a call, brackets included."""
+        raise NotImplementedError
+
+    def lambda_of_parenthesis(self) -> Lambda | None:
+        """A lambda whose names stand in brackets; None where there is none."""
+        raise NotImplementedError
+
+    def lambda_body(self, names: tuple[str, ...], body_at: int) -> Lambda:
+        """The body of a lambda, behind its arrow."""
         raise NotImplementedError
 
     def bracketed_expression(self) -> Expr:

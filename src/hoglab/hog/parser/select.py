@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hoglab.hog.nodes import Alias, Constant, Expr, Field, Tuple
+from hoglab.hog.nodes import Alias, Constant, Expr, Field, OrderExpr, Tuple, WithFillExpr
 from hoglab.hog.parser.expressions import ExpressionParser
 from hoglab.hog.parser.precedence import SQL_WORDS
 from hoglab.hog.parser.tags import tag
@@ -19,7 +19,6 @@ from hoglab.hog.sql_nodes import (
     JoinExpr,
     LimitByExpr,
     NamedWindow,
-    OrderExpr,
     RatioExpr,
     SampleExpr,
     SelectQuery,
@@ -27,7 +26,6 @@ from hoglab.hog.sql_nodes import (
     SelectSetQuery,
     WindowExpr,
     WindowFrameExpr,
-    WithFillExpr,
 )
 
 if TYPE_CHECKING:

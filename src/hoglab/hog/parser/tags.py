@@ -8,10 +8,10 @@ from hoglab.hog.nodes import Constant, Expr, HogQLXAttribute, HogQLXTag
 
 if TYPE_CHECKING:
     from hoglab.hog.lexer import Token
-    from hoglab.hog.parser.expressions import ExpressionParser
+    from hoglab.hog.parser.literals import LiteralParser
 
 
-def tag(p: ExpressionParser) -> HogQLXTag:
+def tag(p: LiteralParser) -> HogQLXTag:
     """`<Name attr='text' other={expr} flag />` or with children (spec: hog-language 2.3)."""
     p.enter()
     opening = p.advance()
@@ -34,7 +34,7 @@ def tag(p: ExpressionParser) -> HogQLXTag:
     return HogQLXTag(opening.start, end, str(opening.value), tuple(attributes))
 
 
-def _attribute(p: ExpressionParser) -> HogQLXAttribute:
+def _attribute(p: LiteralParser) -> HogQLXAttribute:
     p.count()
     name = p.advance()
     value: Expr = Constant(name.start, name.end, True)
@@ -52,7 +52,7 @@ def _attribute(p: ExpressionParser) -> HogQLXAttribute:
     return HogQLXAttribute(name.start, p.last_end, str(name.value), value)
 
 
-def _children(p: ExpressionParser, opening: Token) -> list[Expr]:
+def _children(p: LiteralParser, opening: Token) -> list[Expr]:
     found: list[Expr] = []
     while p.token.kind != "</":
         token = p.token

@@ -7,6 +7,7 @@ hog-language 8.2-8.4.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -487,3 +488,51 @@ def _search(text: Value, pattern: Value, ignore_case: bool) -> bool:
     return compile_regex(pattern if pattern.__class__ is str else js_string(pattern), ignore_case).search(
         text
     )
+
+
+def between(value: Value, low: Value, high: Value) -> bool:
+    """`value between low and high`; false when anything is null (spec: hog-language 6.3)."""
+    if value is None or low is None or high is None:
+        return False
+    return ge(value, low) and le(value, high)
+
+
+def not_between(value: Value, low: Value, high: Value) -> bool:
+    """`value not between low and high`; false when anything is null."""
+    if value is None or low is None or high is None:
+        return False
+    return lt(value, low) or gt(value, high)
+
+
+ARITHMETIC: Final[dict[str, Callable[[Value, Value], Value]]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "/": div,
+    "%": mod,
+}
+"""The functions of arithmetic operators."""
+
+COMPARISON: Final[dict[str, Callable[[Value, Value], bool]]] = {
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+    "in": contains,
+    "like": like,
+    "ilike": ilike,
+    "=~": regex,
+    "=~*": iregex,
+}
+"""The functions of comparison operators. `in` takes the element first; patterns come second."""
+
+NEGATED: Final = {
+    "not in": "in",
+    "not like": "like",
+    "not ilike": "ilike",
+    "!~": "=~",
+    "!~*": "=~*",
+}
+"""Operators that hold where another one does not."""

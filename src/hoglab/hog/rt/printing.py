@@ -292,3 +292,30 @@ def _join(items: list[Value], separator: str, extent: Extent, depth: int) -> str
             texts.append("")
     extent.leave(items)
     return separator.join(texts)
+
+
+_TYPE_NAMES: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    str: "string",
+    list: "array",
+    HogTuple: "tuple",
+    HogDateTime: "datetime",
+    HogDate: "date",
+    HogError: "error",
+    HogFunction: "function",
+}
+
+
+def type_name(value: Value) -> str:
+    """The name that `typeof` has for a value; numbers are integers when they are integral, however they came about.
+
+    spec: hog-language 8.1.
+    """
+    cls = value.__class__
+    if cls is float:
+        return "integer" if value.is_integer() else "float"
+    if cls is dict:
+        return "sql" if AST_KEY in value else "object"
+    return _TYPE_NAMES.get(cls, "unknown")

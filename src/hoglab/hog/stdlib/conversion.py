@@ -5,34 +5,11 @@ from functools import partial
 
 from hoglab.hog.rt.coerce import read_float_prefix, read_integer_prefix
 from hoglab.hog.rt.dates import date_seconds
-from hoglab.hog.rt.printing import js_string, to_string
-from hoglab.hog.rt.values import HogDate, HogDateTime, HogError, HogFunction, HogTuple, Value
+from hoglab.hog.rt.printing import js_string, to_string, type_name
+from hoglab.hog.rt.values import HogDate, HogDateTime, Value
 from hoglab.hog.stdlib.registry import function
 
 declare = partial(function, category="conversion")
-
-_TYPE_NAMES: dict[type, str] = {
-    type(None): "null",
-    bool: "boolean",
-    int: "integer",
-    str: "string",
-    list: "array",
-    HogTuple: "tuple",
-    HogDateTime: "datetime",
-    HogDate: "date",
-    HogError: "error",
-    HogFunction: "function",
-}
-
-
-def type_name(value: Value) -> str:
-    """The name of a value's type; numbers are integers when they are integral, however they came about."""
-    cls = value.__class__
-    if cls is float:
-        return "integer" if value.is_integer() else "float"
-    if cls is dict:
-        return "sql" if "__hx_ast" in value else "object"
-    return _TYPE_NAMES.get(cls, "unknown")
 
 
 @declare(

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import SHORT_CONTAINER, Context, charge, reading_units
+from hoglab.hog.rt.printing import type_name
 from hoglab.hog.rt.values import HogFunction, HogTuple, Value
 
 Cost = Literal["constant", "linear", "growing", "callback"]
@@ -130,13 +131,19 @@ class Function:
         return self.call(ctx, *args) if self.needs_context else self.call(*args)
 
     def as_value(self, ctx: Context) -> HogFunction:
-        """The function as a Hog value that programs can store and pass on."""
+        """The function as a Hog value that programs can store and pass on; the host's answer is waited for."""
+        if self.is_async:
+            waiting: Any = ctx  # an `ExecutionContext` wherever the program may wait for the host
+
+            def ask(*args: Value) -> Value:
+                return waiting.answer(self.name, list(args))
+
+            return HogFunction(self.name, self.min_args, self.max_args, ask, "async")
 
         def call(*args: Value) -> Value:
             return self.invoke(ctx, args)
 
-        kind = "async" if self.is_async else "stl"
-        return HogFunction(self.name, self.min_args, self.max_args, call, kind)
+        return HogFunction(self.name, self.min_args, self.max_args, call, "stl")
 
 
 def _metered(function: Function) -> Callable[..., Value]:
@@ -253,15 +260,8 @@ def function(
     return register
 
 
-def kind_of(value: Value) -> str:
-    """The name `typeof` has for a value.  spec: hog-language 8.1."""
-    from hoglab.hog.stdlib.conversion import type_name
-
-    return type_name(value)
-
-
 def expect_string(name: str, value: Value) -> str:
     """The value if it is a string.  Raises HogRuntimeError naming the function otherwise."""
     if value.__class__ is not str:
-        raise HogRuntimeError(f"Function {name} expects a string, got {kind_of(value)}")
+        raise HogRuntimeError(f"Function {name} expects a string, got {type_name(value)}")
     return value

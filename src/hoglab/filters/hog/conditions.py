@@ -1,0 +1,250 @@
+"""What a filter asks of an event: a labelled tree of conditions, from which it is run, explained and fused.
+
+A condition has the Hog expression that decides it (`node`) and, where it is of a well-known kind, says so in data
+(`decisions`): so nobody has to read the expression again to learn what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from hoglab.filters.hog.tree import NULL, TRUE, all_of, any_of, call, compare, const, negate, tuple_
+from hoglab.hog import nodes
+from hoglab.hog.env import FILTER_ROOTS
+from hoglab.hog.rt.coerce import ge, gt, le, like_matcher, lt
+from hoglab.hog.rt.regex import compile_regex
+
+if TYPE_CHECKING:
+    from hoglab.filters.hog.tree import Scalar
+    from hoglab.filters.model import PropertyFilter
+    from hoglab.hog.nodes import Expr
+
+Chain = tuple[str, ...]
+
+Kind = Literal["plain", "set", "text", "texts", "contains", "regex", "number"]
+"""How a condition looks at a property: in no known way; whether it is there; compared with one text or several;
+searched for a text (whatever the case) or a pattern; compared with a number."""
+
+ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One way of looking at an event. ``operand`` is what a property is compared with; ``negated``: it holds if that
+    fails.
+
+    ``when_null`` is the answer where the property is null or missing. Two decisions with the same ``key`` are alike.
+    """
+
+    node: Expr
+    chain: Chain = ()
+    kind: Kind = "plain"
+    operand: Any = None
+    negated: bool = False
+    when_null: bool = False
+
+    @property
+    def key(self) -> object:
+        if self.kind == "plain":
+            return _shape(self.node)
+        return self.kind, self.chain, self.operand, self.negated
+
+
+# --- the tree
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One condition. ``decisions`` must all hold for ``node`` to hold, and it holds if they do.
+
+    ``path`` and ``asked`` are where it is stored, and what is there: the label of explanations. ``total``: it cannot
+    fail, whatever the event looks like. ``written``: people wrote it as an expression, whose parts are explained.
+    """
+
+    node: Expr
+    decisions: tuple[Decision, ...] = ()
+    path: str = ""
+    asked: PropertyFilter | None = None
+    total: bool = True
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """A group: all of its parts must hold."""
+
+    parts: tuple[Condition, ...]
+    path: str = ""
+
+    @property
+    def node(self) -> Expr:
+        return all_of([part.node for part in self.parts])
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        return tuple(each for part in self.parts for each in part.decisions)
+
+    @property
+    def total(self) -> bool:
+        return all(part.total for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """A group: any of its parts must hold; one without parts asks nothing."""
+
+    parts: tuple[Condition, ...]
+    path: str = ""
+
+    @property
+    def node(self) -> Expr:
+        return any_of([part.node for part in self.parts]) if self.parts else TRUE
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        return either(self.parts).decisions if self.parts else ()
+
+    @property
+    def total(self) -> bool:
+        return all(part.total for part in self.parts)
+
+
+Condition = Leaf | AllOf | AnyOf
+
+NOTHING = Leaf(TRUE)
+"""The condition that asks nothing."""
+
+
+def both(parts: Sequence[Condition]) -> Leaf:
+    """All of some conditions as one."""
+    group = AllOf(tuple(parts))
+    return Leaf(group.node, group.decisions)
+
+
+def either(parts: Sequence[Condition]) -> Leaf:
+    """Any of some conditions as one."""
+    if len(parts) == 1:
+        return Leaf(parts[0].node, parts[0].decisions)
+    return plain(any_of([part.node for part in parts]))
+
+
+def negated(condition: Condition) -> Leaf:
+    """The opposite of a condition."""
+    node = negate(condition.node)
+    match condition.decisions:
+        case (Decision(kind="regex") as one,):
+            opposite = replace(one, node=node, negated=not one.negated, when_null=not one.when_null)
+            return Leaf(node, (opposite,))
+    return plain(node)
+
+
+# --- conditions of well-known kinds
+
+
+def plain(node: Expr) -> Leaf:
+    """A condition of no known kind."""
+    return Leaf(node, (Decision(node),))
+
+
+def is_set(place: Expr) -> Leaf:
+    """Whether a property is there and not null."""
+    return _known(compare("!=", place, NULL), _chain(place), "set", None)
+
+
+def is_not_set(place: Expr) -> Leaf:
+    """Whether a property is missing or null."""
+    return _known(compare("==", place, NULL), _chain(place), "set", None, negated=True, when_null=True)
+
+
+def equal(place: Expr, value: Scalar) -> Leaf:
+    """Whether a property equals a value, by the rules of `=`."""
+    if value is None:
+        return is_not_set(place)
+    return _text_or_plain(compare("==", place, const(value)), place, value)
+
+
+def unequal(place: Expr, value: Scalar) -> Leaf:
+    """Whether a property does not equal a value."""
+    if value is None:
+        return is_set(place)
+    return _text_or_plain(compare("!=", place, const(value)), place, value, negated=True)
+
+
+def _text_or_plain(node: Expr, place: Expr, value: Scalar, *, negated: bool = False) -> Leaf:
+    if not isinstance(value, str):
+        return plain(node)
+    return _known(node, _chain(place), "text", value, negated=negated, when_null=negated)
+
+
+def among(place: Expr, values: Sequence[Scalar], *, negated: bool = False) -> Leaf:
+    """Whether a property is (not) one of some values, by the rules of `in`; null is none of them."""
+    texts = frozenset(value for value in values if isinstance(value, str))
+    node = compare("not in" if negated else "in", place, tuple_(values))
+    return _known(
+        node, _chain(place), "texts", texts, negated=negated, when_null=(None in values) is not negated
+    )
+
+
+def contains(place: Expr, pattern: str, *, negated: bool = False) -> Leaf:
+    """Whether the text of a property is (not) like a pattern of `ilike`."""
+    node = compare("not ilike" if negated else "ilike", text_of(place), const(pattern))
+    wanted = like_matcher(pattern, True)
+    if not isinstance(wanted, str):
+        return plain(node)
+    in_null = wanted in "null"
+    return _known(node, _chain(place), "contains", wanted, negated=negated, when_null=in_null is not negated)
+
+
+def matches(place: Expr, pattern: str) -> Leaf:
+    """Whether the text of a property holds what a regular expression describes."""
+    node = call("match", text_of(place), const(pattern))
+    if not pattern:
+        return plain(node)
+    return _known(node, _chain(place), "regex", pattern, when_null=compile_regex(pattern).search("null"))
+
+
+def ordered(op: str, place: Expr, value: Scalar) -> Leaf:
+    """Whether a property is before or behind a value."""
+    node = compare(op, place, const(value))
+    if value.__class__ not in (int, float):
+        return plain(node)
+    return _known(node, _chain(place), "number", (op, value), when_null=ORDER[op](None, value))
+
+
+def text_of(place: Expr) -> Expr:
+    return call("toString", place)
+
+
+def _known(
+    node: Expr,
+    chain: Chain | None,
+    kind: Kind,
+    operand: Any,
+    *,
+    negated: bool = False,
+    when_null: bool = False,
+) -> Leaf:
+    """A condition of a known kind if what it looks at is a property, else a plain one."""
+    if chain is None:
+        return plain(node)
+    return Leaf(node, (Decision(node, chain, kind, operand, negated, when_null),))
+
+
+def _chain(place: Expr) -> Chain | None:
+    return place.chain if isinstance(place, nodes.Field) and place.chain[0] in FILTER_ROOTS else None
+
+
+def _shape(node: nodes.Node) -> tuple[Any, ...]:
+    """A hashable value that two trees share exactly if they are alike, wherever they stand."""
+    members = (_shape_of(getattr(node, name)) for name in nodes.field_names(type(node)))
+    return (type(node).__name__, *members)
+
+
+def _shape_of(value: Any) -> Any:
+    if isinstance(value, nodes.Node):
+        return _shape(value)
+    if value.__class__ is tuple:
+        return tuple(_shape_of(item) for item in value)
+    return (value.__class__.__name__, repr(value))  # 1, 1.0 and True are different constants

@@ -1,0 +1,56 @@
+"""What every part of the emitter of expressions asks of it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from hoglab.hog import nodes as n
+from hoglab.hog.backend_python.build import any_of, call, choose, const, is_class, name, walrus
+from hoglab.hog.kinds import NUMBER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hoglab.hog.backend_python.unit import Unit
+    from hoglab.hog.symbols import FunctionScope
+
+
+class Emitter:
+    """Emits the code of one function. `before` collects statements that must run first (function bodies)."""
+
+    def __init__(self, unit: Unit, scope: FunctionScope) -> None:
+        self.unit = unit
+        self.scope = scope
+        self.before: list[ast.stmt] = []
+
+    def expr(self, node: n.Expr) -> ast.expr:
+        """The value of the expression, to look at."""
+        raise NotImplementedError
+
+    def looked_at(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
+        """Values for something that only looks at them, and may look whether two are the same container."""
+        raise NotImplementedError
+
+    def number(self, node: n.Expr) -> ast.expr:
+        """The expression as a number (spec: hog-language 8.3)."""
+        made = self.expr(node)
+        if not self.kind(node) & ~NUMBER:
+            return made
+        first, again = self.twice(made)
+        return choose(any_of([is_class(first, "int"), is_class(again, "float")]), again, call("num", again))
+
+    def kind(self, node: n.Expr) -> int:
+        return self.unit.kinds.of(node)
+
+    def twice(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """The expression for its first and for every later use, evaluated once."""
+        if isinstance(made, ast.Name):
+            return made, name(made.id)
+        if isinstance(made, ast.Constant):
+            return made, const(made.value)
+        variable = self.unit.fresh("t")
+        return walrus(variable, made), name(variable)
+
+    def constant_of(self, value: object) -> ast.expr:
+        return const(value)
