@@ -366,10 +366,9 @@ def main() -> int:
     show(columns, reference)
     limit = 1.2 * ENGINE_MB + REST_MB
     print(
-        f"resident after {WORN_ROUNDS} rounds of all reads, with {ENGINE_MB} MB for the engine: {worn:.0f} MB, ",
-        end="   ",
+        f"resident after {WORN_ROUNDS} rounds of all reads, with {ENGINE_MB} MB for the engine: {worn:.0f} MB at rest, "
+        f"{most:.0f} MB at most; limit {limit:.0f} MB"
     )
-    print(f"at most before {most:.0f} MB   limit {limit:.0f} MB")
     return 0
 
 
