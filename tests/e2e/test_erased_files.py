@@ -7,8 +7,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import httpx
 import orjson
 from tests.conftest import StartServer
 from tests.e2e.file_search import packed_cells, places
+from tests.e2e.test_erasure import wait_for
 
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import Quarantine
@@ -31,7 +31,6 @@ MARK = "zq7Xerasemek93"
 SOMEBODY, ALIAS = f"somebody-of-the-middle-{MARK}", f"alias-of-the-middle-{MARK}"
 OTHER = f"other-of-the-middle-{MARK}"  # deleted in bulk
 KEPT = "user-of-the-middle"
-MAX_WAIT_S = 90.0
 OTHERS = 130_000  # enough that results keep what they read
 
 # No name that can be resolved: the runs wait for hours.
@@ -86,14 +85,6 @@ METRIC = {
     "metric_type": "mean",
     "source": {"kind": "EventsNode", "event": "visit", "math": "sum", "math_property": "number"},
 }
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + MAX_WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.1)
-    return found
 
 
 def asked(data: Path, file: str, sql: str) -> list[tuple[Any, ...]]:

@@ -117,19 +117,22 @@ def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -
         return None if state.items or is_gone(state) else data
     if len(items) == len(state.items):
         return data
+    return encode_state(state_of_batch(items, state.source, rerun=state.rerun))
+
+
+def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> State:
+    """That of a run on several events, which has not begun."""
     first = items[0]
-    return encode_state(
-        State(
-            globals=first.globals,
-            event_uuid=first.event_uuid,
-            distinct_id=first.distinct_id,
-            person_id=first.person_id,
-            mapping_id=first.mapping_id,
-            items=items,
-            rerun=state.rerun,
-            source=state.source,
-            first_scheduled_us=first.first_scheduled_us,
-        )
+    return State(
+        globals=first.globals,
+        event_uuid=first.event_uuid,
+        distinct_id=first.distinct_id,
+        person_id=first.person_id,
+        mapping_id=first.mapping_id,
+        items=items,
+        rerun=rerun,
+        source=source,
+        first_scheduled_us=first.first_scheduled_us,
     )
 
 
