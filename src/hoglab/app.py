@@ -39,6 +39,7 @@ from hoglab.delivery.fetch import FetchLimits
 from hoglab.delivery.run_routes import run_router
 from hoglab.delivery.sample_routes import sample_router
 from hoglab.delivery.service import Delivery
+from hoglab.delivery.state import without_persons
 from hoglab.delivery.test_cases import TestCases
 from hoglab.delivery.webhook_reference import webhook_paths
 from hoglab.delivery.webhook_routes import webhook_routes
@@ -284,6 +285,7 @@ class Hoglab:
             engines.log,
             store,
             ingested=lambda: ingestion.position,
+            without=without_persons,
             forget_results=lambda: kept_for_results.forget(),
         )
         flags = FlagService(database, experiments=linked_experiments, cipher=secrets)

@@ -14,7 +14,7 @@ from tests.conftest import StartServer
 KEY = "phx_" + "e" * 43
 TOKEN = "phc_" + "e" * 43
 MARK = "zq7Xerasemek93"
-MAX_WAIT_S = 60.0
+MAX_WAIT_S = 90.0
 
 PRINTS = """
 print('seen', event.properties.secret, person.properties.email)

@@ -207,14 +207,15 @@ def test_inputs_secrets_and_logs(pipeline: Pipeline) -> None:
         ],
         inputs={"salt": {"value": "s3cr3t"}, "name": {"value": "{event.event}!"}},
     )
-    events = pipeline.run(Event("a"), Event("b"))
+    other = UUID("01990000-0000-7000-8000-000000000002")
+    events = pipeline.run(Event("a"), Event("b", uuid=other))
     assert [event.properties["i"] for event in events] == ["a!", "b!"]
     assert [one.message for one in pipeline.logs] == [
         'salt, ***REDACTED***, {"a":"a!"}',
         'salt, ***REDACTED***, {"a":"b!"}',
     ]
     assert {(one.level, one.log_source) for one in pipeline.logs} == {("info", "hog_function")}
-    assert len({one.instance_id for one in pipeline.logs}) == 2
+    assert [one.instance_id for one in pipeline.logs] == [str(UUID_1), str(other)]
 
 
 def test_inputs_that_fail(pipeline: Pipeline) -> None:

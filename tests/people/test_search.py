@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,48 @@ def test_a_text_that_very_many_have_needs_no_index(
     with database.read() as connection:
         assert person_search.find(connection, "example.com", 10) is None
     same_as_looking_at_everybody(database, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"search": "nobody at all"}, {"search": "-7-"}, {"email": "ADA3@example.com"}]
+)
+def test_it_takes_what_is_found_not_what_is_stored(database: Database, asked: dict[str, str]) -> None:
+    """Counted in steps of the engine."""
+
+    def steps() -> int:
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        with database.read() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            driver.set_progress_handler(count, 10)
+            try:
+                list_persons(connection, 1, limit=100, offset=0, **asked)
+            finally:
+                driver.set_progress_handler(None, 0)
+        return counted
+
+    add(database, 100)
+    few = steps()
+    with database.write() as tx:
+        rows = [
+            {
+                "uuid": str(uuid4()),
+                "project_id": 1,
+                "properties": {"email": f"q{number}@b.se"},
+                "created_at": START,
+            }
+            for number in range(3_000)
+        ]
+        tx.connection.execute(sa.insert(person), rows)
+        while person_search.fill(tx.connection):
+            pass
+    assert steps() < few * 2
 
 
 def test_how_many_there_are_is_said_up_to_a_limit(

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from uuid import uuid5
 
 from hoglab.delivery.results import Versions
-from hoglab.delivery.state import INVOCATIONS, InvalidStateError, Item, State, decode_state, encode_state
+from hoglab.delivery.state import (
+    INVOCATIONS,
+    InvalidStateError,
+    Item,
+    State,
+    decode_state,
+    encode_state,
+    state_of_batch,
+)
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import InvocationResult, NewInvocation
 
@@ -43,17 +51,7 @@ def merge(
     batch_id = str(uuid5(INVOCATIONS, "batch/" + ",".join(item.id for item in items)))
     kept = {item.id for item in items}
     results += [_result(one, versions, now, batch_id=batch_id) for one in claimed if one.id in kept]
-    first, oldest = items[0], claimed[0]
-    state = State(
-        globals=first.globals,
-        event_uuid=first.event_uuid,
-        distinct_id=first.distinct_id,
-        person_id=first.person_id,
-        mapping_id=first.mapping_id,
-        items=items,
-        source=source,
-        first_scheduled_us=first.first_scheduled_us,
-    )
+    oldest, state = claimed[0], state_of_batch(items, source)
     made = NewInvocation(
         batch_id, oldest.project_id, oldest.function_id, encode_state(state), priority=oldest.priority
     )

@@ -383,7 +383,7 @@ class EventDispatcher:
             batch.count(function, "disabled_permanently")
             return
         batch.count(function, "filtering_failed")
-        batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}")
+        batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}", str(event.row.uuid))
         batch.put_aside(event, function, "filter", message)
 
     # --- inputs, watcher, masking
@@ -430,7 +430,9 @@ class EventDispatcher:
         """Without its order key a run could overtake others."""
         message = f"the order key failed: {function.input_failure(error)}"
         batch.count(function, "inputs_failed")
-        batch.log_error(function, f"Error preparing a run on event {event.row.uuid}: {message}")
+        batch.log_error(
+            function, f"Error preparing a run on event {event.row.uuid}: {message}", str(event.row.uuid)
+        )
         batch.put_aside(event, function, "order", message)
 
     def _inputs_failed(
@@ -445,7 +447,7 @@ class EventDispatcher:
         """Count and log it, and keep what it takes to run it once the inputs are mended."""
         message = function.input_failure(error)
         batch.count(function, "inputs_failed")
-        batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}")
+        batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}", cause.uuid)
         failed = Candidate(run_id, function, mapping_id, cause, None, None)
         batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
 

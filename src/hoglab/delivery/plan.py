@@ -134,13 +134,13 @@ class Plan:
         if number:
             self.counts[function.project_id, function.id, name] += number
 
-    def log(self, function: CompiledFunction, level: str, text: str) -> None:
-        self.logs.append(
-            LogEntry(function.project_id, function.id, str(uuid4()), self.now, level, clipped(text))
-        )
+    def log(self, function: CompiledFunction, level: str, text: str, event_uuid: str | None = None) -> None:
+        """``event_uuid``: the event that it is about, whose id the line goes by."""
+        instance = event_uuid or str(uuid4())
+        self.logs.append(LogEntry(function.project_id, function.id, instance, self.now, level, clipped(text)))
 
-    def log_error(self, function: CompiledFunction, text: str) -> None:
-        self.log(function, "error", text)
+    def log_error(self, function: CompiledFunction, text: str, event_uuid: str | None = None) -> None:
+        self.log(function, "error", text, event_uuid)
 
     def put_aside(
         self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str

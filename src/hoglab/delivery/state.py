@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 from typing import Any
 from uuid import UUID
 
@@ -96,6 +97,43 @@ def decode_state(data: bytes) -> State:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
         raise InvalidStateError(f"the state of the invocation cannot be read: {error}") from None
+
+
+def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -> bytes | None:
+    """The state of an invocation without events of some persons, None when it was about nobody else.
+
+    A batch that was under way begins anew with the others: what it holds may be of those who are gone.
+    """
+    try:
+        state = decode_state(data)
+    except InvalidStateError:
+        return None if any(each.encode() in data for each in (*person_ids, *distinct_ids)) else data
+
+    def is_gone(one: State | Item) -> bool:
+        return one.person_id in person_ids or one.distinct_id in distinct_ids
+
+    items = [one for one in state.items if not is_gone(one)]
+    if not items:
+        return None if state.items or is_gone(state) else data
+    if len(items) == len(state.items):
+        return data
+    return encode_state(state_of_batch(items, state.source, rerun=state.rerun))
+
+
+def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> State:
+    """That of a run on several events, which has not begun."""
+    first = items[0]
+    return State(
+        globals=first.globals,
+        event_uuid=first.event_uuid,
+        distinct_id=first.distinct_id,
+        person_id=first.person_id,
+        mapping_id=first.mapping_id,
+        items=items,
+        rerun=rerun,
+        source=source,
+        first_scheduled_us=first.first_scheduled_us,
+    )
 
 
 def raw_json(value: Any) -> msgspec.Raw:

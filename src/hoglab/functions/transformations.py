@@ -369,7 +369,7 @@ class Transformations:
             lines.append(("error", f"Error executing function on event {event.uuid}: {error}"))
         if not lines:
             return
-        instance, now = str(uuid4()), self._now()
+        instance, now = str(event.uuid), self._now()
         for number, (level, text) in enumerate(lines):
             moment = now + number * _MILLISECOND
             notes.logs.append(self._entry(notes, function, instance, level, redact(text), moment))

@@ -8,10 +8,10 @@ themselves are overwritten. After a failure or a restart it is tried again from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ from hoglab.http.dates import utc_now
 from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
 from hoglab.storage.database import Rebuildable, person_search
 from hoglab.storage.database.tables import (
+    backfill,
     dead_event,
     ingestion_warning,
     internal_event,
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 MAX_AT_ONCE = 1_000
-"""Persons that are erased together."""
+"""Persons that are erased together, and rows that are deleted in a transaction."""
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -59,6 +62,8 @@ class Log(Protocol):
 
 class Events(Protocol):
     """What erasing needs of the event store: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+
+    def uuids(self, doomed: Doomed) -> list[UUID]: ...
 
     def erase(self, doomed: Doomed) -> int: ...
 
@@ -81,6 +86,19 @@ class Erasure:
     distinct_ids: list[str]
     delete_events: bool
     log_offset: int
+    requested_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Subjects:
+    """Persons of a project who are erased together, and their events."""
+
+    project_id: int
+    person_ids: frozenset[str]
+    distinct_ids: frozenset[str]
+    events: frozenset[str]
+    log_offset: int
+    requested_at: datetime
 
 
 class PersonErasing:
@@ -95,17 +113,20 @@ class PersonErasing:
         events: Events,
         *,
         ingested: Callable[[], int],
+        without: Callable[[bytes, Set[str], Set[str]], bytes | None],
         forget_results: Callable[[], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``ingested`` is the log offset up to which everything is done; ``forget_results`` drops what results keep of
-        events."""
+        """``ingested`` is the log offset up to which everything is done; ``without`` leaves persons with some ids, or
+        distinct ids, out of the state of an invocation (None: nobody is left); ``forget_results`` drops what results
+        keep of events."""
         self._database = database
         self._queue_database = queue_database
         self._known = known
         self._log = log
         self._events = events
         self._ingested = ingested
+        self._without = without
         self._forget_results = forget_results
         self._now = now
         self._is_purged = True
@@ -151,20 +172,24 @@ class PersonErasing:
                 more = person_search.fill(tx.connection)
 
     def carry_out(self) -> int:
-        """Erase everywhere who is to be erased by now; how many. Raises the errors of the engines; then some of it may
-        be done, and the next call does the rest."""
+        """Erase everywhere who is to be erased by now; how many. While functions are at work on them, and after errors
+        of the engines, which are raised, some of it may be done, and the next call does the rest."""
         self._purge()
         due = self._due(self._ingested())
         if not due:
             return 0
+        by_project = {project_id: list(group) for project_id, group in groupby(due, _project)}
+        for erasures in by_project.values():  # first, for events tell which log lines are about them
+            if not self._forget_runs(self._subjects(erasures)):
+                return 0
         erased = 0
-        for project_id, group in groupby(due, key=lambda each: each.project_id):
-            together = [each for each in group if each.delete_events]
+        for project_id, erasures in by_project.items():
+            together = [each for each in erasures if each.delete_events]
             if together:
                 erased += self._erase_events(project_id, together)
         if erased:
             self._forget_results()
-        self._forget_runs(due)
+        self._begin_search_anew()
         self._events.scrub()
         self._log.trim(self._ingested())  # of no use to mend the event store any more, which is on disk
         self._finish(due)
@@ -197,6 +222,7 @@ class PersonErasing:
                     row.distinct_ids,
                     row.delete_events,
                     row.log_offset,
+                    row.requested_at,
                 )
                 for row in connection.execute(asked)
             ]
@@ -230,14 +256,65 @@ class PersonErasing:
             touch(rows - alive)
             tx.connection.execute(sa.delete(person).where(person.c.id.in_(rows - alive)))
 
-    def _forget_runs(self, erasures: Sequence[Erasure]) -> None:
-        """Delete what ingestion and functions noted of persons, and what functions were still to do with them."""
-        with self._queue_database.write() as tx:
-            for each in erasures:
-                _forget_runs(tx.connection, each)
+    def _subjects(self, erasures: Sequence[Erasure]) -> _Subjects:
+        """All of one project together."""
+        project_id = erasures[0].project_id
+        person_ids = {person_id for each in erasures for person_id in each.person_ids}
+        distinct_ids = {distinct_id for each in erasures for distinct_id in each.distinct_ids}
+        log_offset = max(each.log_offset for each in erasures)
+        doomed = Doomed.of_person(project_id, list(person_ids), list(distinct_ids), log_offset)
+        return _Subjects(
+            project_id,
+            frozenset(map(str, person_ids)),
+            frozenset(distinct_ids),
+            frozenset(map(str, self._events.uuids(doomed))),
+            log_offset,
+            max(each.requested_at for each in erasures),
+        )
+
+    def _forget_runs(self, subjects: _Subjects) -> bool:
+        """Delete what ingestion and functions noted of persons, and what functions were still to do with them; whether
+        none is at work on them that will leave more."""
+        is_over = self._forget_invocations(subjects)
+        with self._queue_database.read() as connection:
+            found = _left_behind(connection, subjects)
+        for column, values in found.items():
+            for some in _chunks(values):
+                with self._queue_database.write() as tx:
+                    tx.connection.execute(_forgetting(column).where(column.in_(some)))
         with self._database.write() as tx:
-            for each in erasures:
-                _forget_notes(tx.connection, each)
+            _forget_notes(tx.connection, subjects)
+        return is_over
+
+    def _forget_invocations(self, subjects: _Subjects) -> bool:
+        """Leave persons out of invocations, also of those that have others in them; whether none is being run."""
+
+        def left(state: bytes) -> bytes | None:
+            return self._without(state, subjects.person_ids, subjects.distinct_ids)
+
+        row, is_over = invocation.c, True
+        caused = (row.log_offset <= subjects.log_offset) | (
+            row.log_offset.is_(None) & (row.created_at <= subjects.requested_at)
+        )
+        mine = sa.select(row.id, row.state).where(row.project_id == subjects.project_id, caused)
+        with self._queue_database.read() as connection:
+            ids = [each.id for each in connection.execute(mine) if left(each.state) != each.state]
+        for some in _chunks(ids):
+            with self._queue_database.write() as tx:
+                asked = sa.select(row.id, row.state, row.status).where(row.id.in_(some))
+                for each in tx.connection.execute(asked).all():
+                    state = left(each.state)
+                    if each.status == "running":
+                        is_over = False
+                    elif state is None:
+                        tx.connection.execute(sa.delete(invocation).where(row.id == each.id))
+                    else:
+                        change = sa.update(invocation).where(row.id == each.id)
+                        tx.connection.execute(change.values(state=state))
+        return is_over
+
+    def _begin_search_anew(self) -> None:
+        with self._database.write() as tx:
             person_search.reset(tx.connection)
         self.fill_search()
 
@@ -263,45 +340,68 @@ def _former(connection: Connection, project_id: int, uuids: Sequence[str]) -> di
     return found
 
 
-def _forget_runs(connection: Connection, erasure: Erasure) -> None:
-    texts = [str(each) for each in erasure.person_ids]
-    result, line = invocation_result.c, log_entry.c
-    named = result.person_id.in_(texts) | result.distinct_id.in_(erasure.distinct_ids)
-    runs = [
-        run
-        for (run,) in connection.execute(
-            sa.select(result.invocation_id).where(result.project_id == erasure.project_id, named)
+def _left_behind(connection: Connection, subjects: _Subjects) -> dict[sa.Column[Any], list[Any]]:
+    """Rows of the queue database that are about persons, by the column that they are named by."""
+    result, line, dead = invocation_result.c, log_entry.c, dead_event.c
+    about = _among(result.person_id, subjects.person_ids) | _among(result.distinct_id, subjects.distinct_ids)
+    runs = connection.execute(
+        sa.select(result.invocation_id, result.parent_run_id).where(
+            result.project_id == subjects.project_id, about
         )
-    ]
-    for text in texts:  # states are JSON that holds the person with its id
-        held = sa.func.instr(sa.cast(invocation.c.state, sa.Text), f'"{text}"') > 0
-        waiting = sa.select(invocation.c.id).where(invocation.c.project_id == erasure.project_id, held)
-        runs += [run for (run,) in connection.execute(waiting)]
-    for start in range(0, len(runs), MAX_AT_ONCE):
-        some = runs[start : start + MAX_AT_ONCE]
-        connection.execute(sa.delete(invocation).where(invocation.c.id.in_(some)))
-        connection.execute(sa.delete(log_entry).where(line.instance_id.in_(some)))
-        connection.execute(
-            sa.update(invocation_result)
-            .where(result.invocation_id.in_(some))
-            .values(distinct_id=None, person_id=None, invocation_globals=None, error_message=None)
+    ).all()
+    # Lines about all events of a batch are those of their common run. Jobs that run many functions tell of none.
+    parents = {each.parent_run_id for each in runs} - {None}
+    parents -= set(connection.scalars(sa.select(backfill.c.id)))
+    told = {*(each.invocation_id for each in runs), *parents, *subjects.events}
+    mine = line.project_id == subjects.project_id
+    lines = connection.scalars(sa.select(line.id).where(mine, _among(line.instance_id, told)))
+    put_aside = connection.scalars(
+        sa.select(dead.id).where(
+            dead.project_id == subjects.project_id, _among(dead.distinct_id, subjects.distinct_ids)
         )
-    connection.execute(
-        sa.delete(dead_event).where(
-            dead_event.c.project_id == erasure.project_id, dead_event.c.distinct_id.in_(erasure.distinct_ids)
-        )
+    )
+    return {
+        line.id: list(lines),
+        dead.id: list(put_aside),
+        result.invocation_id: [each.invocation_id for each in runs],
+    }
+
+
+def _forgetting(column: sa.Column[Any]) -> Any:
+    """The statement that forgets rows of the column's table: results stay, without who they were about."""
+    if column.table is not invocation_result:
+        return sa.delete(column.table)
+    return sa.update(invocation_result).values(
+        distinct_id=None, person_id=None, invocation_globals=None, error_message=None
     )
 
 
-def _forget_notes(connection: Connection, erasure: Erasure) -> None:
+def _forget_notes(connection: Connection, subjects: _Subjects) -> None:
     warning, event = ingestion_warning.c, internal_event.c
-    for word in (*map(str, erasure.person_ids), *erasure.distinct_ids):
+    mine = warning.project_id == subjects.project_id
+    connection.execute(sa.delete(ingestion_warning).where(mine, _among(warning.event_uuid, subjects.events)))
+    for word in (*subjects.person_ids, *subjects.distinct_ids):
         text = json_bytes(word).decode()
         for table, column in ((ingestion_warning, warning.details), (internal_event, event.person)):
             held = sa.func.instr(sa.type_coerce(column, sa.Text), text) > 0
-            connection.execute(sa.delete(table).where(table.c.project_id == erasure.project_id, held))
+            connection.execute(sa.delete(table).where(table.c.project_id == subjects.project_id, held))
     connection.execute(
         sa.delete(internal_event).where(
-            event.project_id == erasure.project_id, event.distinct_id.in_(erasure.distinct_ids)
+            event.project_id == subjects.project_id, _among(event.distinct_id, subjects.distinct_ids)
         )
     )
+
+
+def _among(column: sa.Column[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
+    """Whether a column has one of any number of texts."""
+    listed = sa.func.json_each(json_bytes(list(values)).decode()).table_valued("value")
+    return column.in_(sa.select(listed.c.value))
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), MAX_AT_ONCE):
+        yield values[start : start + MAX_AT_ONCE]
+
+
+def _project(erasure: Erasure) -> int:
+    return erasure.project_id

@@ -154,7 +154,13 @@ def list_persons(
     whatever the case; ``among`` selects the row ids to choose from. How many there are is said exactly up to
     `MAX_COUNTED`, and no less than a further page needs.
     """
-    matching: sa.Select[Any] = sa.select(*_COLUMNS).where(person.c.project_id == project_id)
+    matching: sa.Select[Any] = sa.select(*_COLUMNS)
+    maybe = [each for text in (email, search) if text and (each := _maybe(connection, text)) is not None]
+    if maybe:
+        # Given the column as it is, SQLite walks along all persons of the project rather than look these up.
+        matching = matching.where(person.c.project_id + 0 == project_id, *maybe)
+    else:
+        matching = matching.where(person.c.project_id == project_id)
     if among is not None:
         matching = matching.where(person.c.id.in_(among))
     ids = person_distinct_id
@@ -165,10 +171,8 @@ def list_persons(
         matching = matching.where(person.c.id == one.scalar_subquery())
     properties = sa.type_coerce(person.c.properties, sa.JSON)
     if email:
-        matching = _maybe(connection, matching, email)
         matching = matching.where(sa.func.lower(properties["email"].as_string()) == email.lower())
     if search:
-        matching = _maybe(connection, matching, search)
         named = sa.select(ids.c.person_id).where(
             ids.c.person_id == person.c.id, ids.c.distinct_id.icontains(search, autoescape=True)
         )
@@ -187,13 +191,13 @@ def list_persons(
     return [_view(row) for row in rows], count
 
 
-def _maybe(connection: Connection, matching: sa.Select[Any], text: str) -> sa.Select[Any]:
-    """Only those persons who may have a text in what the index knows, where it knows few enough."""
+def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
+    """Whether a person may have a text in what the index knows; None where it knows too many."""
     found = person_search.find(connection, text, MAX_FOUND)
     if found is None:
-        return matching
+        return None
     row_ids, done = found
-    return matching.where(sa.or_(person.c.id.in_(row_ids), person.c.id > done))
+    return sa.or_(person.c.id.in_(row_ids or [-1]), person.c.id > done)  # of nothing at all no index is used
 
 
 def distinct_ids_of(

@@ -24,7 +24,7 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.deadlines import Deadlines
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
-from hoglab.storage.event_store.erasing import erase, overwrite_free_blocks
+from hoglab.storage.event_store.erasing import distinct_ids_since, erase, overwrite_free_blocks, uuids
 from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
@@ -97,10 +97,6 @@ _FORGET_OVERRIDES = (
     "DELETE FROM person_override WHERE project_id = $project_id AND "
     "(old_person_id IN (SELECT unnest($people::VARCHAR[])::UUID) "
     "OR person_id IN (SELECT unnest($people::VARCHAR[])::UUID))"
-)
-_SINCE = (
-    "SELECT DISTINCT distinct_id FROM stored_events WHERE project_id = $project_id AND log_offset > $log_offset "
-    "AND distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))"
 )
 
 _log = structlog.get_logger(__name__)
@@ -488,6 +484,11 @@ class DuckDbEventStore:
             finally:
                 self._sealer = None
 
+    def uuids(self, doomed: Doomed) -> list[UUID]:
+        """Those of the events that `erase` would delete."""
+        with self._cursor() as reader:
+            return uuids(reader, doomed)
+
     def erase(self, doomed: Doomed) -> int:
         """Delete events; how many. Their bytes are gone after `scrub`.
 
@@ -509,9 +510,8 @@ class DuckDbEventStore:
 
     def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
         """Those of some distinct ids of which events came in later log records."""
-        values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
         with self._cursor() as reader:
-            return {found for (found,) in reader.execute(_SINCE, values)}
+            return distinct_ids_since(reader, project_id, distinct_ids, log_offset)
 
     def scrub(self) -> None:
         """Make the bytes of what was deleted leave the file; streams that may still read it end.

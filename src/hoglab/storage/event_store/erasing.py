@@ -16,7 +16,7 @@ from hoglab.storage.event_store.rows import FILLER
 from hoglab.storage.event_store.sealing import TIMEOUT_S, Segment, rewrite, segments, within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -33,6 +33,11 @@ _ROW_GROUPS = (
     "WHERE column_name = 'place' AND segment_type <> 'VALIDITY' GROUP BY row_group_id"
 )
 _METADATA = "SELECT coalesce(sum(len(free_list)), 0) FROM pragma_metadata_info()"
+
+_SINCE = (
+    "SELECT DISTINCT distinct_id FROM stored_events WHERE project_id = $project_id AND log_offset > $log_offset "
+    "AND distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))"
+)
 
 ROW_GROUP_ROWS = 122_880
 """Rows that the engine keeps together."""
@@ -67,6 +72,20 @@ class Doomed:
                 "distinct_ids": distinct_ids,
             },
         )
+
+
+def uuids(reader: Reader, doomed: Doomed) -> list[UUID]:
+    """Those of the events that `erase` would delete."""
+    sql = f"SELECT uuid FROM stored_events WHERE {doomed.condition}"
+    return [uuid for (uuid,) in reader.execute(sql, doomed.parameters, timeout_s=TIMEOUT_S)]
+
+
+def distinct_ids_since(
+    reader: Reader, project_id: int, distinct_ids: Sequence[str], log_offset: int
+) -> set[str]:
+    """Those of some distinct ids of which events came in later log records."""
+    values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
+    return {found for (found,) in reader.execute(_SINCE, values)}
 
 
 def erase(reader: Reader, doomed: Doomed) -> int:

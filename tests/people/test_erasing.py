@@ -1,0 +1,141 @@
+"""Deleting persons while functions are at work on them, alone and together with others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from hoglab.delivery.state import Item, State, decode_state, encode_state, raw_json, without_persons
+from hoglab.people import PersonService
+from hoglab.people.erasing import PersonErasing
+from hoglab.people.reading import PersonView
+from hoglab.storage.database import Database
+from hoglab.storage.database.tables import invocation, log_entry, person, person_distinct_id, queue_metadata
+from hoglab.storage.event_store.erasing import Doomed
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SOMEBODY, EVENT = uuid4(), uuid4()
+
+
+class NoLog:
+    def last_offset(self) -> int:
+        return 7
+
+    def trim(self, up_to: int) -> int:
+        return 0
+
+
+class OneEvent:
+    """A store of one event, of somebody."""
+
+    def uuids(self, doomed: Doomed) -> list[UUID]:
+        return [EVENT]
+
+    def erase(self, doomed: Doomed) -> int:
+        return 1
+
+    def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None: ...
+
+    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+        return set()
+
+    def scrub(self) -> None: ...
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Database]:
+    queue = Database.open(tmp_path / "queue.db", queue_metadata)
+    yield queue
+    queue.dispose()
+
+
+@pytest.fixture
+def erasing(database: Database, queue: Database) -> PersonErasing:
+    """Somebody was deleted, and is to be erased."""
+    erasing = PersonErasing(
+        database, queue, PersonService(database).known, NoLog(), OneEvent(),
+        ingested=lambda: 7, without=without_persons, forget_results=lambda: None, now=lambda: NOW,
+    )  # fmt: skip
+    with database.write() as tx:
+        values = {"uuid": str(SOMEBODY), "project_id": 1, "properties": {}, "created_at": NOW}
+        tx.connection.execute(sa.insert(person).values(id=1, **values))
+        tx.connection.execute(
+            sa.insert(person_distinct_id).values(project_id=1, distinct_id="somebody", person_id=1)
+        )
+    view = PersonView(1, SOMEBODY, {}, False, NOW, None)
+    erasing.delete(1, [view], delete_events=True, user_id=None)
+    return erasing
+
+
+def about(distinct_id: str, **more: Any) -> State:
+    person_id = str(SOMEBODY if distinct_id == "somebody" else uuid4())
+    return State(raw_json({"of": distinct_id}), "e", distinct_id, person_id, **more)
+
+
+def item(distinct_id: str) -> Item:
+    return Item(f"of-{distinct_id}", raw_json({"of": distinct_id}), "e", distinct_id)
+
+
+def batch(*distinct_ids: str, **more: Any) -> State:
+    return about(distinct_ids[0], items=[item(each) for each in distinct_ids], **more)
+
+
+def add(queue: Database, state: State, *, status: str = "available", log_offset: int | None = 5) -> str:
+    run_id = str(uuid4())
+    row = {
+        "id": run_id, "project_id": 1, "function_id": "f", "queue": "hog", "priority": 0, "scheduled_at": NOW,
+        "status": status, "state": encode_state(state), "created_at": NOW, "log_offset": log_offset,
+    }  # fmt: skip
+    with queue.write() as tx:
+        tx.connection.execute(sa.insert(invocation), row)
+    return run_id
+
+
+def waiting(queue: Database) -> dict[str, State]:
+    with queue.read() as connection:
+        return {
+            row.id: decode_state(row.state)
+            for row in connection.execute(sa.select(invocation.c.id, invocation.c.state))
+        }
+
+
+def test_others_in_the_same_run_stay(erasing: PersonErasing, queue: Database) -> None:
+    add(queue, about("somebody"))
+    add(queue, batch("somebody", "somebody"))
+    other, later = add(queue, about("other")), add(queue, about("somebody"), log_offset=8)
+    mixed = add(queue, batch("somebody", "other", "third", journal=raw_json(["somebody"]), attempts=2))
+    assert erasing.carry_out() == 1
+    found = waiting(queue)
+    assert found.keys() == {other, later, mixed}
+    left = found[mixed]
+    assert [each.id for each in left.items] == ["of-other", "of-third"]
+    assert (left.distinct_id, left.attempts) == ("other", 0)
+    assert b"somebody" not in encode_state(left)
+
+
+def test_runs_that_are_under_way_are_waited_for(erasing: PersonErasing, queue: Database) -> None:
+    run_id = add(queue, batch("somebody", "other"), status="running")
+    assert erasing.carry_out() == 0
+    assert [len(state.items) for state in waiting(queue).values()] == [2]
+    with queue.write() as tx:
+        tx.connection.execute(sa.update(invocation).values(status="available"))
+    assert erasing.carry_out() == 1
+    assert [each.id for each in waiting(queue)[run_id].items] == ["of-other"]
+
+
+def test_lines_go_by_the_event_that_they_are_about(erasing: PersonErasing, queue: Database) -> None:
+    with queue.write() as tx:
+        for instance in (EVENT, uuid4()):
+            values = {"project_id": 1, "log_source": "hog_function", "log_source_id": "f", "timestamp": NOW}
+            line = {"instance_id": str(instance), "level": "info", "message": "said"}
+            tx.connection.execute(sa.insert(log_entry), values | line)
+    assert erasing.carry_out() == 1
+    with queue.read() as connection:
+        [left] = connection.scalars(sa.select(log_entry.c.instance_id))
+    assert left != str(EVENT)
