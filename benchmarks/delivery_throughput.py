@@ -37,11 +37,11 @@ from cryptography.fernet import Fernet
 from benchmarks.dispatch_filters import make_event, make_filter
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.delivery.addresses import AddressGuard
+from hoglab.delivery.outbound.addresses import AddressGuard
 from hoglab.delivery.service import Delivery
-from hoglab.functions.configuration import Sent
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables

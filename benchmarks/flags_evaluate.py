@@ -73,9 +73,9 @@ async def serve_flags(
 ) -> None:
     from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.service import AccountService
-    from hoglab.flags.evaluation import FlagEvaluator
-    from hoglab.flags.registry import FlagRegistry
-    from hoglab.flags.sdk_routes import hot_routes
+    from hoglab.flags.evaluation.endpoint import FlagEvaluator
+    from hoglab.flags.evaluation.sdk_routes import hot_routes
+    from hoglab.flags.matching.registry import FlagRegistry
     from hoglab.flags.service import FlagService
     from hoglab.http.app import build_app
     from hoglab.people.service import PersonService

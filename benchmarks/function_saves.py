@@ -21,11 +21,11 @@ from sqlalchemy import insert, select
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.functions.configuration import Sent
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
-from hoglab.hog.stack import ensure_stack
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.http.identity import Project
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import hog_function

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.http.app import HttpSettings, build_app
-from hoglab.http.call import Call
 from hoglab.http.logs import configure_logging
-from hoglab.http.routing import ResourceRouter
+from hoglab.http.management.call import Call
+from hoglab.http.management.routing import ResourceRouter
 from hoglab.storage.database import Database
 
 ANSWER = {"id": 1, "name": "a small answer"}

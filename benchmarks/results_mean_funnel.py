@@ -24,7 +24,7 @@ from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import at_end_of_day
-from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 

@@ -29,20 +29,22 @@ from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.background import Service
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.reference import capture_paths
-from hoglab.delivery import routes as delivery_routes
-from hoglab.delivery.addresses import AddressGuard
-from hoglab.delivery.backfill_routes import backfill_router
-from hoglab.delivery.backfills import Backfills
+from hoglab.delivery.api import routes as delivery_routes
+from hoglab.delivery.api.backfill_routes import backfill_router
+from hoglab.delivery.api.dead_letter_routes import dead_event_router
+from hoglab.delivery.api.run_routes import run_router
+from hoglab.delivery.api.sample_routes import sample_router
 from hoglab.delivery.bodies.child import BodyLimits
-from hoglab.delivery.dead_event_routes import dead_event_router
-from hoglab.delivery.fetch import FetchLimits
-from hoglab.delivery.run_routes import run_router
-from hoglab.delivery.sample_routes import sample_router
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import FetchLimits
+from hoglab.delivery.replay.backfills import Backfills
+from hoglab.delivery.runs.state import without_persons
 from hoglab.delivery.service import Delivery
-from hoglab.delivery.state import without_persons
-from hoglab.delivery.test_cases import TestCases
-from hoglab.delivery.webhook_reference import webhook_paths
-from hoglab.delivery.webhook_routes import webhook_routes
+from hoglab.delivery.trials.cases import TestCases
+from hoglab.delivery.webhooks.reference import webhook_paths
+from hoglab.delivery.webhooks.routes import webhook_routes
+from hoglab.experiments.api.reading import ExperimentReads
+from hoglab.experiments.api.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.eligible import eligible_flags
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
@@ -50,33 +52,31 @@ from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.linkage import linked_experiments
 from hoglab.experiments.project_config import project_config_router
-from hoglab.experiments.reading import ExperimentReads
-from hoglab.experiments.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
-from hoglab.flags import routes as flag_routes
-from hoglab.flags.evaluation import FlagEvaluator
-from hoglab.flags.reference import flag_paths
-from hoglab.flags.registry import FlagRegistry
-from hoglab.flags.sdk_routes import hot_routes, sdk_routes
+from hoglab.flags.api import routes as flag_routes
+from hoglab.flags.api.reference import flag_paths
+from hoglab.flags.evaluation.endpoint import FlagEvaluator
+from hoglab.flags.evaluation.sdk_routes import hot_routes, sdk_routes
+from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
-from hoglab.functions import routes as function_routes
-from hoglab.functions import template_routes
+from hoglab.functions.api import routes as function_routes
+from hoglab.functions.api import template_routes
 from hoglab.functions.defaults import GeoIpByDefault
-from hoglab.functions.geoip import GeoIp
-from hoglab.functions.recompile import Recompiler
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.sealed_check import check_secrets, keep_check
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.runtime.geoip import GeoIp
+from hoglab.functions.runtime.recompile import Recompiler
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.runtime.transformations import Transformations
+from hoglab.functions.secrets.box import SecretBox
+from hoglab.functions.secrets.sealed_check import check_secrets, keep_check
 from hoglab.functions.service import FunctionService
-from hoglab.functions.site_functions import SiteFunctions
+from hoglab.functions.site.functions import SiteFunctions
 from hoglab.functions.state_changes import StateChanges
-from hoglab.functions.transformations import Transformations
 from hoglab.hog.rt.context import EXPRESSION_LIMITS
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.health import Problem
-from hoglab.http.idempotency import Idempotency
+from hoglab.http.management.idempotency import Idempotency
 from hoglab.http.streams import Streams
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import Ingestion
@@ -110,7 +110,7 @@ from hoglab.warehouse.service import WarehouseService
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hoglab.http.routing import ResourceRouter
+    from hoglab.http.management.routing import ResourceRouter
     from hoglab.settings import Settings
 
 ERASE_EVERY_S = 5.0

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hoglab.delivery.mail import MailServer
-from hoglab.delivery.retries import RetryPolicy, parse_policy
+from hoglab.delivery.execution.retries import RetryPolicy, parse_policy
+from hoglab.delivery.outbound.mail import MailServer
 
 if TYPE_CHECKING:
     from hoglab.storage.engines import EngineOptions

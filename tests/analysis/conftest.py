@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.engines import ENGINES, Engine
 from tests.analysis.lab import Lab
 
-from hoglab.hog.stack import ensure_stack
+from hoglab.hog.parser.recursion import ensure_stack
 
 ensure_stack()  # before Hypothesis looks at the recursion limit: reading an expression raises it
 

@@ -24,11 +24,11 @@ from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.experiments import store as experiments_store
+from hoglab.experiments.api.reading import ExperimentReads
+from hoglab.experiments.api.routes import experiments_router, saved_metrics_router
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
-from hoglab.experiments.reading import ExperimentReads
-from hoglab.experiments.routes import experiments_router, saved_metrics_router
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService

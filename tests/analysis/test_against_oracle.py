@@ -20,7 +20,7 @@ from hoglab.analysis.definitions.metric_parser import MetricParser, Tables, no_t
 from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, Groups, at_end_of_day
-from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import CupedConfig, StatisticsConfig
 
 START = datetime(2026, 3, 27, 9, 30, tzinfo=UTC)  # the clocks of Europe change on the 29th

@@ -29,7 +29,7 @@ from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
 from hoglab.analysis.query.model import Cohort, Question
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.shared_scan import MAX_TAKEN, shared_scan
-from hoglab.experiments.metrics import MAX_METRICS
+from hoglab.experiments.definitions.metrics import MAX_METRICS
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.model import MAX_FILTERS, MAX_GROUP_DEPTH
 from hoglab.filters.sql import MAX_LENGTH, MAX_VALUES

@@ -15,7 +15,7 @@ from tests.filters_hog.events import filter_globals
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import Question, Span
-from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.filters.hog import CompiledFilter, FilterContext, build_filter
 from hoglab.statistics import StatisticsConfig
 

@@ -17,7 +17,7 @@ from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.model import Cohort, Question, Span
 from hoglab.analysis.query.pipeline import compiled
-from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)

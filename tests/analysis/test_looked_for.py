@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.analysis.lab import PURCHASES, REVENUE, Lab
 
-from hoglab.experiments.problems import DefinitionProblems
+from hoglab.experiments.definitions.problems import DefinitionProblems
 
 
 class Problems:

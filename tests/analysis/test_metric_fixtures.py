@@ -18,7 +18,7 @@ from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
-from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
 
 FIXTURES = json.loads((Path(__file__).parent / "metric_fixtures.json").read_text())

@@ -27,8 +27,8 @@ from tests.analysis.test_state import (
 )
 
 from hoglab.analysis.incremental.aggregate_cache import BusyError
-from hoglab.storage.event_store.erasing import Doomed
-from hoglab.storage.event_store.sealing import SealingLimits
+from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 __all__ = ["engine"]  # a fixture
 

@@ -12,7 +12,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import REVENUE, Lab, bought, exposed
 
-from hoglab.experiments.fingerprint import Calculation, fingerprint
+from hoglab.experiments.definitions.fingerprint import Calculation, fingerprint
 from hoglab.statistics import CupedConfig, RelativeVariance, resolve_config
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)

@@ -26,7 +26,7 @@ from hoglab.analysis.query.expressions import MAX_NODES
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.scope import Statement
 from hoglab.filters import FilterError
-from hoglab.hog.stack import ensure_stack
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 MEMORY_BYTES = 3 << 30

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.capture.lz64 import Lz64Error, Lz64LimitError, decompress_lz64
-from hoglab.http.decompression import BY_NAME, BrokenDataError, TooLargeError, inflate
+from hoglab.http.requests.decompression import BY_NAME, BrokenDataError, TooLargeError, inflate
 
 MIB = 1024 * 1024
 

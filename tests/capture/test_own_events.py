@@ -12,7 +12,7 @@ from sqlalchemy import select
 from hoglab.accounts.service import AccountService
 from hoglab.capture.records import decode_record
 from hoglab.capture.service import Capture
-from hoglab.delivery.capturing import CaptureRefusedError
+from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hoglab.capture import Capture, capture_routes
 from hoglab.capture.reference import capture_paths
-from hoglab.flags.reference import flag_paths
+from hoglab.flags.api.reference import flag_paths
 
 
 def test_every_described_path_is_served(log: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hoglab.capture import CaptureLimits
-from hoglab.http.body import BODY_TIMEOUT_S
+from hoglab.http.requests.body import BODY_TIMEOUT_S
 from hoglab.http.server import Address
 
 ONE = "phc_first_project"

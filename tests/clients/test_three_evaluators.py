@@ -16,9 +16,9 @@ from tests.clients.project import Project
 from tests.flags.conftest import World
 from tests.flags.generate import COHORTS, Person, Sample, sample
 
-from hoglab.flags.matching import evaluate
-from hoglab.flags.snapshot import Choice
-from hoglab.flags.subject import FlagRequest, Subject
+from hoglab.flags.matching.rules import evaluate
+from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.subject import FlagRequest, Subject
 
 pytestmark = pytest.mark.clients
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.delivery.conftest import House
 
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.execution.retries import RetryPolicy
 
 
 def main() -> None:

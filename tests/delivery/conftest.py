@@ -20,17 +20,17 @@ from cryptography.fernet import Fernet
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.delivery.addresses import AddressGuard
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.fetch import FetchLimits
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.execution.retries import RetryPolicy
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.functions.configuration import Sent
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
-from hoglab.hog.stack import ensure_stack
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.http.identity import Project
 from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables

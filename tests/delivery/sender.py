@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from tests.delivery.conftest import House
 
-from hoglab.delivery.webhook_routes import webhook_routes
+from hoglab.delivery.webhooks.routes import webhook_routes
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 
 

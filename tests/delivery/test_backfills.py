@@ -16,11 +16,11 @@ from tests.delivery.test_dead_letters import letters
 from tests.delivery.test_routes import Api
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery import backfills as rules
-from hoglab.delivery.backfill_routes import backfill_router
-from hoglab.delivery.backfills import Backfills
-from hoglab.delivery.jobs import Job, JobRunsError
-from hoglab.delivery.reruns import RerunFilter, rerun
+from hoglab.delivery.api.backfill_routes import backfill_router
+from hoglab.delivery.replay import backfills as rules
+from hoglab.delivery.replay.backfills import Backfills
+from hoglab.delivery.replay.jobs import Job, JobRunsError
+from hoglab.delivery.replay.reruns import RerunFilter, rerun
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.history import TimeRange

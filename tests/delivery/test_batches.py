@@ -11,8 +11,8 @@ from tests.delivery.test_backfills import EVER, History, history  # noqa: F401 -
 from tests.delivery.test_routes import Api
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery.batch_run import REPORTED, failures
-from hoglab.delivery.batches import BATCH_QUEUE
+from hoglab.delivery.execution.batch_run import REPORTED, failures
+from hoglab.delivery.execution.batches import BATCH_QUEUE
 
 SEND = """
 let row := one -> ({'n': one.event.properties.n, 'to': one.inputs.to, 'who': one.person.properties.name})

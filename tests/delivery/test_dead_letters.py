@@ -13,9 +13,9 @@ from tests.delivery.test_routes import Api
 
 from hoglab.accounts import internal_events
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery.dead_event_routes import dead_event_router
-from hoglab.delivery.dead_events import Selection, discard, listed
-from hoglab.delivery.internal import InternalEventDispatcher
+from hoglab.delivery.api.dead_letter_routes import dead_event_router
+from hoglab.delivery.dispatch.internal_events import InternalEventDispatcher
+from hoglab.delivery.runs.dead_letters import Selection, discard, listed
 from hoglab.storage.database.errors import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import dead_events as kept
@@ -43,7 +43,7 @@ def test_an_event_that_fails_on_the_way_is_put_aside_and_others_go_on(
         return False
 
     with monkeypatch.context() as patch:  # as a mistake of ours would
-        patch.setattr("hoglab.delivery.globals.has_person", broken)
+        patch.setattr("hoglab.delivery.runs.globals.has_person", broken)
         house.run(stored("first"), bad, stored("last"))
     assert sorted(hit.json["event"] for hit in receiver.hits) == ["first", "last"]
     [letter] = letters(house)

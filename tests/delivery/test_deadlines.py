@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from hoglab.delivery.deadlines import Deadlines
+from hoglab.delivery.outbound.deadlines import Deadlines
 
 
 async def late(deadlines: Deadlines) -> str:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, stored, wait_for
 
-from hoglab.delivery.masking import Masked, allowed, decide
-from hoglab.delivery.reruns import RerunFilter, rerun
-from hoglab.delivery.state import INVOCATIONS, invocation_id
+from hoglab.delivery.dispatch.masking import Masked, allowed, decide
+from hoglab.delivery.replay.reruns import RerunFilter, rerun
+from hoglab.delivery.runs.state import INVOCATIONS, invocation_id
 from hoglab.functions.status import DEGRADED_STATE
 from hoglab.storage.database import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent

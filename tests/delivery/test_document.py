@@ -10,27 +10,24 @@ import pytest
 from prometheus_client import REGISTRY
 
 import hoglab.app  # noqa: F401 - so that every metric is known
-from hoglab.delivery import (
-    breaker,
-    calls,
-    loops,
-    program_run,
-    progress,
-    resolver,
-    restarts,
-    room,
-    urls,
-)
 from hoglab.delivery.bodies import hosted
 from hoglab.delivery.bodies.child import BodyLimits
-from hoglab.delivery.fair_semaphore import FUNCTION_PART
-from hoglab.delivery.fetch import FetchLimits
-from hoglab.delivery.mail import MailLimits
-from hoglab.delivery.retries import LASTING, POSTHOG
-from hoglab.delivery.webhooks import PROJECT_PART, WebhookLimits
+from hoglab.delivery.dispatch import restarts
+from hoglab.delivery.execution import calls, loops, program_run
+from hoglab.delivery.execution.retries import LASTING, POSTHOG
+from hoglab.delivery.limits import backpressure as room
+from hoglab.delivery.limits import destination_breaker as breaker
+from hoglab.delivery.limits.fair_semaphore import FUNCTION_PART
+from hoglab.delivery.outbound import resolver, urls
+from hoglab.delivery.outbound.fetch import FetchLimits
+from hoglab.delivery.outbound.mail import MailLimits
+from hoglab.delivery.runs import progress
+from hoglab.delivery.webhooks.incoming import PROJECT_PART, WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.filters.hog import patience
-from hoglab.functions import code, fair_share, liquid, liquid_filters
+from hoglab.functions.configuration import code
+from hoglab.functions.runtime import fair_share
+from hoglab.functions.templating import liquid, liquid_filters
 from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS
 from hoglab.settings import Settings
 from hoglab.storage.invocations import dead_events, janitor, traces

@@ -9,17 +9,17 @@ import pytest
 from aiohttp import web
 from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 
-from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.breaker import CircuitBreakers
-from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
-from hoglab.delivery.fetch import FetchLimits
-from hoglab.delivery.in_flight import InFlight
-from hoglab.delivery.pace import Paces
-from hoglab.delivery.portions import COMPANY_S, Portions
+from hoglab.delivery.limits.claim_size import COMPANY_S, Portions
+from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+from hoglab.delivery.limits.fair_queue import Line
+from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
+from hoglab.delivery.limits.in_flight import InFlight
+from hoglab.delivery.limits.rate_limit import Paces
+from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration.builder import Sent
 from hoglab.storage.invocations import ClaimedInvocation
 
 FLOOD = 600

@@ -16,10 +16,10 @@ import pytest
 from aiohttp import web
 
 from hoglab import __version__
-from hoglab.delivery import resolver
-from hoglab.delivery.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
-from hoglab.delivery.fair_semaphore import Holder
-from hoglab.delivery.fetch import (
+from hoglab.delivery.limits.fair_semaphore import Holder
+from hoglab.delivery.outbound import resolver
+from hoglab.delivery.outbound.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
+from hoglab.delivery.outbound.fetch import (
     REMEMBERED_CHARS,
     TARGETS,
     Fetcher,

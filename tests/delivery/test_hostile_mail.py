@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.delivery.mailbox import certificate
 
-from hoglab.delivery.mail import Email, Mailer, MailFailure, MailLimits, MailSent, MailServer
+from hoglab.delivery.outbound.mail import Email, Mailer, MailFailure, MailLimits, MailSent, MailServer
 
 Session = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 LIMITS = MailLimits(total_s=1.0, connect_s=0.5)

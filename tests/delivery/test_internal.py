@@ -9,8 +9,8 @@ from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.accounts import internal_events
-from hoglab.delivery.internal import InternalEventDispatcher
-from hoglab.functions.configuration import Sent
+from hoglab.delivery.dispatch.internal_events import InternalEventDispatcher
+from hoglab.functions.configuration.builder import Sent
 from hoglab.functions.state_changes import StateChanges
 
 TELL = "fetch(inputs.url, {'body': {'event': event, 'person': person, 'project': project.id}})"

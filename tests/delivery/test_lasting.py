@@ -12,14 +12,14 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 
-from hoglab.delivery.breaker import FAILURES, LEAST_WAIT_S, LONGEST_S, CircuitBreakers
-from hoglab.delivery.fetch import FetchFailure, FetchResponse
-from hoglab.delivery.retries import LASTING, POSTHOG, RetryPolicy, parse_policy
-from hoglab.delivery.retries import LONGEST_S as LONGEST_PATIENCE_S
-from hoglab.delivery.room import PROJECT_PART
-from hoglab.delivery.streaks import QUIET_S, Streaks
-from hoglab.functions.configuration import Sent
-from hoglab.functions.delivery_policy import MAX_AGE_S, Retry
+from hoglab.delivery.execution.retries import LASTING, POSTHOG, RetryPolicy, parse_policy
+from hoglab.delivery.execution.retries import LONGEST_S as LONGEST_PATIENCE_S
+from hoglab.delivery.limits.backpressure import PROJECT_PART
+from hoglab.delivery.limits.destination_breaker import FAILURES, LEAST_WAIT_S, LONGEST_S, CircuitBreakers
+from hoglab.delivery.outbound.fetch import FetchFailure, FetchResponse
+from hoglab.delivery.runs.streaks import QUIET_S, Streaks
+from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.delivery_policy import MAX_AGE_S, Retry
 from hoglab.settings import SettingsError, load
 from hoglab.storage.invocations import InvocationResult
 

@@ -10,8 +10,8 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
-from hoglab.delivery.latency import MAX_SERIES, OTHERS, Latencies
-from hoglab.delivery.reruns import RerunFilter, rerun
+from hoglab.delivery.replay.reruns import RerunFilter, rerun
+from hoglab.delivery.runs.latency import MAX_SERIES, OTHERS, Latencies
 
 ACCEPTED = "hoglab_delivery_accepted_to_request_seconds"
 RUNS = "hoglab_delivery_run_seconds"

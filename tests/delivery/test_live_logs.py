@@ -13,9 +13,9 @@ import httpx
 import pytest
 from tests.contract.rules import rule
 
-from hoglab.delivery import live_logs
-from hoglab.delivery.live_logs import LiveLogs
-from hoglab.delivery.telemetry import LogQuery
+from hoglab.delivery.runs import live_logs
+from hoglab.delivery.runs.live_logs import LiveLogs
+from hoglab.delivery.runs.telemetry import LogQuery
 from hoglab.demo.server import ChildServer
 from hoglab.http.streams import ServerEvent
 from hoglab.storage.database import Database, tables

@@ -15,8 +15,7 @@ from tests.delivery.conftest import wait_for
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.routes import DiscardEndpoint
 from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
-from hoglab.delivery.fetch import FetchRequest
-from hoglab.delivery.loops import (
+from hoglab.delivery.execution.loops import (
     CAPTURE_PATHS,
     CHAIN_HEADER,
     DEPTH_PROPERTY,
@@ -27,6 +26,7 @@ from hoglab.delivery.loops import (
     chain_of,
     marked,
 )
+from hoglab.delivery.outbound.fetch import FetchRequest
 from hoglab.demo.api import Api
 
 SITE = "https://hog.example"

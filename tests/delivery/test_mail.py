@@ -12,7 +12,8 @@ import pytest
 from tests.delivery.conftest import FAST, House, stored, wait_for
 from tests.delivery.mailbox import ACCEPTED, Mailbox, certificate
 
-from hoglab.delivery.mail import (
+from hoglab.delivery.execution.retries import RetryPolicy
+from hoglab.delivery.outbound.mail import (
     NOT_CONFIGURED,
     Email,
     Mailer,
@@ -22,12 +23,11 @@ from hoglab.delivery.mail import (
     MailServer,
     email_of,
 )
-from hoglab.delivery.retries import RetryPolicy
-from hoglab.delivery.test_runs import TestRuns
+from hoglab.delivery.trials.runs import TestRuns
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.compile import compile_configuration
-from hoglab.functions.configuration import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, Sent
 from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.runtime.compile import compile_configuration
 from hoglab.functions.templates import find_template
 
 MAIL = {

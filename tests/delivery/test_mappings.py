@@ -10,8 +10,8 @@ import orjson
 import pytest
 from aiohttp import web
 
-from hoglab.delivery.reruns import RerunFilter, rerun
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.execution.retries import RetryPolicy
+from hoglab.delivery.replay.reruns import RerunFilter, rerun
 
 from .conftest import House, Receiver, stored, wait_for
 

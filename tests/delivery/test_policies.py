@@ -9,10 +9,10 @@ from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 from tests.delivery.test_dead_letters import letters
 
-from hoglab.delivery.fetch import FetchResponse
-from hoglab.delivery.pace import LOOK_AGAIN_S, Paces
-from hoglab.delivery.retries import RetryPolicy
-from hoglab.functions.delivery_policy import Retry
+from hoglab.delivery.execution.retries import RetryPolicy
+from hoglab.delivery.limits.rate_limit import LOOK_AGAIN_S, Paces
+from hoglab.delivery.outbound.fetch import FetchResponse
+from hoglab.functions.configuration.delivery_policy import Retry
 
 TELL = "let r := fetch(inputs.url, {'body': {'n': event.properties.n, 'who': event.distinct_id}})"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

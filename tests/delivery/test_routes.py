@@ -15,10 +15,10 @@ from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery.routes import router
-from hoglab.functions import routes as function_routes
+from hoglab.delivery.api.routes import router
+from hoglab.functions.api import routes as function_routes
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
-from hoglab.http.routing import ResourceRouter
+from hoglab.http.management.routing import ResourceRouter
 from hoglab.storage.invocations import AppMetric, LogEntry
 
 EVENT = {
@@ -404,7 +404,7 @@ def add_persons(house: House, *emails: str) -> None:
 def test_a_broadcast_runs_once_for_every_person_that_the_filters_match(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoglab.delivery.broadcast.PAGE", 2)
+    monkeypatch.setattr("hoglab.delivery.replay.broadcast.PAGE", 2)
     add_persons(api.house, "a@x.io", "b@y.io", "c@x.io", "d@x.io", "e@x.io")
     only = {"key": "email", "type": "person", "operator": "icontains", "value": "x.io"}
     function = api.house.create(

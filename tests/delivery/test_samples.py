@@ -12,8 +12,8 @@ from tests.delivery.test_backfills import History, history
 from tests.delivery.test_routes import Api
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery import samples
-from hoglab.delivery.sample_routes import sample_router
+from hoglab.delivery.api.sample_routes import sample_router
+from hoglab.delivery.trials import samples
 from hoglab.storage.event_store import EventStoreUnavailableError
 
 __all__ = ["history"]  # a fixture

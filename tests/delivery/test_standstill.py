@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.delivery.conftest import House, stored
 
-from hoglab.delivery.dead_events import dead_id
-from hoglab.delivery.dispatch import EventDispatcher
-from hoglab.delivery.plan import Plan
-from hoglab.delivery.progress import STILL_S, Progress
-from hoglab.delivery.restarts import MOST_STARTS, REASON
+from hoglab.delivery.dispatch.dispatcher import EventDispatcher
+from hoglab.delivery.dispatch.plan import Plan
+from hoglab.delivery.dispatch.restarts import MOST_STARTS, REASON
+from hoglab.delivery.runs.dead_letters import dead_id
+from hoglab.delivery.runs.progress import STILL_S, Progress
 from hoglab.filters.hog.patience import SHARE_SPENT
-from hoglab.functions.fair_share import FairShares, Sharing
+from hoglab.functions.runtime.fair_share import FairShares, Sharing
 
 SPACES = "trim(event.properties.spaces) = '{}'"
 AGAIN = f"arrayExists(x -> {SPACES}, range(100000))"

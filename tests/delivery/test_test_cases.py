@@ -11,8 +11,8 @@ from tests.delivery.conftest import House
 from tests.delivery.test_routes import EVENT, Api
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery.test_cases import TestCases
-from hoglab.functions.configuration import MAX_TESTS
+from hoglab.delivery.trials.cases import TestCases
+from hoglab.functions.configuration.builder import MAX_TESTS
 from hoglab.functions.service import FunctionService
 
 CODE = """

@@ -10,9 +10,9 @@ import pytest
 from tests.delivery.conftest import Receiver
 from tests.functions.templates.receiver import Authority, Hosts
 
-from hoglab.delivery import connections
-from hoglab.delivery.addresses import AddressGuard
-from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchRequest, FetchResponse
+from hoglab.delivery.outbound import connections
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchRequest, FetchResponse
 
 GUARD = AddressGuard.create(["127.0.0.0/8"])
 

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored
 
-from hoglab.delivery.reruns import RerunFilter, rerun
-from hoglab.functions.redaction import REPLACEMENT
+from hoglab.delivery.replay.reruns import RerunFilter, rerun
+from hoglab.functions.secrets.redaction import REPLACEMENT
 
 TELLING = """
 let t := inputs.token

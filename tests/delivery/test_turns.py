@@ -17,15 +17,15 @@ from sqlalchemy import text
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 
-from hoglab.delivery.addresses import AddressGuard
-from hoglab.delivery.capturing import CaptureRefusedError
-from hoglab.delivery.fetch import FetchFailure, FetchLimits, FetchResponse
-from hoglab.delivery.reruns import RerunFilter, rerun
-from hoglab.delivery.results import error_kind
-from hoglab.delivery.retries import RetryPolicy, excused
-from hoglab.delivery.turn import UNUSABLE
+from hoglab.delivery.execution.capturing import CaptureRefusedError
+from hoglab.delivery.execution.retries import RetryPolicy, excused
+from hoglab.delivery.execution.turn import UNUSABLE
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import FetchFailure, FetchLimits, FetchResponse
+from hoglab.delivery.replay.reruns import RerunFilter, rerun
+from hoglab.delivery.runs.results import error_kind
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.functions import registry as registry_module
+from hoglab.functions.runtime import registry as registry_module
 from hoglab.storage.database.errors import DatabaseBusyError
 
 ALLOWANCE = (

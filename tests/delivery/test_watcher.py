@@ -10,8 +10,8 @@ import pytest
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored
 
-from hoglab.delivery.state import Timing
-from hoglab.delivery.watcher import Watcher, cost_of
+from hoglab.delivery.limits.watcher import Watcher, cost_of
+from hoglab.delivery.runs.state import Timing
 from hoglab.storage.database import Database, tables
 
 

@@ -15,8 +15,8 @@ from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver
 from tests.delivery.sender import Sender
 
-from hoglab.delivery.capturing import CaptureRefusedError
-from hoglab.delivery.webhooks import WebhookLimits
+from hoglab.delivery.execution.capturing import CaptureRefusedError
+from hoglab.delivery.webhooks.incoming import WebhookLimits
 
 GUARDED = """
 if (request.headers.authorization != inputs.token) {

@@ -22,9 +22,9 @@ import zstandard
 from tests.http.asgi import Answer, ask
 
 from hoglab.app import Hoglab
-from hoglab.http.budget import BodyBudget, Lease
-from hoglab.http.deadlines import Deadlines
-from hoglab.http.management import STRANGER_BODY_BYTES
+from hoglab.http.management.endpoint import STRANGER_BODY_BYTES
+from hoglab.http.requests.budget import BodyBudget, Lease
+from hoglab.http.requests.deadlines import Deadlines
 from hoglab.settings import Settings
 
 KEY = "phx_" + "a" * 43
@@ -69,7 +69,7 @@ def open_in(folder: Path) -> Hoglab:
 def operations(hoglab: Hoglab) -> list[tuple[str, str]]:
     """Method and path of everything that a key is needed for."""
     found = []
-    for operation in hoglab.http.management.table.operations():
+    for operation in hoglab.http.management.endpoint.table.operations():
         path = "/".join("1" if part.startswith("{") else part for part in operation.path.split("/"))
         found.append((operation.method, path))
     assert len(found) > 200

@@ -14,18 +14,18 @@ import pytest
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.experiments.api.reading import ExperimentReads
+from hoglab.experiments.api.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
 from hoglab.experiments.linkage import linked_experiments
-from hoglab.experiments.reading import ExperimentReads
-from hoglab.experiments.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
-from hoglab.flags.evaluation import FlagEvaluator
-from hoglab.flags.registry import FlagRegistry
-from hoglab.flags.routes import router as flags_router
+from hoglab.flags.api.routes import router as flags_router
+from hoglab.flags.evaluation.endpoint import FlagEvaluator
+from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
 from hoglab.http.app import HttpSettings, build_app

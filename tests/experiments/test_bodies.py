@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.experiments.conftest import Lab
 
-from hoglab.experiments.schemas import ExperimentCreate
+from hoglab.experiments.wire.schemas import ExperimentCreate
 
 METRIC = {
     "kind": "ExperimentMetric",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
+from hoglab.experiments.definitions.fingerprint import Calculation, fingerprint, fingerprint_v1
 from hoglab.statistics import resolve_config
 
 VECTORS = json.loads((Path(__file__).parent / "fingerprints.json").read_text())

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from tests.experiments.conftest import Lab
 
-from hoglab.experiments.listing import ORDERS, list_experiments
+from hoglab.experiments.api.listing import ORDERS, list_experiments
 from hoglab.storage.database.tables import experiment, experiment_saved_metric, feature_flag
 
 MANY = 10_000

@@ -11,7 +11,7 @@ from tests.experiments.conftest import KEY, Lab
 from tests.experiments.test_large_lists import statements
 
 from hoglab.experiments.actor import Actor
-from hoglab.experiments.reading import ExperimentReads, subjects
+from hoglab.experiments.api.reading import ExperimentReads, subjects
 from hoglab.http.identity import Level, Principal
 from hoglab.storage.database import state_in
 

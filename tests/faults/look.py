@@ -22,7 +22,7 @@ from tests.ingestion.conftest import event, record
 from hoglab.app import Hoglab
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.serve import _open
-from hoglab.functions.secrets import SecretBox, SecretsError
+from hoglab.functions.secrets.box import SecretBox, SecretsError
 from hoglab.http.errors import known_error
 from hoglab.settings import Settings
 from hoglab.storage.database import person_search, tables

@@ -17,7 +17,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.execution.retries import RetryPolicy
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))

@@ -22,7 +22,7 @@ from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
 from hoglab.people import erasing
 from hoglab.settings import Settings
-from hoglab.storage.event_store.sealing import SealingLimits
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 PLACES = int(os.environ.get("HOGLAB_TEST_DAMAGES", "1"))
 SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))

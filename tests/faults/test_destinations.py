@@ -12,8 +12,8 @@ from email.utils import format_datetime
 import pytest
 from tests.delivery.conftest import House, stored, wait_for
 
-from hoglab.delivery.fetch import FetchLimits
-from hoglab.delivery.retries import RetryPolicy
+from hoglab.delivery.execution.retries import RetryPolicy
+from hoglab.delivery.outbound.fetch import FetchLimits
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int], Awaitable[None]]
 

@@ -9,8 +9,8 @@ import pytest
 from tests.delivery.conftest import House, Receiver, stored
 from tests.delivery.test_watcher import Clock
 
-from hoglab.delivery import watcher
-from hoglab.delivery.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
+from hoglab.delivery.limits import watcher
+from hoglab.delivery.limits.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
 from hoglab.filters.hog import patience
 from hoglab.filters.hog.patience import GIVEN_UP
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE

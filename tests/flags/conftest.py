@@ -18,17 +18,17 @@ from sqlalchemy import Connection
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.filters.evaluate import EvaluationContext
-from hoglab.flags.definition import FlagSource
-from hoglab.flags.evaluation import FlagEvaluator
-from hoglab.flags.matching import evaluate
-from hoglab.flags.outcome import Outcome
-from hoglab.flags.registry import FlagRegistry
-from hoglab.flags.routes import router
-from hoglab.flags.sdk_routes import hot_routes, sdk_routes
+from hoglab.flags.api.routes import router
+from hoglab.flags.evaluation.endpoint import FlagEvaluator
+from hoglab.flags.evaluation.sdk_routes import hot_routes, sdk_routes
+from hoglab.flags.matching.definition import FlagSource
+from hoglab.flags.matching.outcome import Outcome
+from hoglab.flags.matching.registry import FlagRegistry
+from hoglab.flags.matching.rules import evaluate
+from hoglab.flags.matching.snapshot import Choice, ProjectData, ProjectFlags
+from hoglab.flags.matching.subject import FlagRequest, StoredPerson, Subject
 from hoglab.flags.service import FlagService
-from hoglab.flags.snapshot import Choice, ProjectData, ProjectFlags
 from hoglab.flags.store import LinkedExperiment, flags_naming_cohort
-from hoglab.flags.subject import FlagRequest, StoredPerson, Subject
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.identity import Project
 from hoglab.people.cohorts import Cohort, CohortCalculator, CohortService

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hoglab.flags.decoding import MAX_DECODED_BYTES, MAX_WIRE_BYTES, decode_body
-from hoglab.flags.request import read_call, read_query, read_subject
+from hoglab.flags.evaluation.decoding import MAX_DECODED_BYTES, MAX_WIRE_BYTES, decode_body
+from hoglab.flags.evaluation.request import read_call, read_query, read_subject
 from hoglab.http.errors import ApiError
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

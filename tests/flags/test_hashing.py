@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.flags.hashing import (
+from hoglab.flags.matching.hashing import (
     ORIGIN,
     fraction,
     highest_within,
@@ -19,9 +19,9 @@ from hoglab.flags.hashing import (
     lowest_beyond,
     place_of,
 )
-from hoglab.flags.matching import evaluate
-from hoglab.flags.snapshot import Choice
-from hoglab.flags.subject import FlagRequest, Subject
+from hoglab.flags.matching.rules import evaluate
+from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.subject import FlagRequest, Subject
 
 VECTORS = json.loads((Path(__file__).parent / "hash_vectors.json").read_text())
 

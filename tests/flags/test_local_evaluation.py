@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hoglab.flags.local_evaluation import etag_matches
+from hoglab.flags.evaluation.local_evaluation import etag_matches
 
 PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}
 BIG = {"key": "size", "type": "person", "value": "5", "operator": "gt"}

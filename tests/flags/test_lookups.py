@@ -1,4 +1,4 @@
-"""Point reads on the event loop: what one turn of it shares (see `hoglab.flags.lookups`)."""
+"""Point reads on the event loop: what one turn of it shares (see `hoglab.flags.matching.lookups`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from hoglab.flags.lookups import DatabaseFacts, PointReader
+from hoglab.flags.matching.lookups import DatabaseFacts, PointReader
 
 
 @pytest.fixture(params=[False, True], ids=["read each time", "remembered"])

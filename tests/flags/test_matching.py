@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hoglab.flags.outcome import GROUPS_SKIPPED
-from hoglab.flags.snapshot import Choice
-from hoglab.flags.subject import INITIAL_SOURCES, StoredPerson
+from hoglab.flags.matching.outcome import GROUPS_SKIPPED
+from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.subject import INITIAL_SOURCES, StoredPerson
 from hoglab.storage.database import to_micros
 
 HALVES = {

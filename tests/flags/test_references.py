@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hoglab.flags.checks import dependency_matches
-from hoglab.flags.matching import order_stages
-from hoglab.flags.snapshot import Choice, ProjectFlags
-from hoglab.flags.subject import StoredPerson
+from hoglab.flags.matching.checks import dependency_matches
+from hoglab.flags.matching.rules import order_stages
+from hoglab.flags.matching.snapshot import Choice, ProjectFlags
+from hoglab.flags.matching.subject import StoredPerson
 from hoglab.storage.database import to_micros
 
 PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}

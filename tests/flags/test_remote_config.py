@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from hoglab.flags.remote_config import remote_config_script
+from hoglab.flags.evaluation.remote_config import remote_config_script
 
 MINIMAL = {
     "token",

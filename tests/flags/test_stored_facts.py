@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from hoglab.flags import continuity, evaluation
+from hoglab.flags.evaluation import endpoint as evaluation
+from hoglab.flags.matching import continuity
 from hoglab.storage.database.tables import flag_hash_key_override as overrides
 
 PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}

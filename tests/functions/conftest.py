@@ -16,8 +16,8 @@ from cryptography.fernet import Fernet
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.functions import routes, template_routes
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.api import routes, template_routes
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.hog.program import ensure_stack
 from hoglab.http.app import HoglabApp, HttpSettings, build_app

@@ -19,8 +19,8 @@ from hoglab import hog
 from hoglab.filters.hog import FilterContext, build_filter, filter_bytecode
 from hoglab.filters.hog.operators import OPERATORS
 from hoglab.filters.model import FilterError
-from hoglab.functions import compiler_version
-from hoglab.functions.site_functions import filter_program, transpile_input, transpiled
+from hoglab.functions.configuration import compiler_version
+from hoglab.functions.site.functions import filter_program, transpile_input, transpiled
 from hoglab.hog.backend_javascript import library_code
 
 RECORD = Path(__file__).parent / "compiled.json"

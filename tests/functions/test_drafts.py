@@ -10,9 +10,9 @@ import pytest
 from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database
 
 SCHEMA = [{"key": "a", "type": "string"}, {"key": "key", "type": "string", "secret": True}]

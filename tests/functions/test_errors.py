@@ -8,7 +8,7 @@ import pytest
 from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
-from hoglab.functions.code import MAX_CODE_BYTES
+from hoglab.functions.configuration.code import MAX_CODE_BYTES
 
 URL = {"key": "url", "type": "string", "required": True}
 

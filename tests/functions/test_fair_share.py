@@ -12,10 +12,10 @@ from tests.functions.conftest import Api
 from tests.functions.test_transformations import Event
 
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.functions.fair_share import FairShares, Sharing
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.secrets import SecretBox
-from hoglab.functions.transformations import FAILED, OVER_SHARE, SUCCEEDED, Transformations
+from hoglab.functions.runtime.fair_share import FairShares, Sharing
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.runtime.transformations import FAILED, OVER_SHARE, SUCCEEDED, Transformations
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.storage.database import Database
 
 RULES = Sharing(event_s=0.25, burst_s=8.0, debt_s=16.0, share=0.5, share_of_all=0.5, neighbour_s=100.0)

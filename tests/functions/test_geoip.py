@@ -15,8 +15,8 @@ from tests.functions.mmdb import database as mmdb
 from hoglab.accounts.activity import entries
 from hoglab.accounts.service import AccountService
 from hoglab.functions.defaults import GeoIpByDefault
-from hoglab.functions.geoip import PLACE_FIELDS, GeoIp, GeoIpError
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.runtime.geoip import PLACE_FIELDS, GeoIp, GeoIpError
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.storage.database import Database
 
 PLACE = {

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
+from hoglab.functions.configuration.inputs import Inputs, SentItem, build_inputs
 from hoglab.functions.environments import TEMPLATES
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.inputs import Inputs, SentItem, build_inputs
-from hoglab.functions.secrets import SecretBox
-from hoglab.functions.templating import Dialect
+from hoglab.functions.secrets.box import SecretBox
+from hoglab.functions.templating.hog_templates import Dialect
 from hoglab.storage.database import Database
 
 EMAIL = {"from": {"email": "a@example.com"}, "to": {"email": "b@example.com"}, "subject": "s", "text": "t"}

@@ -14,7 +14,7 @@ from tests.functions.conftest import Api
 from hoglab.accounts.activity import entries
 from hoglab.accounts.service import AccountService
 from hoglab.functions import templates
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.functions.status import Status
 from hoglab.storage.database import Database

@@ -14,15 +14,15 @@ import pytest
 from tests.functions.conftest import Api
 
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.compile import CompiledFunction, compile_configuration
-from hoglab.functions.configuration import Builder, Sent
-from hoglab.functions.liquid import (
+from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.runtime.compile import CompiledFunction, compile_configuration
+from hoglab.functions.service import FunctionService
+from hoglab.functions.templating.liquid import (
     ENVIRONMENT,
     MAX_TEMPLATE_CHARS,
     LiquidTemplate,
     LiquidTemplateError,
 )
-from hoglab.functions.service import FunctionService
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.http.identity import Project
 

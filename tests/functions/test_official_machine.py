@@ -19,11 +19,11 @@ from tests.oracles.runners import RUNNERS, Case, Machine, Outcome
 from hoglab import hog
 from hoglab.filters.hog import CompiledFilter, FilterContext, FilterFailure
 from hoglab.functions import store
-from hoglab.functions.compile import CompiledFunction, compile_configuration
-from hoglab.functions.configuration import Configuration
-from hoglab.functions.globals import filter_globals
-from hoglab.functions.secrets import SecretBox
-from hoglab.functions.stored import read_configuration
+from hoglab.functions.configuration.builder import Configuration
+from hoglab.functions.configuration.stored import read_configuration
+from hoglab.functions.runtime.compile import CompiledFunction, compile_configuration
+from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.template_pages import example
 from hoglab.hog.rt.printing import repr_value
 from hoglab.storage.database import Database

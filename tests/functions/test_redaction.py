@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.functions.redaction import MIN_ENCODED_BYTES, PATTERNS, REPLACEMENT, _pattern, redactor
+from hoglab.functions.secrets.redaction import MIN_ENCODED_BYTES, PATTERNS, REPLACEMENT, _pattern, redactor
 
 SCHEMA = [{"key": "token", "type": "string", "secret": True}, {"key": "auth", "type": "dictionary"}]
 

@@ -9,7 +9,7 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import revisions, store
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.storage.database import Database
 
 SCHEMA = [

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from hoglab.cli import app
 from hoglab.flags.payloads import resealed
 from hoglab.functions import store
-from hoglab.functions.rotation import rotate
-from hoglab.functions.secrets import KEY_FILE, SecretBox, SecretsError
+from hoglab.functions.secrets.box import KEY_FILE, SecretBox, SecretsError
+from hoglab.functions.secrets.rotation import rotate
 from hoglab.functions.service import FunctionService
 from hoglab.storage.database import Database
 from hoglab.storage.directory import DataDirectory

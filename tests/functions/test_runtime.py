@@ -14,16 +14,16 @@ from tests.functions.conftest import Api
 from hoglab.accounts.service import AccountService
 from hoglab.filters.hog import FilterFailure, dispatch
 from hoglab.functions import store
-from hoglab.functions.compile import CompiledFunction
-from hoglab.functions.compiler_version import COMPILER_VERSION
-from hoglab.functions.globals import filter_globals
-from hoglab.functions.recompile import Recompiler
-from hoglab.functions.redaction import redactor
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.configuration.compiler_version import COMPILER_VERSION
+from hoglab.functions.runtime.compile import CompiledFunction
+from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.runtime.recompile import Recompiler
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.secrets.box import SecretBox
+from hoglab.functions.secrets.redaction import redactor
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.context import Limits
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import action
 

@@ -13,8 +13,8 @@ from tests.functions.conftest import Api
 
 from hoglab.accounts.activity import entries
 from hoglab.functions import store
-from hoglab.functions.secrets import KEY_FILE, MASK, SecretBox, Secrets, SecretsError
-from hoglab.functions.stored import read_configuration
+from hoglab.functions.configuration.stored import read_configuration
+from hoglab.functions.secrets.box import KEY_FILE, MASK, SecretBox, Secrets, SecretsError
 from hoglab.storage.database import Database
 from hoglab.storage.directory import DataDirectory
 

@@ -31,8 +31,8 @@ from tests.delivery.test_routes import EVENT, Api
 from hoglab.accounts.activity import entries
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.functions import store
-from hoglab.functions.rotation import rotate
-from hoglab.functions.secrets import MASK, SecretBox
+from hoglab.functions.secrets.box import MASK, SecretBox
+from hoglab.functions.secrets.rotation import rotate
 
 __all__ = ["prepared"]  # a fixture
 

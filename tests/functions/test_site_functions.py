@@ -9,10 +9,10 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.functions import store
-from hoglab.functions.recompile import Recompiler
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.runtime.recompile import Recompiler
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
-from hoglab.functions.site_functions import SiteFunctions
+from hoglab.functions.site.functions import SiteFunctions
 from hoglab.storage.database import Database
 
 SOURCE = "export function onEvent({ inputs, posthog }: any) { posthog.seen(inputs) }"

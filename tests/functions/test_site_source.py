@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hoglab.functions.site_source import MAX_DEPTH, SiteSourceError, javascript_of
+from hoglab.functions.site.source import MAX_DEPTH, SiteSourceError, javascript_of
 
 TYPED = """\
 import_ = 1 as number

@@ -80,7 +80,7 @@ def test_the_public_view(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     show: Callable[[], dict[str, Template]] = lambda: more  # noqa: E731
     monkeypatch.setattr(templates, "catalogue", show)
-    monkeypatch.setattr("hoglab.functions.template_routes.catalogue", show)
+    monkeypatch.setattr("hoglab.functions.api.template_routes.catalogue", show)
     anybody = Api(api.app, None, api.runner)
     path = "/api/public_hog_function_templates"
     shown = anybody.get(f"{path}/").json()

@@ -15,11 +15,11 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.functions import transformations
 from hoglab.functions.environments import clean_null_values, is_known_bot_ip, is_known_bot_user_agent
-from hoglab.functions.registry import FunctionRegistry
-from hoglab.functions.secrets import SecretBox
-from hoglab.functions.transformations import Transformations
+from hoglab.functions.runtime import transformations
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.runtime.transformations import Transformations
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.storage.database import Database
 from hoglab.storage.invocations import AppMetric, LogEntry
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from hoglab import hog
 from hoglab.hog import backend_python
-from hoglab.hog.analyse import analyse
-from hoglab.hog.kinds import ANY, ARRAY, BOOL, DICT, FLOAT, INT, NULL, NUMBER, OTHER, STR, Kinds
+from hoglab.hog.compiler.analyse import analyse
+from hoglab.hog.compiler.symbols import Resolution, resolve
+from hoglab.hog.compiler.types import ANY, ARRAY, BOOL, DICT, FLOAT, INT, NULL, NUMBER, OTHER, STR, Kinds
 from hoglab.hog.parser import parse_program
 from hoglab.hog.rt.printing import repr_value
 from hoglab.hog.stdlib import LIBRARY
-from hoglab.hog.symbols import Resolution, resolve
 
 GLOBALS: dict[str, Any] = {
     "event": {"event": "x", "n": 3, "list": [1, [2]], "props": {"k": "v", "deep": {"q": [1]}}},

@@ -8,10 +8,10 @@ import pytest
 
 from hoglab import hog
 from hoglab.hog.backend_bytecode import compile_bytecode
+from hoglab.hog.compiler.lower import lower
+from hoglab.hog.compiler.symbols import resolve
 from hoglab.hog.errors import HogCompileError
-from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_expression, parse_program, parse_template
-from hoglab.hog.symbols import resolve
 
 EXAMPLES = json.loads((Path(__file__).parent / "bytecode_examples.json").read_text())
 PARSERS = {"expression": parse_expression, "program": parse_program, "template": parse_template}

@@ -13,11 +13,11 @@ from tests.oracles.programs import oracle_settings, programs, templates
 
 from hoglab import hog
 from hoglab.hog.backend_bytecode import compile_bytecode
+from hoglab.hog.compiler.lower import lower
 from hoglab.hog.formatter import WIDTH, format_program, format_template
-from hoglab.hog.lexer import tokenize
-from hoglab.hog.lower import lower
 from hoglab.hog.nodes import dump
 from hoglab.hog.parser import parse_program, parse_template
+from hoglab.hog.parser.lexer import tokenize
 
 PROGRAMS = sorted((Path(__file__).parent / "corpus").glob("*.hog"))
 

@@ -17,10 +17,10 @@ from tests.oracles.corpus import CASES
 from tests.oracles.programs import oracle_settings, programs
 
 from hoglab import hog
+from hoglab.hog.compiler.lower import MAX_ARGUMENTS
 from hoglab.hog.formatter import format_program
-from hoglab.hog.lexer import MAX_SOURCE_BYTES, tokenize
-from hoglab.hog.lower import MAX_ARGUMENTS
 from hoglab.hog.parser import MAX_DEPTH, MAX_NODES, MAX_OPERATORS, parse_program
+from hoglab.hog.parser.lexer import MAX_SOURCE_BYTES, tokenize
 
 MAX_SECONDS = 5.0
 """Processor time of this thread that no text may take to compile in every way; the longest takes 0.3 s."""

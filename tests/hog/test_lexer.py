@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.hog.errors import HogSyntaxError
-from hoglab.hog.lexer import MAX_SOURCE_BYTES, tokenize
+from hoglab.hog.parser.lexer import MAX_SOURCE_BYTES, tokenize
 
 
 def values(source: str) -> list[object]:

@@ -6,7 +6,7 @@ import pytest
 
 from hoglab import hog
 from hoglab.hog import nodes as n
-from hoglab.hog.lower import MAX_ARGUMENTS, OPERATORS, lower
+from hoglab.hog.compiler.lower import MAX_ARGUMENTS, OPERATORS, lower
 from hoglab.hog.parser import parse_expression, parse_program
 
 KINDS: dict[str, type[n.Expr]] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hoglab import hog
-from hoglab.hog.lower import lower
+from hoglab.hog.compiler.lower import lower
 from hoglab.hog.nodes import Call, Dict, dump, walk
 from hoglab.hog.parser import parse_expression, parse_program
 

@@ -10,7 +10,7 @@ from tests.oracles.programs import expressions, oracle_settings
 
 from hoglab.hog.nodes import dump
 from hoglab.hog.parser import parse_expression
-from hoglab.hog.writing import write
+from hoglab.hog.unparse import write
 
 
 def shape(source: str) -> str:

@@ -17,11 +17,21 @@ from hoglab.accounts.scopes import KNOWN
 from hoglab.accounts.service import AccountService
 from hoglab.http import errors
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
-from hoglab.http.call import Call
-from hoglab.http.fields import Bool, Choice, Int, JsonAny, JsonList, JsonObject, Moment, Text, WireModel
-from hoglab.http.pagination import envelope
+from hoglab.http.fields.fields import (
+    Bool,
+    Choice,
+    Int,
+    JsonAny,
+    JsonList,
+    JsonObject,
+    Moment,
+    Text,
+    WireModel,
+)
+from hoglab.http.management.call import Call
+from hoglab.http.management.pagination import envelope
+from hoglab.http.management.routing import ANY_KEY, IntId, ResourceRouter, TextId, UuidId, either
 from hoglab.http.responses import json_response
-from hoglab.http.routing import ANY_KEY, IntId, ResourceRouter, TextId, UuidId, either
 from hoglab.storage.database import Database
 
 __all__ = ["database", "first", "migrated"]  # fixtures

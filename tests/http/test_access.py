@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.accounts.service import AccountService
-from hoglab.http.access import key_from_header
 from hoglab.http.identity import Level, scope_satisfied
+from hoglab.http.management.access import key_from_header
 
 WIDGETS = "/api/projects/1/widgets/"
 

@@ -23,12 +23,12 @@ from starlette.routing import Route
 
 from hoglab.http import errors
 from hoglab.http.app import MAX_LOGGED, HttpSettings
-from hoglab.http.body import ClientGoneError, read_body
 from hoglab.http.errors import ApiError, BareError
+from hoglab.http.fields.wire import user_object
 from hoglab.http.health import Problem
 from hoglab.http.logs import configure_logging, redact_keys, redact_query
+from hoglab.http.requests.body import ClientGoneError, read_body
 from hoglab.http.responses import encode_json, error_response
-from hoglab.http.wire import user_object
 from hoglab.storage.database.errors import DatabaseBusyError, DatabaseFullError
 
 WIDGETS = "/api/projects/1/widgets/"

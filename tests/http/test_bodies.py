@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.http.app import HttpSettings
-from hoglab.http.body import (
+from hoglab.http.errors import ApiError
+from hoglab.http.requests.body import (
     MAX_FORM_FIELDS,
     MAX_JSON_DEPTH,
     ClientGoneError,
@@ -23,7 +24,6 @@ from hoglab.http.body import (
     decode_json,
     read_body,
 )
-from hoglab.http.errors import ApiError
 from hoglab.http.responses import encode_json
 
 WIDGETS = "/api/projects/1/widgets/"

@@ -10,10 +10,10 @@ import pytest
 from tests.http.asgi import Answer, ask
 
 from hoglab.http.app import HttpSettings
-from hoglab.http.body import VALUE_BYTES, read_body
-from hoglab.http.budget import FREE_BYTES, BodyBudget, charge, known_owner, lease_of, release
 from hoglab.http.errors import ApiError
-from hoglab.http.management import STRANGER_BODY_BYTES
+from hoglab.http.management.endpoint import STRANGER_BODY_BYTES
+from hoglab.http.requests.body import VALUE_BYTES, read_body
+from hoglab.http.requests.budget import FREE_BYTES, BodyBudget, charge, known_owner, lease_of, release
 
 TOTAL = 64 * FREE_BYTES
 ECHO = "/api/projects/1/widgets/echo/"

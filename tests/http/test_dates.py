@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.http.dates import format_moment, format_offset, parse_moment, utc_now
+from hoglab.http.fields.dates import format_moment, format_offset, parse_moment, utc_now
 
 DAY = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

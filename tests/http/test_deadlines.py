@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hoglab.http.deadlines import Deadlines
+from hoglab.http.requests.deadlines import Deadlines
 
 
 def wait(forever: asyncio.Event, timeout_s: float) -> asyncio.Task[bool]:

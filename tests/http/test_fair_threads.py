@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hoglab.http.errors import ApiError
-from hoglab.http.fair_threads import WAITING_FOR_EACH_THREAD, FairThreads
+from hoglab.http.management.fair_threads import WAITING_FOR_EACH_THREAD, FairThreads
 
 
 class Work:

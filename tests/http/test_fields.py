@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from hoglab.http import fields
 from hoglab.http.errors import ApiError, from_pydantic
-from hoglab.http.fields import (
+from hoglab.http.fields import fields
+from hoglab.http.fields.fields import (
     Bool,
     Choice,
     Int,

@@ -21,12 +21,12 @@ from structlog.testing import capture_logs
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.service import AccountService
-from hoglab.functions.secrets import SecretBox
+from hoglab.functions.secrets.box import SecretBox
 from hoglab.http import errors
 from hoglab.http.app import HoglabApp, build_app
-from hoglab.http.call import Call
-from hoglab.http.idempotency import KEPT_FOR, MAX_ANSWER_BYTES, MAX_KEY_CHARACTERS, Idempotency
-from hoglab.http.routing import ANY_KEY, ResourceRouter
+from hoglab.http.management.call import Call
+from hoglab.http.management.idempotency import KEPT_FOR, MAX_ANSWER_BYTES, MAX_KEY_CHARACTERS, Idempotency
+from hoglab.http.management.routing import ANY_KEY, ResourceRouter
 from hoglab.storage.database import Database, sqlite, tables
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

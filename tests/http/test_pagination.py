@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.http.app import HttpSettings
-from hoglab.http.pagination import MAX_LIMIT, MAX_OFFSET, Page, read_page, replace_query
+from hoglab.http.management.pagination import MAX_LIMIT, MAX_OFFSET, Page, read_page, replace_query
 
 WIDGETS = "/api/projects/1/widgets"
 HOST = "http://test"

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from hoglab.http.call import Call
-from hoglab.http.routing import IntId, ResourceRouter
-from hoglab.http.table import RoutingTable
+from hoglab.http.management.call import Call
+from hoglab.http.management.routing import IntId, ResourceRouter
+from hoglab.http.management.table import RoutingTable
 
 WIDGETS = "/api/projects/1/widgets"
 NOT_FOUND = {"type": "invalid_request", "code": "not_found", "detail": "Not found.", "attr": None}

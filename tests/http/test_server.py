@@ -21,7 +21,7 @@ import uvloop
 from starlette.responses import PlainTextResponse
 
 from hoglab.http.app import HttpSettings
-from hoglab.http.body import read_body
+from hoglab.http.requests.body import read_body
 from hoglab.http.server import Address, ListenError, claim, raise_file_limit, serve
 
 WAIT_S = 10.0

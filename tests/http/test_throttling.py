@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hoglab.http.app import HttpSettings
 from hoglab.http.errors import throttled
-from hoglab.http.throttling import BURST, SUSTAINED, Rate, Throttle
+from hoglab.http.management.throttling import BURST, SUSTAINED, Rate, Throttle
 
 WIDGETS = "/api/projects/1/widgets/"
 

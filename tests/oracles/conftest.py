@@ -9,7 +9,7 @@ import pytest
 from tests.oracles.official_parser import OfficialParser
 from tests.oracles.runners import Machine, Runners
 
-from hoglab.hog.stack import ensure_stack
+from hoglab.hog.parser.recursion import ensure_stack
 
 ensure_stack()  # before Hypothesis looks at the recursion limit: the first compilation changes it
 

@@ -11,8 +11,8 @@ from tests.oracles.runners import RUNNERS, Case, Runners
 
 from hoglab import hog
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.compile import compile_configuration
-from hoglab.functions.configuration import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.runtime.compile import compile_configuration
 
 HOST = ("fetch", "geoipLookup", "cleanNullValues", "isKnownBotUserAgent", "isKnownBotIp")
 

@@ -11,13 +11,13 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from hoglab.delivery.state import Item, State, decode_state, encode_state, raw_json, without_persons
+from hoglab.delivery.runs.state import Item, State, decode_state, encode_state, raw_json, without_persons
 from hoglab.people import PersonService
 from hoglab.people.erasing import PersonErasing
 from hoglab.people.reading import PersonView
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import invocation, log_entry, person, person_distinct_id, queue_metadata
-from hoglab.storage.event_store.erasing import Doomed
+from hoglab.storage.event_store.sealed.erasing import Doomed
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SOMEBODY, EVENT = uuid4(), uuid4()

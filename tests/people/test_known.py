@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hoglab.people.known import KnownPersons, StoredPerson
+from hoglab.people.person_cache import KnownPersons, StoredPerson
 
 
 def person(row_id: int = 1, **properties) -> StoredPerson:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from hoglab.statistics import FunnelVariant, SignificanceCode, TrendsVariant, VariantCountError, legacy_result
-from hoglab.statistics.posteriors import BetaPosterior, chance_to_beat, expected_shortfall
+from hoglab.statistics.legacy.posteriors import BetaPosterior, chance_to_beat, expected_shortfall
 
 DRAWS = 400_000
 TOLERANCE = 0.004

@@ -21,8 +21,8 @@ from hoglab.storage.event_store import (
     QueryCancelledError,
 )
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
-from hoglab.storage.event_store.erasing import Doomed
 from hoglab.storage.event_store.known_keys import CHECKSUM_BYTES
+from hoglab.storage.event_store.sealed.erasing import Doomed
 
 MARK = "zq7Xmark93k"
 SOMEBODY = UUID(int=20_000)  # neither the first nor the last by anything

@@ -14,7 +14,7 @@ import pytest
 from tests.ingestion.conftest import event, record, wait_for
 
 from hoglab.app import Hoglab
-from hoglab.functions.secrets import SecretsError
+from hoglab.functions.secrets.box import SecretsError
 from hoglab.settings import Settings
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.event_store import EventStoreUnavailableError
@@ -156,8 +156,8 @@ class TestSecretKeys:
         run(data)
 
     def test_rotated_keys_are_right(self, data: Path) -> None:
-        from hoglab.functions.rotation import rotate
-        from hoglab.functions.secrets import SecretBox
+        from hoglab.functions.secrets.box import SecretBox
+        from hoglab.functions.secrets.rotation import rotate
         from hoglab.storage.database import Database
 
         with DataDirectory.open(data) as directory:

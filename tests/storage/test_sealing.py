@@ -20,13 +20,13 @@ from tests.storage.event_rows import NOW, event_row
 
 from hoglab.people.properties import _MIRRORED, mirror_initial_properties
 from hoglab.storage.event_store import EventBatch, EventRow
-from hoglab.storage.event_store import newest as newest_module
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.export import EventSelection, copy_events, selected_lines
 from hoglab.storage.event_store.history import TimeRange, newest
 from hoglab.storage.event_store.mirrored import NAMES, shortened, whole
-from hoglab.storage.event_store.newest import Wanted, newest_events
-from hoglab.storage.event_store.sealing import SealingLimits, digest, digest_of
+from hoglab.storage.event_store.sealed import newest as newest_module
+from hoglab.storage.event_store.sealed.newest import Wanted, newest_events
+from hoglab.storage.event_store.sealed.sealing import SealingLimits, digest, digest_of
 
 LIMITS = SealingLimits(segment_rows=500, busy_rows=200, idle_rows=50, recent_rows=40)
 NAMES_OF_EVENTS = ("$pageview", "$pageleave", "purchase", "rare")
@@ -151,7 +151,7 @@ class TestSealing:
     def test_what_is_left_takes_no_room_of_what_is_gone(
         self, store: DuckDbEventStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("hoglab.storage.event_store.sealing.SPARSE_ROWS", 100)
+        monkeypatch.setattr("hoglab.storage.event_store.sealed.sealing.SPARSE_ROWS", 100)
         fill(store, 400)
         store.checkpoint()
         ask(store, "FORCE CHECKPOINT")
@@ -185,7 +185,9 @@ class TestSealing:
     ) -> None:
         fill(store, 400)
         before = everything(store)
-        monkeypatch.setattr("hoglab.storage.event_store.sealing.digest", lambda *_: "no_such_function()")
+        monkeypatch.setattr(
+            "hoglab.storage.event_store.sealed.sealing.digest", lambda *_: "no_such_function()"
+        )
         with pytest.raises(Exception, match="no_such_function"):
             store.seal(LIMITS, is_idle=True)
         assert everything(store) == before
@@ -269,7 +271,7 @@ class TestNewest:
     ) -> None:
         fill(store, 1_000)
         seal_all(store)
-        monkeypatch.setattr("hoglab.storage.event_store.newest.MAX_PLACES", 5)
+        monkeypatch.setattr("hoglab.storage.event_store.sealed.newest.MAX_PLACES", 5)
         wanted = Wanted(1, "distinct_id = 'user-3'", distinct_ids=["user-3"])
         assert self.found(store, wanted, 10) == self.expected(store, wanted, 10, 0)
 
@@ -277,8 +279,8 @@ class TestNewest:
         self, store: DuckDbEventStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fill(store, 400)
-        monkeypatch.setattr("hoglab.storage.event_store.sealing.digest", lambda *_: "7::UINTEGER")
-        monkeypatch.setattr("hoglab.storage.event_store.newest.digest_of", lambda *_: 7)
+        monkeypatch.setattr("hoglab.storage.event_store.sealed.sealing.digest", lambda *_: "7::UINTEGER")
+        monkeypatch.setattr("hoglab.storage.event_store.sealed.newest.digest_of", lambda *_: 7)
         seal_all(store)
         wanted = Wanted(1, "distinct_id = 'user-3'", distinct_ids=["user-3"])
         assert self.found(store, wanted, 10) == self.expected(store, wanted, 10, 0)

@@ -11,8 +11,8 @@ from uuid_utils import uuid7
 
 from hoglab.accounts import store
 from hoglab.accounts.internal_events import emit
-from hoglab.http.dates import utc_now
-from hoglab.http.wire import user_object
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.wire import user_object
 from hoglab.storage.database import Rebuildable
 from hoglab.storage.database.tables import activity_log, user
 

@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select
 from uuid_utils import uuid7
 
 from hoglab.accounts import store
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.tables import internal_event
 
 if TYPE_CHECKING:

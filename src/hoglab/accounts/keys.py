@@ -7,7 +7,7 @@ import re
 import secrets
 import string
 
-from hoglab.http.access import TOKEN_PREFIX
+from hoglab.http.management.access import TOKEN_PREFIX
 
 KEY_PREFIX = "phx_"
 SECRET_PREFIX = "phs_"  # noqa: S105 - how project secret keys begin

@@ -27,17 +27,18 @@ from hoglab.accounts.schemas import (
     ProjectSecretOut,
 )
 from hoglab.accounts.service import RETENTION_SETTING
-from hoglab.http import access, errors
+from hoglab.http import errors
+from hoglab.http.fields.wire import user_object
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
-from hoglab.http.pagination import Paged, envelope
+from hoglab.http.management import access
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import ResourceRouter
 from hoglab.http.responses import json_response
-from hoglab.http.routing import ResourceRouter
-from hoglab.http.wire import user_object
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
-    from hoglab.http.call import Call
-    from hoglab.http.routing import TextId, UuidId
+    from hoglab.http.management.call import Call
+    from hoglab.http.management.routing import TextId, UuidId
     from hoglab.storage.database import Database
 
 _PROJECT_SCOPES = ("project:read", "project:write")

@@ -6,8 +6,18 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hoglab.accounts.service import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
-from hoglab.http.fields import Bool, Int, JsonList, JsonObject, Moment, PrimaryKey, Text, Uuid, WireModel
-from hoglab.http.notes import Note, Notes
+from hoglab.http.fields.fields import (
+    Bool,
+    Int,
+    JsonList,
+    JsonObject,
+    Moment,
+    PrimaryKey,
+    Text,
+    Uuid,
+    WireModel,
+)
+from hoglab.http.fields.notes import Note, Notes
 
 NOTES: Notes = {
     "name": Note("What people call it.", "Shop"),

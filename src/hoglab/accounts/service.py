@@ -26,7 +26,7 @@ from hoglab.accounts.keys import (
 )
 from hoglab.accounts.scopes import KNOWN, scope_fault
 from hoglab.accounts.usage import KeyUsage
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.http.identity import UNKNOWN, Level, Principal, Project, Unknown, User
 
 if TYPE_CHECKING:

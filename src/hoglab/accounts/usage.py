@@ -9,7 +9,7 @@ import structlog
 
 from hoglab.accounts import store
 from hoglab.background import STOP_TIMEOUT_S, BackgroundService
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import DatabaseError, Rebuildable
 
 if TYPE_CHECKING:

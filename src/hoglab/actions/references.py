@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab.actions import store
 from hoglab.http.errors import ApiError, validation_error
-from hoglab.http.fields import parse_integer
-from hoglab.http.unknown_keys import Path, attr_of
+from hoglab.http.fields.fields import parse_integer
+from hoglab.http.fields.unknown_keys import Path, attr_of
 from hoglab.people import cohorts
 
 if TYPE_CHECKING:

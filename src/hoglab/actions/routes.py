@@ -10,16 +10,16 @@ from hoglab.actions import store
 from hoglab.actions.schemas import ActionIn, ActionListQuery, ActionOut, ActionPatch
 from hoglab.actions.service import compile_problem
 from hoglab.http.errors import not_found
-from hoglab.http.fields import parse_bool
-from hoglab.http.pagination import Paged, envelope
-from hoglab.http.routing import IntId, ResourceRouter
-from hoglab.http.unknown_keys import warnings_of, with_warnings, within
-from hoglab.http.wire import user_object
+from hoglab.http.fields.fields import parse_bool
+from hoglab.http.fields.unknown_keys import warnings_of, with_warnings, within
+from hoglab.http.fields.wire import user_object
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import IntId, ResourceRouter
 
 if TYPE_CHECKING:
     from hoglab.actions.service import ActionService
     from hoglab.actions.store import ActionRow
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
 
 SCOPES = ("action:read", "action:write")
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hoglab.http.fields import Bool, Choice, JsonAny, JsonList, Text, WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.property_filters import Properties
-from hoglab.http.unknown_keys import Keys
-from hoglab.http.wire import FieldWarning, UserOut
+from hoglab.http.fields.fields import Bool, Choice, JsonAny, JsonList, Text, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.property_filters import Properties
+from hoglab.http.fields.unknown_keys import Keys
+from hoglab.http.fields.wire import FieldWarning, UserOut
 
 MAX_STEPS = 100
 MAX_TAGS = 100

@@ -17,9 +17,9 @@ from hoglab.actions.store import ActionRow
 from hoglab.filters import FilterError
 from hoglab.filters.hog import FilterContext, build_filter
 from hoglab.filters.hog.properties import CohortError
-from hoglab.http.dates import utc_now
 from hoglab.http.errors import from_details, not_found, validation_error
-from hoglab.http.unknown_keys import refuse, within
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

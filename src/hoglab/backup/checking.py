@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hoglab.capture.records import RecordError, decode_record
-from hoglab.functions.sealed_check import unreadable_secrets
-from hoglab.functions.secrets import SecretBox, SecretsError
+from hoglab.functions.secrets.box import SecretBox, SecretsError
+from hoglab.functions.secrets.sealed_check import unreadable_secrets
 from hoglab.storage.database import Database, DatabaseError, tables
 from hoglab.storage.database.log_damage import lost_commits
 from hoglab.storage.database.migrations import HEADS

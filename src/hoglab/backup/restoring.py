@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from hoglab.backup.depot import BackupError, Depot, Manifest
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.tables import installation, queue_installation
 from hoglab.storage.directory import DIRECTORY_MODE

@@ -11,7 +11,13 @@ from urllib.parse import parse_qsl
 
 from hoglab.capture.lz64 import Lz64Error, Lz64LimitError, decompress_lz64
 from hoglab.capture.refusal import too_large, undecodable
-from hoglab.http.decompression import GZIP_MAGIC, BrokenDataError, TooLargeError, gunzip, percent_decoded
+from hoglab.http.requests.decompression import (
+    GZIP_MAGIC,
+    BrokenDataError,
+    TooLargeError,
+    gunzip,
+    percent_decoded,
+)
 
 MAX_FORM_BYTES = 2 * 1024 * 1024
 """Largest form: browsers send them, and undoing their encoding takes many times their size."""

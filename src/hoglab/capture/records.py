@@ -19,7 +19,7 @@ from uuid_utils import uuid4
 
 from hoglab.capture.envelope import Envelope, read_envelope
 from hoglab.capture.refusal import Refusal
-from hoglab.http.decompression import BrokenDataError, TooLargeError, gunzip
+from hoglab.http.requests.decompression import BrokenDataError, TooLargeError, gunzip
 from hoglab.storage.database.types import from_micros, to_micros
 
 VERSION = 2

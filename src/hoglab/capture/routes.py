@@ -12,9 +12,9 @@ from prometheus_client import Counter
 from hoglab.capture.decoding import read_query
 from hoglab.capture.refusal import Refusal, unread
 from hoglab.capture.service import PathRules, Request
-from hoglab.http.body import read_body
-from hoglab.http.client_ip import client_ip
 from hoglab.http.errors import ApiError
+from hoglab.http.requests.body import read_body
+from hoglab.http.requests.client_ip import client_ip
 from hoglab.http.responses import JSON, send_answer
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class DiscardEndpoint:
 async def read_whole(
     scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float, *, keep: bool = True
 ) -> bytes:
-    """The body of a request; see `hoglab.http.body.read_body`. Raises `Refusal`, `ClientGoneError`."""
+    """The body of a request; see `hoglab.http.requests.body.read_body`. Raises `Refusal`, `ClientGoneError`."""
     try:
         return await read_body(scope, receive, limit_bytes, timeout_s, keep=keep)
     except ApiError as error:

@@ -16,12 +16,12 @@ from hoglab.capture.envelope import read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token, unread
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
-from hoglab.delivery.capturing import CaptureRefusedError
-from hoglab.http.body import BODY_TIMEOUT_S
-from hoglab.http.budget import charge, known_owner
-from hoglab.http.dates import utc_now
-from hoglab.http.decompression import GZIP_MAGIC
+from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.http.errors import ApiError
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.requests.body import BODY_TIMEOUT_S
+from hoglab.http.requests.budget import charge, known_owner
+from hoglab.http.requests.decompression import GZIP_MAGIC
 from hoglab.storage.event_log import EventLogFullError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Request:
     content_encoding: bytes
     ip: str | None
     scope: MutableMapping[str, Any] = field(default_factory=dict)
-    """Where the memory of the request is booked (`hoglab.http.budget`)."""
+    """Where the memory of the request is booked (`hoglab.http.requests.budget`)."""
 
 
 class Capture:

@@ -29,7 +29,7 @@ from hoglab.capture.envelope import (
     too_many_events,
 )
 from hoglab.capture.refusal import Refusal
-from hoglab.http.decompression import BY_NAME, BrokenDataError, TooLargeError
+from hoglab.http.requests.decompression import BY_NAME, BrokenDataError, TooLargeError
 
 MAX_EVENT_NAME_BYTES = 200
 RETRY_AFTER_S = 1

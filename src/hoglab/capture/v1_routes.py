@@ -9,8 +9,8 @@ import orjson
 from hoglab.capture.refusal import Refusal
 from hoglab.capture.routes import EVENTS, OK, read_whole, refuse_method
 from hoglab.capture.v1 import RETRY_AFTER_S, V1Refusal, read_head, too_large
-from hoglab.http.body import discard_body
-from hoglab.http.client_ip import client_ip
+from hoglab.http.requests.body import discard_body
+from hoglab.http.requests.client_ip import client_ip
 from hoglab.http.responses import JSON, send_answer
 
 if TYPE_CHECKING:

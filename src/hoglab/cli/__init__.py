@@ -17,7 +17,7 @@ from hoglab import __version__
 from hoglab.cli.backup import backup, check, repair, restore
 from hoglab.cli.demo import demo
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.experiment import experiment_app
+from hoglab.cli.experiment.commands import experiment_app
 from hoglab.cli.functions import functions_app
 from hoglab.cli.hog import hog_app
 from hoglab.cli.ingestion import ingestion_app

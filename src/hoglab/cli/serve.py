@@ -141,9 +141,9 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
 def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> Hoglab:
     from hoglab.accounts.errors import AccountError
     from hoglab.app import Hoglab
-    from hoglab.delivery.addresses import InvalidAllowanceError
-    from hoglab.functions.geoip import GeoIpError
-    from hoglab.functions.secrets import SecretsError
+    from hoglab.delivery.outbound.addresses import InvalidAllowanceError
+    from hoglab.functions.runtime.geoip import GeoIpError
+    from hoglab.functions.secrets.box import SecretsError
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
     from hoglab.storage.event_store import EventStoreUnavailableError

@@ -256,7 +256,7 @@ def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = 
 
 
 def _moment(text: str | None, option: str) -> datetime | None:
-    from hoglab.http.dates import parse_moment
+    from hoglab.http.fields.dates import parse_moment
 
     if text is None:
         return None

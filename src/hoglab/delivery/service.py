@@ -17,10 +17,10 @@
     routers = [..., router(delivery, functions, database)]
     public = webhook_routes(delivery.webhooks)
 
-``capture`` (see `hoglab.delivery.capturing`) is awaited on the worker's own event loop and returns when the event is in
-the event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``, ``timestamp``,
-``properties``). ``start`` goes after the queue was opened and before ingestion starts, ``stop`` after ingestion
-has stopped.
+``capture`` (see `hoglab.delivery.execution.capturing`) is awaited on the worker's own event loop and returns when the
+event is in the event log; the event is a dictionary as SDKs send it (``event``, ``distinct_id``, ``uuid``,
+``timestamp``, ``properties``). ``start`` goes after the queue was opened and before ingestion starts, ``stop`` after
+ingestion has stopped.
 """
 
 from __future__ import annotations
@@ -35,36 +35,40 @@ import structlog
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.delivery.breaker import CircuitBreakers
-from hoglab.delivery.dead_events import INTERNAL, known
-from hoglab.delivery.dispatch import Audience, EventDispatcher, stored_audience
-from hoglab.delivery.globals import EventGlobals, GroupProperties, Site
-from hoglab.delivery.internal import InternalEventDispatcher, internal_audience, read_unreadable
-from hoglab.delivery.mail import Mailer, MailLimits, MailServer
-from hoglab.delivery.results import Versions, last_version
-from hoglab.delivery.retries import LASTING, RetryPolicy
-from hoglab.delivery.reviving import Reviver
-from hoglab.delivery.room import Room
-from hoglab.delivery.state import Timing
-from hoglab.delivery.turn import Workshop
-from hoglab.delivery.watcher import Watcher, cost_of
-from hoglab.delivery.webhooks import WebhookLimits, Webhooks
+from hoglab.delivery.dispatch.dead_letter_retry import Reviver
+from hoglab.delivery.dispatch.dispatcher import Audience, EventDispatcher, stored_audience
+from hoglab.delivery.dispatch.internal_events import (
+    InternalEventDispatcher,
+    internal_audience,
+    read_unreadable,
+)
+from hoglab.delivery.execution.retries import LASTING, RetryPolicy
+from hoglab.delivery.execution.turn import Workshop
+from hoglab.delivery.limits.backpressure import Room
+from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+from hoglab.delivery.limits.watcher import Watcher, cost_of
+from hoglab.delivery.outbound.mail import Mailer, MailLimits, MailServer
+from hoglab.delivery.runs.dead_letters import INTERNAL, known
+from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site
+from hoglab.delivery.runs.results import Versions, last_version
+from hoglab.delivery.runs.state import Timing
+from hoglab.delivery.webhooks.incoming import WebhookLimits, Webhooks
 from hoglab.delivery.worker import Worker, WorkerLimits
-from hoglab.functions.compile import FunctionSet
-from hoglab.functions.fair_share import FairShares
-from hoglab.http.dates import utc_now
+from hoglab.functions.runtime.compile import FunctionSet
+from hoglab.functions.runtime.fair_share import FairShares
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hoglab.delivery.addresses import AddressGuard
-    from hoglab.delivery.capturing import Capture
-    from hoglab.delivery.fetch import FetchLimits
-    from hoglab.delivery.globals import People
-    from hoglab.delivery.watcher import StateChange
-    from hoglab.functions.registry import FunctionRegistry
-    from hoglab.functions.secrets import SecretBox
+    from hoglab.delivery.execution.capturing import Capture
+    from hoglab.delivery.limits.watcher import StateChange
+    from hoglab.delivery.outbound.addresses import AddressGuard
+    from hoglab.delivery.outbound.fetch import FetchLimits
+    from hoglab.delivery.runs.globals import People
+    from hoglab.functions.runtime.registry import FunctionRegistry
+    from hoglab.functions.secrets.box import SecretBox
     from hoglab.functions.status import FunctionStates
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry

@@ -23,36 +23,36 @@ import structlog
 import uvloop
 from prometheus_client import Counter, Gauge, Histogram
 
-from hoglab.delivery.addresses import AddressGuard
-from hoglab.delivery.batches import BATCH_QUEUE
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
-from hoglab.delivery.capturing import CaptureRefusedError
-from hoglab.delivery.dispatch import NO_EVENTS_FAULT
-from hoglab.delivery.fair_semaphore import FairSemaphore, Holder
-from hoglab.delivery.fetch import Fetcher, FetchLimits, FetchResponse
-from hoglab.delivery.in_flight import InFlight
-from hoglab.delivery.latency import Latencies
-from hoglab.delivery.mail import Email, Mailer, MailSent
-from hoglab.delivery.pace import Paces
-from hoglab.delivery.portions import Portions
-from hoglab.delivery.program_run import clipped
-from hoglab.delivery.progress import Progress
-from hoglab.delivery.retries import retriable
-from hoglab.delivery.streaks import Streaks
-from hoglab.delivery.turn import Perform, Settled, Turn
-from hoglab.delivery.watcher import cost_of
+from hoglab.delivery.dispatch.dispatcher import NO_EVENTS_FAULT
+from hoglab.delivery.execution.batches import BATCH_QUEUE
+from hoglab.delivery.execution.capturing import CaptureRefusedError
+from hoglab.delivery.execution.program_run import clipped
+from hoglab.delivery.execution.retries import retriable
+from hoglab.delivery.execution.turn import Perform, Settled, Turn
+from hoglab.delivery.limits.claim_size import Portions
+from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
+from hoglab.delivery.limits.in_flight import InFlight
+from hoglab.delivery.limits.rate_limit import Paces
+from hoglab.delivery.limits.watcher import cost_of
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import Fetcher, FetchLimits, FetchResponse
+from hoglab.delivery.outbound.mail import Email, Mailer, MailSent
+from hoglab.delivery.runs.latency import Latencies
+from hoglab.delivery.runs.progress import Progress
+from hoglab.delivery.runs.streaks import Streaks
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
 if TYPE_CHECKING:
-    from hoglab.delivery.answers import Answer
     from hoglab.delivery.bodies.pool import BodyPool
-    from hoglab.delivery.breaker import CircuitBreakers
-    from hoglab.delivery.capturing import Capture
-    from hoglab.delivery.fetch import FetchFailure, FetchRequest
-    from hoglab.delivery.in_flight import Full, Quota
-    from hoglab.delivery.mail import MailFailure
-    from hoglab.delivery.turn import Workshop
-    from hoglab.delivery.watcher import Watcher
+    from hoglab.delivery.execution.answers import Answer
+    from hoglab.delivery.execution.capturing import Capture
+    from hoglab.delivery.execution.turn import Workshop
+    from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+    from hoglab.delivery.limits.in_flight import Full, Quota
+    from hoglab.delivery.limits.watcher import Watcher
+    from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest
+    from hoglab.delivery.outbound.mail import MailFailure
     from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, QueueStats
 
 PASSED_OVER_S = 0.02

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hoglab.http.identity import Principal, Project
-    from hoglab.http.preconditions import EntityTags
+    from hoglab.http.management.preconditions import EntityTags
 
 SCOPE = "Experiment"
 """Scope of experiments in the activity log."""

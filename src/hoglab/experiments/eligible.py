@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.flags.listing import Listing
+from hoglab.flags.api.listing import Listing
 from hoglab.http.errors import BareError, validation_error
-from hoglab.http.fields import parse_integer
+from hoglab.http.fields.fields import parse_integer
 
 if TYPE_CHECKING:
-    from hoglab.flags.registry import FlagRegistry
-    from hoglab.flags.routes import FlagViews
-    from hoglab.http.call import Call
+    from hoglab.flags.api.routes import FlagViews
+    from hoglab.flags.matching.registry import FlagRegistry
+    from hoglab.http.management.call import Call
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from hoglab.experiments import flag_config, store
-from hoglab.experiments.fingerprint import (
+from hoglab.experiments import store
+from hoglab.experiments.definitions import flag_config
+from hoglab.experiments.definitions.fingerprint import (
     DEFAULT_EXPOSURE_EVENT,
     DEFAULT_EXPOSURES,
     WRITTEN_EXPOSURE_EVENT,
 )
-from hoglab.experiments.presentation import live_key
+from hoglab.experiments.wire.presentation import live_key
 from hoglab.filters import PropertyFilter, parse_filter
-from hoglab.http.dates import format_offset
 from hoglab.http.errors import validation_error
-from hoglab.http.wire import user_object
+from hoglab.http.fields.dates import format_offset
+from hoglab.http.fields.wire import user_object
 from hoglab.people import cohorts
 from hoglab.people.cohorts.routes import cohort_object
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from hoglab.actions import store as actions
 from hoglab.experiments.actor import Actor
-from hoglab.experiments.schemas import RunningTimeBody
 from hoglab.experiments.service import ExperimentService
+from hoglab.experiments.wire.schemas import RunningTimeBody
 from hoglab.http.errors import validation_error
 from hoglab.statistics import BaselineStats, RunningTimeMetric, calculate_running_time
 from hoglab.storage.database.tables import experiment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hoglab.experiments.presentation import FROZEN, is_frozen
 from hoglab.experiments.store import ExperimentRow
+from hoglab.experiments.wire.presentation import FROZEN, is_frozen
 from hoglab.flags.store import FlagRow
 from hoglab.http.errors import validation_error
 

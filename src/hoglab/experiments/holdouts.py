@@ -12,12 +12,12 @@ from hoglab.accounts import store as accounts
 from hoglab.actions.references import check_references
 from hoglab.experiments import store
 from hoglab.experiments.actor import SCOPE, Actor
-from hoglab.experiments.presentation import holdout_object
-from hoglab.experiments.schemas import HoldoutCreate, HoldoutPatch
 from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import HoldoutRow
+from hoglab.experiments.wire.presentation import holdout_object
+from hoglab.experiments.wire.schemas import HoldoutCreate, HoldoutPatch
 from hoglab.http.errors import not_found, validation_error
-from hoglab.http.unknown_keys import refuse, within
+from hoglab.http.fields.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Transaction

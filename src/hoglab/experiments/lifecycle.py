@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.accounts import activity
-from hoglab.experiments import flag_config, freezing, metrics, milestones, ordering, store
+from hoglab.experiments import freezing, milestones, store
 from hoglab.experiments.actor import SCOPE, Actor
+from hoglab.experiments.definitions import flag_config, metrics, ordering
 from hoglab.experiments.exposed import Performed, exposed_persons
-from hoglab.experiments.schemas import (
+from hoglab.experiments.service import ExperimentService
+from hoglab.experiments.store import ExperimentRow
+from hoglab.experiments.wire.schemas import (
     ArchiveBody,
     CopyBody,
     DuplicateBody,
     EndBody,
     ShipVariantBody,
 )
-from hoglab.experiments.service import ExperimentService
-from hoglab.experiments.store import ExperimentRow
 from hoglab.flags.store import FlagRow
 from hoglab.http.errors import BareError, permission_denied, validation_error
 

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from hoglab.experiments import flag_config, freezing, store
-from hoglab.experiments.flag_config import FlagConfig
+from hoglab.experiments import freezing, store
+from hoglab.experiments.definitions import flag_config
+from hoglab.experiments.definitions.flag_config import FlagConfig
 from hoglab.experiments.store import ExperimentRow, HoldoutRow
 from hoglab.flags.store import FlagRow, LinkedExperiment
 from hoglab.http.errors import validation_error

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hoglab.actions import store as actions
-from hoglab.experiments import metrics, ordering, store
-from hoglab.experiments.fingerprint import hashed_part
+from hoglab.experiments import store
+from hoglab.experiments.definitions import metrics, ordering
+from hoglab.experiments.definitions.fingerprint import hashed_part
 from hoglab.http.errors import validation_error
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.experiments.actor import Actor
-    from hoglab.experiments.problems import Problem
-    from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
+    from hoglab.experiments.definitions.problems import Problem
     from hoglab.experiments.store import ExperimentRow, SavedMetricLink
+    from hoglab.experiments.wire.schemas import ExperimentCreate, ExperimentPatch
     from hoglab.http.identity import Project
     from hoglab.storage.database import Transaction
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.experiments.schemas import ProjectConfigOut, ProjectConfigPatch
-from hoglab.http import access
+from hoglab.experiments.wire.schemas import ProjectConfigOut, ProjectConfigPatch
 from hoglab.http.identity import Level, Project
-from hoglab.http.routing import ResourceRouter
+from hoglab.http.management import access
+from hoglab.http.management.routing import ResourceRouter
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
 
 
 def project_config_router(accounts: AccountService) -> ResourceRouter:

@@ -12,15 +12,16 @@ from sqlalchemy import Connection
 from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
 from hoglab.actions.references import check_references
-from hoglab.experiments import metrics, store
+from hoglab.experiments import store
 from hoglab.experiments.actor import SCOPE, Actor
-from hoglab.experiments.fingerprint import hashed_part
-from hoglab.experiments.presentation import saved_metric_object
-from hoglab.experiments.schemas import SavedMetricCreate, SavedMetricPatch
+from hoglab.experiments.definitions import metrics
+from hoglab.experiments.definitions.fingerprint import hashed_part
 from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import SavedMetricRow
+from hoglab.experiments.wire.presentation import saved_metric_object
+from hoglab.experiments.wire.schemas import SavedMetricCreate, SavedMetricPatch
 from hoglab.http.errors import not_found, validation_error
-from hoglab.http.unknown_keys import refuse, within
+from hoglab.http.fields.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Transaction

@@ -12,19 +12,20 @@ from sqlalchemy import Connection
 
 from hoglab.accounts import activity
 from hoglab.actions.references import check_references
-from hoglab.experiments import criteria, flag_config, metrics, milestones, store
+from hoglab.experiments import milestones, store
 from hoglab.experiments.actor import SCOPE, Actor
+from hoglab.experiments.definitions import criteria, flag_config, metrics
+from hoglab.experiments.definitions.problems import DefinitionProblems, Problem, no_problem, when_saved
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
-from hoglab.experiments.presentation import experiment_object, load_related, settings_of
-from hoglab.experiments.problems import DefinitionProblems, Problem, no_problem, when_saved
-from hoglab.experiments.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
+from hoglab.experiments.wire.presentation import experiment_object, load_related, settings_of
+from hoglab.experiments.wire.schemas import ExperimentCreate, ExperimentPatch
 from hoglab.flags.store import FlagRow
-from hoglab.http.dates import utc_now
 from hoglab.http.errors import does_not_exist, not_found, validation_error
-from hoglab.http.fields import parse_bool
-from hoglab.http.unknown_keys import refuse, within
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.fields import parse_bool
+from hoglab.http.fields.unknown_keys import refuse, within
 
 if TYPE_CHECKING:
     from hoglab.flags.service import FlagService

@@ -5,9 +5,9 @@ Documents, and the search for misspelt keys, are made from these models; `valida
 
 from typing import Any, ClassVar
 
-from hoglab.http.fields import WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.property_filters import PropertyFilter
+from hoglab.http.fields.fields import WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.property_filters import PropertyFilter
 
 _NOTES: Notes = {
     "groups": Note("Release groups; the first that lets somebody in decides.", []),

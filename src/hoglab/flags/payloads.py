@@ -14,7 +14,7 @@ import orjson
 from hoglab.http.errors import conflict
 
 if TYPE_CHECKING:
-    from hoglab.http.cipher import Cipher
+    from hoglab.http.management.cipher import Cipher
 
 REDACTED_PAYLOAD = '"********* (encrypted)"'
 """What is shown instead of an encrypted payload (JSON text)."""

@@ -13,15 +13,15 @@ from hoglab.flags.dependencies import check_dependencies
 from hoglab.flags.payloads import protect
 from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
 from hoglab.flags.validation import changed_filters, check_key, new_filters
-from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, required, validation_error
+from hoglab.http.fields.dates import utc_now
 from hoglab.people import cohorts
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.http.cipher import Cipher
     from hoglab.http.identity import Project, User
+    from hoglab.http.management.cipher import Cipher
     from hoglab.storage.database import Database, Transaction
 
 MAX_FLAGS_PER_PROJECT = 2_000

@@ -14,7 +14,7 @@ from hoglab.filters.model import PropertyFilter
 from hoglab.flags.filter_schemas import FlagFilters
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
-from hoglab.http.unknown_keys import UnknownKey, refuse, unknown_keys
+from hoglab.http.fields.unknown_keys import UnknownKey, refuse, unknown_keys
 from hoglab.people.cohorts.definition import cohort_reference
 
 MAX_KEY_LENGTH = 400

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.functions import revisions
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.stored import live_config, read_configuration
 from hoglab.functions.errors import InvalidFunctionError, stale_update
-from hoglab.functions.secrets import SecretsError
-from hoglab.functions.stored import live_config, read_configuration
+from hoglab.functions.secrets.box import SecretsError
 from hoglab.http.errors import conflict, validation_error
 from hoglab.storage.database.types import to_micros
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from hoglab.functions.schemas import PublishBody
+    from hoglab.functions.configuration.schemas import PublishBody
     from hoglab.functions.service import FunctionService
     from hoglab.functions.store import Row
     from hoglab.http.identity import Project

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab import hog
-from hoglab.functions.configuration import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, Sent
 from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.liquid import LiquidTemplate, LiquidTemplateError, has_markup
-from hoglab.functions.site_functions import SITE_TYPES
-from hoglab.functions.site_source import SiteSourceError, javascript_of
+from hoglab.functions.site.functions import SITE_TYPES
+from hoglab.functions.site.source import SiteSourceError, javascript_of
+from hoglab.functions.templating.liquid import LiquidTemplate, LiquidTemplateError, has_markup
+from hoglab.hog.compiler.templates import map_texts
 from hoglab.hog.env import FILTER, FILTER_ROOTS
 from hoglab.hog.errors import HogCompileError
-from hoglab.hog.templates import map_texts
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.model import Configuration
+    from hoglab.functions.configuration.model import Configuration
     from hoglab.hog.env import Environment
     from hoglab.hog.errors import Diagnostic
 

@@ -10,13 +10,13 @@ import structlog
 
 from hoglab.accounts import store as accounts
 from hoglab.functions import revisions
+from hoglab.functions.configuration.stored import full_form, read_configuration, summary
 from hoglab.functions.status import UNKNOWN, FunctionStates, Status, status_of
-from hoglab.functions.stored import full_form, read_configuration, summary
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.functions.secrets import SecretBox
+    from hoglab.functions.secrets.box import SecretBox
     from hoglab.functions.store import Row
 
 

@@ -11,14 +11,10 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.functions import revisions, store
 from hoglab.functions.changes import VERSIONED, changes_between
-from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent
-from hoglab.functions.editing import diagnose
-from hoglab.functions.errors import InvalidFunctionError, stale_update
-from hoglab.functions.forgetting import TurnedSecret
-from hoglab.functions.presentation import Presenter
-from hoglab.functions.schemas import MAX_EXECUTION_ORDER
-from hoglab.functions.status import AllHealthy, FunctionStates
-from hoglab.functions.stored import (
+from hoglab.functions.configuration.builder import ORDERED_TYPES, Builder, Sent
+from hoglab.functions.configuration.schemas import MAX_EXECUTION_ORDER
+from hoglab.functions.configuration.secret_history import TurnedSecret
+from hoglab.functions.configuration.stored import (
     SCOPE,
     activity_detail,
     live_config,
@@ -26,9 +22,13 @@ from hoglab.functions.stored import (
     read_configuration,
     row_values,
 )
-from hoglab.http.dates import utc_now
+from hoglab.functions.editing import diagnose
+from hoglab.functions.errors import InvalidFunctionError, stale_update
+from hoglab.functions.presentation import Presenter
+from hoglab.functions.status import AllHealthy, FunctionStates
 from hoglab.http.errors import not_found, validation_error
-from hoglab.http.fields import parse_integer, parse_uuid
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.fields import parse_integer, parse_uuid
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.model import Configuration
-    from hoglab.functions.secrets import SecretBox
+    from hoglab.functions.configuration.model import Configuration
+    from hoglab.functions.secrets.box import SecretBox
     from hoglab.functions.store import Row
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database, Transaction

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hoglab.accounts import activity
 from hoglab.accounts.internal_events import emit
 from hoglab.functions import store
-from hoglab.functions.stored import SCOPE, activity_detail
+from hoglab.functions.configuration.stored import SCOPE, activity_detail
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database

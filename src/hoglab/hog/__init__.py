@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab.hog.backend_javascript import JavaScript
+from hoglab.hog.compiler.templates import map_texts, order_inputs
 from hoglab.hog.env import (
     ANY,
     DESTINATION,
@@ -45,11 +46,9 @@ from hoglab.hog.errors import (
     HogThrow,
     Position,
 )
-from hoglab.hog.failures import ErrorInfo
 from hoglab.hog.findings import findings
 from hoglab.hog.formatter import format_program as format  # noqa: A004 - what every language calls it
 from hoglab.hog.formatter import format_template
-from hoglab.hog.interpreter.tracing import TraceStep, traced
 from hoglab.hog.program import (
     Input,
     Program,
@@ -58,13 +57,14 @@ from hoglab.hog.program import (
     compile_program,
     compile_template,
 )
-from hoglab.hog.reading import ReadSet, read_set
+from hoglab.hog.read_set import ReadSet, read_set
 from hoglab.hog.rt.context import Limits
 from hoglab.hog.rt.values import from_json, to_json
 from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
 from hoglab.hog.session import Session
 from hoglab.hog.site_function import SiteMapping, compile_site_function
-from hoglab.hog.templates import map_texts, order_inputs
+from hoglab.hog.tracebacks import ErrorInfo
+from hoglab.hog.tracing import TraceStep, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,8 @@
 """From nodes to bytecode: the JSON array that the wire carries in `bytecode` fields.
 
-spec: hog-language 5 and 6, with the corrections D5-D8 of 9. The trees given here are core trees (`hoglab.hog.lower`)
-that have passed `hoglab.hog.symbols.resolve`, so nothing is refused here.
+spec: hog-language 5 and 6, with the corrections D5-D8 of 9. The trees given here are core trees
+(`hoglab.hog.compiler.lower`) that have passed `hoglab.hog.compiler.symbols.resolve`, so nothing is refused
+here.
 """
 
 from __future__ import annotations

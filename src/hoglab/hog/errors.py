@@ -13,12 +13,10 @@ Five classes, told apart by who has to act on them:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hoglab.hog.rt.values import HogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class HogThrow(Exception):  # noqa: N818 - a thrown value, which is no failure u
     spec: hog-language 8.10.
     """
 
-    def __init__(self, error: HogError) -> None:
+    def __init__(self, error: Any) -> None:  # a HogError, which is above this module
         super().__init__()
         self.error = error
         self.position: Position | None = None

@@ -13,15 +13,15 @@ from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.backend_javascript import JavaScript, generate_javascript
 from hoglab.hog.backend_python import Generated, UnsupportedShapeError, generate, generate_source
 from hoglab.hog.backend_python.inputs import Leaf, Plain, Rendered, Shape, generate_inputs
+from hoglab.hog.compiler.lower import lower
+from hoglab.hog.compiler.symbols import Resolution, resolve
+from hoglab.hog.compiler.templates import Path, map_texts
 from hoglab.hog.errors import Diagnostic, HogCompileError, HogSourceError, Position, position_at
 from hoglab.hog.interpreter import Interpreted, interpret, interpret_inputs
-from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_expression, parse_program, parse_template
-from hoglab.hog.stack import ensure_stack
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.stdlib import LIBRARY
 from hoglab.hog.suggestions import closest, closest_function
-from hoglab.hog.symbols import Resolution, resolve
-from hoglab.hog.templates import Path, map_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import analyse
+from hoglab.hog.compiler.analyse import analyse
+from hoglab.hog.compiler.lower import lower
+from hoglab.hog.compiler.symbols import Resolution, resolve
 from hoglab.hog.env import ANY, Environment
 from hoglab.hog.errors import Diagnostic, HogSyntaxError
 from hoglab.hog.interpreter import VISITORS, Interpreted, run_on
 from hoglab.hog.interpreter.machine import Machine
-from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_program
 from hoglab.hog.program import Program, check_globals
 from hoglab.hog.rt.values import Value, from_json
 from hoglab.hog.run import Execution, Result, Suspended
-from hoglab.hog.symbols import Resolution, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hoglab.hog.symbols import Symbol
+    from hoglab.hog.compiler.symbols import Symbol
 
 _OPEN_CODES = frozenset({"unmatched-brace", "unterminated-string", "unterminated-comment"})
 

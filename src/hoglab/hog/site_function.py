@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from hoglab.hog.backend_javascript import JavaScript, library_code
 from hoglab.hog.backend_javascript.library import in_order
 from hoglab.hog.backend_javascript.modules import exports_function
+from hoglab.hog.compiler.templates import Path, map_texts
 from hoglab.hog.env import TEMPLATE
 from hoglab.hog.errors import HogSourceError
 from hoglab.hog.program import Input, Program, compile_template
-from hoglab.hog.templates import Path, map_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

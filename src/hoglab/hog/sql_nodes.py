@@ -1,7 +1,7 @@
 """The nodes of SQL inside Hog: what `(select ...)` and `sql(...)` are made of besides ordinary expressions.
 
-A running program never executes SQL. It carries queries as data, into which `hoglab.hog.lower` turns these nodes; the
-fields are in the order in which that data has them. spec: hog-language 4, 6.11.
+A running program never executes SQL. It carries queries as data, into which `hoglab.hog.compiler.lower` turns these
+nodes; the fields are in the order in which that data has them. spec: hog-language 4, 6.11.
 """
 
 from __future__ import annotations

@@ -15,21 +15,21 @@ from starlette.routing import Match
 from uuid_utils import uuid4
 
 from hoglab.http import errors
-from hoglab.http.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
-from hoglab.http.budget import BUDGET_BYTES, BodyBudget, release
 from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
-from hoglab.http.dates import utc_now
-from hoglab.http.deadlines import Deadlines
-from hoglab.http.docs_page import docs_app
-from hoglab.http.explorer import explorer_apps
+from hoglab.http.documents.docs_page import docs_app
+from hoglab.http.documents.explorer import explorer_apps
+from hoglab.http.documents.openapi import Document, schema_app
+from hoglab.http.fields.dates import utc_now
 from hoglab.http.health import Checks, probes
-from hoglab.http.host import check_host
 from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
-from hoglab.http.management import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
+from hoglab.http.management.endpoint import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
+from hoglab.http.management.throttling import Throttle
 from hoglab.http.metrics import observe
-from hoglab.http.openapi import Document, schema_app
+from hoglab.http.requests.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
+from hoglab.http.requests.budget import BUDGET_BYTES, BodyBudget, release
+from hoglab.http.requests.deadlines import Deadlines
+from hoglab.http.requests.host import check_host
 from hoglab.http.responses import error_response
-from hoglab.http.throttling import Throttle
 from hoglab.http.welcome import welcome_apps
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from hoglab.http.idempotency import Idempotency
     from hoglab.http.identity import Authenticator
-    from hoglab.http.routing import ResourceRouter
+    from hoglab.http.management.idempotency import Idempotency
+    from hoglab.http.management.routing import ResourceRouter
     from hoglab.http.streams import Streams
 
 MAX_LOGGED = 500

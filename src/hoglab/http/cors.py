@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hoglab.http.body import header
+from hoglab.http.requests.body import header
 
 if TYPE_CHECKING:
     from starlette.types import Message, Scope, Send

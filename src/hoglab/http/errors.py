@@ -114,8 +114,10 @@ def not_authenticated(hint: str = "") -> ApiError:
 
 
 def authentication_failed(place: str, hint: str = "") -> ApiError:
-    """401: the key is unknown, revoked or expired. ``place`` says where it was found (http/access.py), ``hint`` what
-    it is instead of a key."""
+    """401: the key is unknown, revoked or expired.
+
+    ``place`` says where it was found (see `hoglab.http.management.access`), ``hint`` what it is instead of a key.
+    """
     return ApiError(
         401,
         AUTHENTICATION,
@@ -300,7 +302,7 @@ def _from_starlette(error: HTTPException) -> ApiError:
     return ApiError(error.status_code, kind, "error", error.detail, headers=error.headers)
 
 
-# What Pydantic calls an error, and what the wire calls it. Our own field types (http/fields.py) use the
+# What Pydantic calls an error, and what the wire calls it. Our own field types (http/fields/fields.py) use the
 # wire's codes and texts themselves; these are for plain annotations such as ``int`` or ``list[str]``.
 _FROM_PYDANTIC: dict[str, tuple[str, str | None]] = {
     "missing": ("required", "This field is required."),

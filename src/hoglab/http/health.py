@@ -13,9 +13,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
 from hoglab.http import errors
-from hoglab.http.access import key_from_header
-from hoglab.http.body import header
-from hoglab.http.client_ip import is_local
+from hoglab.http.management.access import key_from_header
+from hoglab.http.requests.body import header
+from hoglab.http.requests.client_ip import is_local
 from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:

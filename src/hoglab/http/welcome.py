@@ -10,9 +10,9 @@ from starlette.responses import RedirectResponse, Response
 
 from hoglab import __version__
 from hoglab.http import errors
-from hoglab.http.body import header
-from hoglab.http.explorer import PATH as EXPLORER
-from hoglab.http.openapi import page
+from hoglab.http.documents.explorer import PATH as EXPLORER
+from hoglab.http.documents.openapi import page
+from hoglab.http.requests.body import header
 from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from prometheus_client import Gauge
 
 from hoglab.capture.records import RecordError, decode_record, read_header
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.tables import quarantined_record
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hoglab.http import errors
-from hoglab.http.dates import format_moment
-from hoglab.http.fields import Int, JsonList, WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.pagination import Paged, envelope
-from hoglab.http.routing import IntId, ResourceRouter
+from hoglab.http.fields.dates import format_moment
+from hoglab.http.fields.fields import Int, JsonList, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import IntId, ResourceRouter
 from hoglab.ingestion.quarantine import QuarantinedRecord, events_in
 
 if TYPE_CHECKING:
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
     from hoglab.ingestion.quarantine import Quarantine
 
 MAX_NAMED = 1_000

@@ -10,8 +10,8 @@ import structlog
 
 from hoglab.accounts import activity
 from hoglab.accounts.service import RETENTION_SETTING
-from hoglab.http.dates import format_moment, utc_now
-from hoglab.storage.event_store.erasing import Doomed
+from hoglab.http.fields.dates import format_moment, utc_now
+from hoglab.storage.event_store.sealed.erasing import Doomed
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database

@@ -14,11 +14,11 @@ from hoglab.analysis.query.event_relation import EventRow
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.filters.sql import FilterScope, group_condition
 from hoglab.http import errors
-from hoglab.http.dates import format_moment, parse_moment
-from hoglab.http.fields import WireModel, parse_uuid
-from hoglab.http.notes import Note, Notes
-from hoglab.http.pagination import Page
-from hoglab.http.routing import ResourceRouter
+from hoglab.http.fields.dates import format_moment, parse_moment
+from hoglab.http.fields.fields import WireModel, parse_uuid
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.management.pagination import Page
+from hoglab.http.management.routing import ResourceRouter
 from hoglab.people.reading import (
     PersonView,
     display_name,
@@ -32,14 +32,14 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
-from hoglab.storage.event_store.newest import Wanted, newest_events
+from hoglab.storage.event_store.sealed.newest import Wanted, newest_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from hoglab.http.call import Call
-    from hoglab.http.routing import UuidId
+    from hoglab.http.management.call import Call
+    from hoglab.http.management.routing import UuidId
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore, Reader
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from hoglab.http.dates import format_moment
-from hoglab.http.fields import WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.pagination import envelope
-from hoglab.http.routing import ResourceRouter
+from hoglab.http.fields.dates import format_moment
+from hoglab.http.fields.fields import WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.management.pagination import envelope
+from hoglab.http.management.routing import ResourceRouter
 from hoglab.storage.database.tables import ingestion_warning
 
 if TYPE_CHECKING:
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
     from hoglab.storage.database import Database
 
 

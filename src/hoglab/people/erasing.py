@@ -18,7 +18,7 @@ import sqlalchemy as sa
 import structlog
 
 from hoglab.accounts import activity
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
 from hoglab.storage.database import Rebuildable, person_search
 from hoglab.storage.database.tables import (
@@ -33,7 +33,7 @@ from hoglab.storage.database.tables import (
     person_erasure,
     person_override,
 )
-from hoglab.storage.event_store.erasing import Doomed
+from hoglab.storage.event_store.sealed.erasing import Doomed
 from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hoglab.people.known import KnownPersons
+    from hoglab.people.person_cache import KnownPersons
     from hoglab.storage.database import Database
 
 MAX_AT_ONCE = 1_000

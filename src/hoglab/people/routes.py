@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hoglab.http.dates import format_moment
 from hoglab.http.errors import not_found, validation_error
-from hoglab.http.fields import Bool, JsonList, Text, Uuid, WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.pagination import envelope
-from hoglab.http.routing import ResourceRouter
+from hoglab.http.fields.dates import format_moment
+from hoglab.http.fields.fields import Bool, JsonList, Text, Uuid, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.management.pagination import envelope
+from hoglab.http.management.routing import ResourceRouter
 from hoglab.people import reading
 from hoglab.people.reading import SHOWN_DISTINCT_IDS, GroupView, PersonView, display_name
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hoglab.http.call import Call
-    from hoglab.http.routing import UuidId
+    from hoglab.http.management.call import Call
+    from hoglab.http.management.routing import UuidId
     from hoglab.people.erasing import PersonErasing
     from hoglab.storage.database import Database
 

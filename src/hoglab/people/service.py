@@ -12,12 +12,12 @@ from uuid import UUID
 
 import msgspec
 
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.people import store
 from hoglab.people.batch import MERGING_EVENTS, IngestionWarning, PeopleBatch, PersonEvent, Resolution
 from hoglab.people.groups import GroupBatch
 from hoglab.people.identity import clean_distinct_id
-from hoglab.people.known import KnownPersons
+from hoglab.people.person_cache import KnownPersons
 from hoglab.people.reading import PersonView, group_properties, person_for
 from hoglab.people.sqlite import load_persons
 from hoglab.storage.database import Rebuildable

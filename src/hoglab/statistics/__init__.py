@@ -12,8 +12,6 @@ power, corrections for multiple tests, percentile bounds, and the two legacy met
 explains the methods.
 """
 
-from hoglab.statistics.bayesian import BayesianTest, bayesian_test
-from hoglab.statistics.comparison import Inference, VariantComparison, compare, estimate_effect, infer
 from hoglab.statistics.config import (
     BayesianConfig,
     CupedConfig,
@@ -26,8 +24,6 @@ from hoglab.statistics.config import (
     StatisticsConfig,
     resolve_config,
 )
-from hoglab.statistics.cuped import CupedAdjustment, cuped_effect, pooled_theta
-from hoglab.statistics.effects import Effect, effect_of
 from hoglab.statistics.exposure_checks import (
     SRM_ALARM_P_VALUE,
     BiasRisk,
@@ -35,9 +31,20 @@ from hoglab.statistics.exposure_checks import (
     bias_risk,
     sample_ratio_mismatch,
 )
-from hoglab.statistics.frequentist import FrequentistTest, welch_test
-from hoglab.statistics.kinds import SufficientStatistics
-from hoglab.statistics.legacy import (
+from hoglab.statistics.inference.bayesian import BayesianTest, bayesian_test
+from hoglab.statistics.inference.comparison import (
+    Inference,
+    VariantComparison,
+    compare,
+    estimate_effect,
+    infer,
+)
+from hoglab.statistics.inference.cuped import CupedAdjustment, cuped_effect, pooled_theta
+from hoglab.statistics.inference.effects import Effect, effect_of
+from hoglab.statistics.inference.frequentist import FrequentistTest, welch_test
+from hoglab.statistics.inference.sequential import SequentialTest, sequential_test
+from hoglab.statistics.inference.validation import ValidationFailure, baseline_failures, variant_failures
+from hoglab.statistics.legacy.kinds import (
     FunnelVariant,
     LegacyResult,
     SignificanceCode,
@@ -46,18 +53,13 @@ from hoglab.statistics.legacy import (
     legacy_result,
 )
 from hoglab.statistics.multiple_testing import Correction, benjamini_hochberg, bonferroni, holm
-from hoglab.statistics.planning import power_at, sample_size_for
-from hoglab.statistics.power import minimum_detectable_difference, power_of_test, required_sample_size
-from hoglab.statistics.quantiles import (
-    QuantileRanks,
-    QuantileSample,
-    cluster_factor,
-    quantile_positions,
-    quantile_precision,
-    quantile_ranks,
+from hoglab.statistics.planning.plans import power_at, sample_size_for
+from hoglab.statistics.planning.power import (
+    minimum_detectable_difference,
+    power_of_test,
+    required_sample_size,
 )
-from hoglab.statistics.refusal import Refusal, RefusalError
-from hoglab.statistics.running_time import (
+from hoglab.statistics.planning.running_time import (
     DEFAULT_MINIMUM_DETECTABLE_EFFECT,
     BaselineStats,
     RunningTime,
@@ -66,7 +68,17 @@ from hoglab.statistics.running_time import (
     remaining_days,
     running_time_metric,
 )
-from hoglab.statistics.samples import (
+from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.samples.kinds import SufficientStatistics
+from hoglab.statistics.samples.quantiles import (
+    QuantileRanks,
+    QuantileSample,
+    cluster_factor,
+    quantile_positions,
+    quantile_precision,
+    quantile_ranks,
+)
+from hoglab.statistics.samples.sums import (
     Moments,
     Proportion,
     Ratio,
@@ -74,9 +86,7 @@ from hoglab.statistics.samples import (
     SampleMean,
     WithCovariate,
 )
-from hoglab.statistics.sequential import SequentialTest, sequential_test
-from hoglab.statistics.validation import ValidationFailure, baseline_failures, variant_failures
-from hoglab.statistics.winsorization import WinsorBounds, quantile_rank, winsor_bounds
+from hoglab.statistics.samples.winsorization import WinsorBounds, quantile_rank, winsor_bounds
 
 __all__ = [
     "DEFAULT_MINIMUM_DETECTABLE_EFFECT",

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from hoglab.accounts import store as accounts
-from hoglab.http import access
+from hoglab.http.fields.wire import user_object
 from hoglab.http.identity import Level
-from hoglab.http.pagination import Paged, envelope
-from hoglab.http.routing import ResourceRouter, UuidId
-from hoglab.http.wire import user_object
+from hoglab.http.management import access
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import ResourceRouter, UuidId
 from hoglab.storage.table_files import ColumnType
 from hoglab.warehouse import store
 from hoglab.warehouse.schemas import TableIn, TableListQuery, TableOut, TablePatch
 
 if TYPE_CHECKING:
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
     from hoglab.warehouse.service import WarehouseService
     from hoglab.warehouse.store import TableRow
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hoglab.http.fields import Choice, Text, WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.wire import UserOut
+from hoglab.http.fields.fields import Choice, Text, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.wire import UserOut
 from hoglab.storage.table_files import MAX_PATTERN, FileFormat
 from hoglab.warehouse.service import MAX_NAME
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from uuid_utils import uuid7
 
-from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, validation_error
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.table_files import FileFormat, TableDirectory, TableFileError
 from hoglab.warehouse import store
 from hoglab.warehouse.store import TableRow

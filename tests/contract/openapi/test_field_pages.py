@@ -12,9 +12,10 @@ import pytest
 from pydantic import BaseModel
 from tests.contract.openapi.conftest import World
 
-from hoglab.experiments import metrics, setting_schemas
+from hoglab.experiments.definitions import metrics
+from hoglab.experiments.wire import setting_schemas
 from hoglab.flags import filter_schemas
-from hoglab.http.property_filters import PropertyFilter
+from hoglab.http.fields.property_filters import PropertyFilter
 
 DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)

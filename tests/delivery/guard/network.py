@@ -24,8 +24,8 @@ import dns.rdatatype
 import dns.rrset
 from tests.delivery.guard.spellings import HOSTS_FILE, NAMES, PUBLIC, REBINDING
 
-from hoglab.delivery.addresses import AddressGuard
-from hoglab.delivery.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest
 
 ENTER = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net", "--mount"]
 """What a command is put behind to run in namespaces of its own."""

@@ -24,7 +24,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from hoglab.delivery import connections, resolver
+from hoglab.delivery.outbound import connections, resolver
 
 OURS = frozenset({"host", "user-agent", "accept-encoding", "content-length", "idempotency-key"})
 """Headers that the runtime sends whatever the program asks for."""

@@ -18,13 +18,13 @@ from tests.functions.templates.cases import CASES, KEYS, Case
 from tests.functions.templates.receiver import Hosts
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery import resolver
-from hoglab.delivery.mail import MailServer
-from hoglab.delivery.test_runs import NOT_MATCHING, TestRuns
+from hoglab.delivery.outbound import resolver
+from hoglab.delivery.outbound.mail import MailServer
+from hoglab.delivery.trials.runs import NOT_MATCHING, TestRuns
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.compile import compile_configuration
-from hoglab.functions.configuration import Builder, Sent
-from hoglab.functions.geoip import GeoIp
+from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.runtime.compile import compile_configuration
+from hoglab.functions.runtime.geoip import GeoIp
 
 __all__ = ["prepared"]  # a fixture
 

@@ -13,7 +13,7 @@ from tests.delivery.sender import Sender
 from tests.functions.templates.cases import WEBHOOK_CASES, WEBHOOK_KEYS, Case
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration.builder import Sent
 
 __all__ = ["prepared"]  # a fixture
 

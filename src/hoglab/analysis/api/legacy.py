@@ -27,7 +27,7 @@ from hoglab.analysis.query.model import (
 )
 from hoglab.http.errors import ApiError
 from hoglab.statistics import FunnelVariant, TrendsVariant, VariantCountError, legacy_result
-from hoglab.statistics.legacy import LegacyVariant
+from hoglab.statistics.legacy.kinds import LegacyVariant
 
 if TYPE_CHECKING:
     from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs

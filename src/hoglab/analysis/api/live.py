@@ -24,8 +24,8 @@ from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.analysis.timeseries.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
 from hoglab.experiments import store as experiments_store
-from hoglab.http.dates import format_offset
 from hoglab.http.errors import ApiError, not_found, validation_error
+from hoglab.http.fields.dates import format_offset
 
 if TYPE_CHECKING:
     from hoglab.analysis.api.schemas import QueryBody

@@ -11,17 +11,17 @@ from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.health import ExperimentHealth
 from hoglab.analysis.results.routes import SCOPES, experiment_results_router
 from hoglab.analysis.timeseries.recalculations import Recalculations
-from hoglab.experiments import metrics
+from hoglab.experiments.definitions import metrics
+from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
+from hoglab.http.fields.wire import DetailText
+from hoglab.http.management.routing import IntId, ResourceRouter, TextId, either
 from hoglab.http.responses import empty_response, json_response
-from hoglab.http.routing import IntId, ResourceRouter, TextId, either
-from hoglab.http.unknown_keys import warnings_of_body, with_warnings
-from hoglab.http.wire import DetailText
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from hoglab.analysis.timeseries.service import ResultsService
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
     from hoglab.storage.event_store import EventStore
 
 _QUERY = either("query:read", "experiment:read")

@@ -19,12 +19,12 @@ from hoglab.analysis.results.schemas import (
     MismatchOut,
     VariantRowOut,
 )
-from hoglab.experiments.metrics import StoredMetric
-from hoglab.experiments.setting_schemas import ExposureCriteria
-from hoglab.http.fields import Choice, WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.unknown_keys import Keys
-from hoglab.http.wire import FieldWarning
+from hoglab.experiments.definitions.metrics import StoredMetric
+from hoglab.experiments.wire.setting_schemas import ExposureCriteria
+from hoglab.http.fields.fields import Choice, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.unknown_keys import Keys
+from hoglab.http.fields.wire import FieldWarning
 
 NOTES: Notes = {
     "experiment_id": "The id of the experiment.",

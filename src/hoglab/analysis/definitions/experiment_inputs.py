@@ -15,10 +15,10 @@ from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.query.metrics.retention import span_us
 from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
 from hoglab.analysis.query.scope import exclusive
-from hoglab.experiments import metrics
 from hoglab.experiments import store as experiments
-from hoglab.experiments.fingerprint import Calculation, fingerprint, fingerprint_v1
-from hoglab.experiments.presentation import calculation, warnings_of
+from hoglab.experiments.definitions import metrics
+from hoglab.experiments.definitions.fingerprint import Calculation, fingerprint, fingerprint_v1
+from hoglab.experiments.wire.presentation import calculation, warnings_of
 from hoglab.warehouse import store as warehouse
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from hoglab.experiments.store import ExperimentRow, SavedMetricLink
     from hoglab.flags.store import FlagRow
+    from hoglab.http.fields.unknown_keys import WarningEntry
     from hoglab.http.identity import Project
-    from hoglab.http.unknown_keys import WarningEntry
     from hoglab.storage.table_files import FileTable
 
 

@@ -35,13 +35,13 @@ from hoglab.analysis.query.model import (
     Value,
     tables_of,
 )
-from hoglab.experiments.exposed import GAVE_A_VARIANT
-from hoglab.experiments.fingerprint import (
+from hoglab.experiments.definitions.fingerprint import (
     DEFAULT_EXPOSURE_EVENT,
     DEFAULT_EXPOSURES,
     WRITTEN_EXPOSURE_EVENT,
     Calculation,
 )
+from hoglab.experiments.exposed import GAVE_A_VARIANT
 from hoglab.filters import FilterError, PropertyGroup, parse_filters
 from hoglab.filters.model import GROUP_TYPES
 from hoglab.hog.nodes import Expr, Field

@@ -31,8 +31,8 @@ from hoglab.analysis.query.model import (
     Value,
 )
 from hoglab.analysis.query.pipeline import compiled
-from hoglab.experiments import metrics
-from hoglab.experiments.fingerprint import Calculation
+from hoglab.experiments.definitions import metrics
+from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.filters import FilterError
 from hoglab.statistics import StatisticsConfig
 from hoglab.warehouse import store as warehouse

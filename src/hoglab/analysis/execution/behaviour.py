@@ -18,8 +18,8 @@ from hoglab.analysis.query.model import EventMatch
 from hoglab.filters import FilterError, PropertyFilter, parse_filters
 from hoglab.filters.dates import months_before
 from hoglab.filters.sql import FilterScope, combined, group_condition
-from hoglab.http.dates import parse_moment, utc_now
 from hoglab.http.errors import validation_error
+from hoglab.http.fields.dates import parse_moment, utc_now
 from hoglab.people.cohorts import CohortError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """How many people and days an experiment takes, from the project's own history: ``ExperimentPlanQuery``.
 
-An extension of the ``/query`` endpoint. Source of the arithmetic: `hoglab.statistics.planning`.
+An extension of the ``/query`` endpoint. Source of the arithmetic: `hoglab.statistics.planning.plans`.
 """
 
 from __future__ import annotations

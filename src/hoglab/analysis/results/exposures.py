@@ -13,12 +13,12 @@ from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.analysis.timeseries.query_cache import PreparedQuery
-from hoglab.experiments import flag_config
-from hoglab.experiments.fingerprint import Calculation
-from hoglab.experiments.flag_config import HOLDOUT_PREFIX
-from hoglab.experiments.presentation import live_key
-from hoglab.http.dates import parse_moment
+from hoglab.experiments.definitions import flag_config
+from hoglab.experiments.definitions.fingerprint import Calculation
+from hoglab.experiments.definitions.flag_config import HOLDOUT_PREFIX
+from hoglab.experiments.wire.presentation import live_key
 from hoglab.http.errors import validation_error
+from hoglab.http.fields.dates import parse_moment
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from hoglab.analysis.results.judging import corrected, judged, verdict_object
 from hoglab.analysis.results.preparing import prepared
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.query_cache import PreparedQuery, Queries
-from hoglab.http.dates import format_moment
 from hoglab.http.errors import ApiError, WireError
+from hoglab.http.fields.dates import format_moment
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

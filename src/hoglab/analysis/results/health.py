@@ -18,11 +18,11 @@ from hoglab.analysis.definitions.metric_problems import Named
 from hoglab.analysis.errors import ComputationError, wire_error
 from hoglab.analysis.execution.computer import MULTIPLE_VARIANT
 from hoglab.analysis.execution.statement_runner import explained_failures
-from hoglab.experiments import flag_config, metrics
 from hoglab.experiments import store as experiments_store
-from hoglab.experiments.presentation import is_frozen, live_key
+from hoglab.experiments.definitions import flag_config, metrics
+from hoglab.experiments.wire.presentation import is_frozen, live_key
 from hoglab.flags.service import SCOPE as FLAG_SCOPE
-from hoglab.http.dates import format_moment
+from hoglab.http.fields.dates import format_moment
 from hoglab.statistics import SRM_ALARM_P_VALUE
 from hoglab.statistics.numbers import p_text
 

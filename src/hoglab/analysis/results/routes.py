@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.results.schemas import ExperimentResultsOut, ResultsQuery
-from hoglab.http.routing import IntId, ResourceRouter
+from hoglab.http.management.routing import IntId, ResourceRouter
 
 if TYPE_CHECKING:
     from hoglab.analysis.results.gathering import ExperimentResults
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
 
 SCOPES = ("experiment:read", "experiment:write")
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from hoglab.http.fields import Bool, WireModel
+from hoglab.http.fields.fields import Bool, WireModel
 from hoglab.statistics.verdict import Action, Decision, PlanSource, State
 
 Interval = Annotated[list[float | None], Field(min_length=2, max_length=2)]

@@ -18,8 +18,8 @@ from hoglab.analysis.timeseries.query_cache import Queries
 from hoglab.analysis.timeseries.series import REFRESH_S, Series
 from hoglab.analysis.timeseries.store import COMPLETED, Job, Point
 from hoglab.experiments import store as experiments_store
-from hoglab.http.dates import format_offset, utc_now
 from hoglab.http.errors import validation_error
+from hoglab.http.fields.dates import format_offset, utc_now
 from hoglab.people import reading as people
 from hoglab.statistics import Correction
 from hoglab.storage.database import Rebuildable

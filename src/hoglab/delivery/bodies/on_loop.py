@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hoglab.delivery.bodies.line import Line
+from hoglab.delivery.limits.fair_queue import Line
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import Held

@@ -26,11 +26,11 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
-from hoglab.delivery.bodies.line import Line
 from hoglab.delivery.bodies.protocol import Outcome
-from hoglab.delivery.portions import Portions
+from hoglab.delivery.limits.claim_size import Portions
+from hoglab.delivery.limits.fair_queue import Line
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.rt.numbers import format_number
-from hoglab.hog.stack import ensure_stack
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
 from hoglab.filters.hog.patience import Patience
-from hoglab.functions.body_run import BodyRun
+from hoglab.functions.runtime.body_run import BodyRun
 from hoglab.hog.rt.numbers import format_number
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from hoglab.filters.hog.conditions import AllOf, Leaf, plain
 from hoglab.filters.hog.expression import FilterExpression, build_filter
 from hoglab.filters.hog.source import parse_condition
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import read_paths
+from hoglab.hog.compiler.analyse import read_paths
+from hoglab.hog.compiler.symbols import resolve
 from hoglab.hog.env import FILTER_ROOTS
 from hoglab.hog.rt.printing import is_truthy
 from hoglab.hog.rt.values import to_json
-from hoglab.hog.symbols import resolve
-from hoglab.hog.writing import write
+from hoglab.hog.unparse import write
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import Globals

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from hoglab.filters.hog.conditions import Decision, Leaf
 from hoglab.filters.model import FilterError
+from hoglab.hog.compiler.lower import lower
+from hoglab.hog.compiler.symbols import resolve
 from hoglab.hog.errors import HogSourceError, missing_global
-from hoglab.hog.lower import lower
 from hoglab.hog.parser import parse_expression
 from hoglab.hog.stdlib import LIBRARY
-from hoglab.hog.symbols import resolve
 
 if TYPE_CHECKING:
+    from hoglab.hog.compiler.symbols import Resolution
     from hoglab.hog.nodes import Expr
-    from hoglab.hog.symbols import Resolution
 
 
 def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Leaf:

@@ -1,7 +1,7 @@
 """From nodes to JavaScript: code that runs in node and in browsers without any dependency.
 
-spec: hog-language 11. The trees given here have passed `hoglab.hog.symbols.resolve`. The code reads globals with a
-function `__getGlobal(name)` that whoever runs it provides.
+spec: hog-language 11. The trees given here have passed `hoglab.hog.compiler.symbols.resolve`. The code reads globals
+with a function `__getGlobal(name)` that whoever runs it provides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hoglab.hog.backend_javascript.statements import StatementWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hoglab.hog.compiler.symbols import Resolution
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution
 
 __all__ = ["JavaScript", "generate_javascript", "in_order", "library_code"]
 

@@ -14,8 +14,8 @@ from hoglab.hog.errors import HogCompileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hoglab.hog.compiler.symbols import Resolution, Symbol
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution, Symbol
 
 _PATTERN_CALLS = {
     "like": "like", "ilike": "ilike", "not like": "!like", "not ilike": "!ilike",

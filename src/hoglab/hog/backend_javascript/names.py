@@ -15,7 +15,7 @@ from hoglab.hog import nodes as n
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-    from hoglab.hog.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.symbols import Resolution, Symbol
 
 PREFIX = "__x_"
 

@@ -11,7 +11,7 @@ from hoglab.hog.backend_javascript.names import binds_e
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hoglab.hog.symbols import Symbol
+    from hoglab.hog.compiler.symbols import Symbol
 
 _CONTINUES = ("(", "[", "+", "-", "/", "`")
 """With these a line goes on with the one before it when that has no semicolon."""

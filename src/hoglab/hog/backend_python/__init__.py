@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import Effects, Facts, analyse
 from hoglab.hog.backend_python.build import name, place
 from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.support import NAMES
 from hoglab.hog.backend_python.unit import Constants, Lines, Unit
 from hoglab.hog.backend_python.verify import UnsafeCodeError, verify
-from hoglab.hog.kinds import Kinds
+from hoglab.hog.compiler.analyse import Effects, Facts, analyse
+from hoglab.hog.compiler.types import Kinds
 from hoglab.hog.rt.context import UNMETERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from hoglab.hog.compiler.symbols import Resolution
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution
 
 __all__ = [
     "FILE_NAME",

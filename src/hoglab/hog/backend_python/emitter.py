@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
 from hoglab.hog.backend_python.build import any_of, call, choose, const, is_class, name, walrus
-from hoglab.hog.kinds import NUMBER
+from hoglab.hog.compiler.types import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hoglab.hog.backend_python.unit import Unit
-    from hoglab.hog.symbols import FunctionScope
+    from hoglab.hog.compiler.symbols import FunctionScope
 
 
 class Emitter:

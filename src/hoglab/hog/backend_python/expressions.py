@@ -14,7 +14,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import enclosing
 from hoglab.hog.backend_python import operators
 from hoglab.hog.backend_python.build import (
     LEAVES,
@@ -41,14 +40,26 @@ from hoglab.hog.backend_python.emitter import Emitter
 from hoglab.hog.backend_python.intrinsics import intrinsic
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
-from hoglab.hog.kinds import ARRAY, BOOL, DICT, FLOAT, NULL, NUMBER, SCALAR, SMALL, STR, kinds_of_function
-from hoglab.hog.optimise import UNKNOWN
+from hoglab.hog.compiler.analyse import enclosing
+from hoglab.hog.compiler.optimise import UNKNOWN
+from hoglab.hog.compiler.types import (
+    ARRAY,
+    BOOL,
+    DICT,
+    FLOAT,
+    NULL,
+    NUMBER,
+    SCALAR,
+    SMALL,
+    STR,
+    kinds_of_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hoglab.hog.compiler.symbols import Symbol
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Symbol
 
 
 class ExpressionEmitter(Emitter):

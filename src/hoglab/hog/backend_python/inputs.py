@@ -10,18 +10,18 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hoglab.hog.analyse import Facts, analyse
 from hoglab.hog.backend_python import Generated, finish, make_unit
 from hoglab.hog.backend_python.build import assign, call, const, list_of, mark, name, store, store_item
 from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.unit import Constants, Lines
+from hoglab.hog.compiler.analyse import Facts, analyse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hoglab.hog import nodes as n
+    from hoglab.hog.compiler.symbols import Resolution
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution
 
 EXTEND_KEY = "$$_extend_object"
 """A key whose value's entries are put in front of the other entries of its object."""

@@ -9,7 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from hoglab.hog.backend_python.build import all_of, call, choose, const, is_class, item, method, name
-from hoglab.hog.optimise import UNKNOWN
+from hoglab.hog.compiler.optimise import UNKNOWN
 from hoglab.hog.rt.context import LONG
 from hoglab.hog.stdlib import LIBRARY
 

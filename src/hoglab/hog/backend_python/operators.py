@@ -26,9 +26,9 @@ from hoglab.hog.backend_python.build import (
     walrus,
 )
 from hoglab.hog.backend_python.support import MAX_EXACT
-from hoglab.hog.kinds import BOOL, FLOAT, NUMBER, STR, is_step
-from hoglab.hog.optimise import UNKNOWN
-from hoglab.hog.patterns import pattern_problem
+from hoglab.hog.compiler.optimise import UNKNOWN
+from hoglab.hog.compiler.patterns import pattern_problem
+from hoglab.hog.compiler.types import BOOL, FLOAT, NUMBER, STR, is_step
 from hoglab.hog.rt.coerce import ARITHMETIC, COMPARISON, NEGATED, like_matcher
 from hoglab.hog.rt.context import LONG
 from hoglab.hog.rt.printing import concat_text

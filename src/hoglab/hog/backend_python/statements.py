@@ -10,7 +10,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import surcharge
 from hoglab.hog.backend_python.build import (
     all_of,
     assign,
@@ -34,13 +33,14 @@ from hoglab.hog.backend_python.build import (
 from hoglab.hog.backend_python.expressions import ExpressionEmitter
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
-from hoglab.hog.kinds import STR
-from hoglab.hog.optimise import UNKNOWN
+from hoglab.hog.compiler.analyse import surcharge
+from hoglab.hog.compiler.optimise import UNKNOWN
+from hoglab.hog.compiler.types import STR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hoglab.hog.symbols import Symbol
+    from hoglab.hog.compiler.symbols import Symbol
 
 
 class FunctionEmitter(ExpressionEmitter):

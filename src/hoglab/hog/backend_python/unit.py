@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog.backend_python.build import name
-from hoglab.hog.optimise import Folder
+from hoglab.hog.compiler.optimise import Folder
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Mapping
 
     from hoglab.hog import nodes as n
-    from hoglab.hog.analyse import Effects, Facts
-    from hoglab.hog.kinds import Kinds
+    from hoglab.hog.compiler.analyse import Effects, Facts
+    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.types import Kinds
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution, Symbol
 
 
 class Lines:

@@ -22,10 +22,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
+from hoglab.hog.compiler.types import Kinds
 from hoglab.hog.findings.flow import flow_findings
 from hoglab.hog.findings.names import name_findings
 from hoglab.hog.findings.values import filter_findings, value_findings
-from hoglab.hog.kinds import Kinds
 
 if TYPE_CHECKING:
     from collections.abc import Collection

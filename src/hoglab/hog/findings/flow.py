@@ -6,16 +6,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import Effects, Facts, analyse
-from hoglab.hog.kinds import always_returns
-from hoglab.hog.optimise import UNKNOWN, Folder
+from hoglab.hog.compiler.analyse import Effects, Facts, analyse
+from hoglab.hog.compiler.optimise import UNKNOWN, Folder
+from hoglab.hog.compiler.types import always_returns
 from hoglab.hog.rt.printing import is_truthy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hoglab.hog.compiler.symbols import Resolution
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution
 
 
 def flow_findings(tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]) -> None:

@@ -11,9 +11,9 @@ from hoglab.hog.suggestions import closest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hoglab.hog.compiler.symbols import Resolution, Symbol
     from hoglab.hog.env import Globals
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution, Symbol
 
 _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 

@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.kinds import ANY, ARRAY, BOOL, DICT, FLOAT, INT, NULL, NUMBER, OTHER, STR, kinds_of_names
-from hoglab.hog.optimise import UNKNOWN, Folder
+from hoglab.hog.compiler.optimise import UNKNOWN, Folder
+from hoglab.hog.compiler.types import (
+    ANY,
+    ARRAY,
+    BOOL,
+    DICT,
+    FLOAT,
+    INT,
+    NULL,
+    NUMBER,
+    OTHER,
+    STR,
+    kinds_of_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hoglab.hog.kinds import Kinds
+    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.types import Kinds
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution
 
 _NAMES = {
     NULL: "null", BOOL: "a boolean", INT: "a number", FLOAT: "a number", STR: "a string", ARRAY: "an array",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
 
 # Between two tokens there is nothing but blanks and comments, so this need not know about strings.
 _COMMENT = re.compile(r"(?:--|//|#)[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/")

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.lexer import tokenize
+from hoglab.hog.parser.lexer import tokenize
 from hoglab.hog.parser.precedence import SYMBOLS, WORDS
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.parser.statements import StatementParser
-from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
     from hoglab.hog.parser.literals import Arguments
     from hoglab.hog.sql_nodes import SelectQuery
 

@@ -12,7 +12,7 @@ from hoglab.hog.parser.precedence import WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
 
 _ENDS = frozenset({"string", "literal", "quoted", "f-end", ")", "]", "}", "/>", "</"})
 _BEGINS = frozenset({"name", "reserved", "string", "number", "literal", "quoted", "f'", "}", "eof"})

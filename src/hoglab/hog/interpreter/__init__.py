@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hoglab.hog.analyse import Facts, analyse
 from hoglab.hog.backend_python.inputs import EXTEND_KEY, Leaf, Rendered, Shape
 from hoglab.hog.backend_python.support import extended
 from hoglab.hog.backend_python.unit import Lines
+from hoglab.hog.compiler.analyse import Facts, analyse
 from hoglab.hog.errors import note_place
 from hoglab.hog.interpreter.expressions import EXPRESSIONS
 from hoglab.hog.interpreter.machine import Machine
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hoglab.hog import nodes as n
+    from hoglab.hog.compiler.symbols import Resolution
     from hoglab.hog.rt.context import Context
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution
 
 __all__ = ["VISITORS", "Interpreted", "interpret", "interpret_inputs"]
 

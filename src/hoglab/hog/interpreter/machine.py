@@ -10,16 +10,16 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.analyse import surcharge
+from hoglab.hog.compiler.analyse import surcharge
 from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.values import HogFunction, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    from hoglab.hog.compiler.symbols import Resolution, Symbol
     from hoglab.hog.rt.context import Context
     from hoglab.hog.stdlib.registry import Function
-    from hoglab.hog.symbols import Resolution, Symbol
 
 Cells = dict["Symbol", list[Value]]
 """The variables of one running function: each a list of one value, shared with the closures that captured it."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog.errors import Diagnostic
-from hoglab.hog.lexer import MAX_DEPTH, tokenize
+from hoglab.hog.parser.lexer import MAX_DEPTH, tokenize
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.parser.statements import StatementParser
 from hoglab.hog.parser.tokens import MAX_NODES, MAX_OPERATORS
-from hoglab.hog.stack import ensure_stack
 
 if TYPE_CHECKING:
     from hoglab.hog import nodes

@@ -51,8 +51,8 @@ from hoglab.hog.parser.tokens import MAX_OPERATORS
 from hoglab.hog.sql_nodes import QUERIES, ColumnsExpr, IsDistinctFrom, WindowFunction
 
 if TYPE_CHECKING:
-    from hoglab.hog.lexer import Token
     from hoglab.hog.nodes import OrderExpr
+    from hoglab.hog.parser.lexer import Token
     from hoglab.hog.sql_nodes import WindowExpr
 
 _CALL_SUFFIXES = frozenset({"over", "filter", "ignore", "within"})

@@ -15,7 +15,7 @@ from hoglab.hog.sql_nodes import ColumnsExpr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
     from hoglab.hog.parser.literals import LiteralParser
 
 _INTERVAL_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")

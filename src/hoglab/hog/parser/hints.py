@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
 
 _CONDITIONS = {
     "if": "`if (condition)`",

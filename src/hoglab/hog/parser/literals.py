@@ -13,7 +13,7 @@ from hoglab.hog.parser.tokens import TokenReader
 from hoglab.hog.sql_nodes import PositionalRef
 
 if TYPE_CHECKING:
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
 
 
 class Arguments(NamedTuple):

@@ -36,7 +36,7 @@ from hoglab.hog.parser.precedence import ALIAS, SYMBOLS, WORDS
 from hoglab.hog.parser.select import SelectParser
 
 if TYPE_CHECKING:
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
 
 # Tokens that cannot begin a statement: after `if (x)` or `{}` they continue an expression.
 _CONTINUES = frozenset(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hoglab.hog.nodes import Constant, Expr, HogQLXAttribute, HogQLXTag
 
 if TYPE_CHECKING:
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
     from hoglab.hog.parser.literals import LiteralParser
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog.errors import Diagnostic, HogSyntaxError, position_at
-from hoglab.hog.lexer import MAX_DEPTH
 from hoglab.hog.parser.hints import hint_for
+from hoglab.hog.parser.lexer import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from hoglab.hog.lexer import Token
+    from hoglab.hog.parser.lexer import Token
 
 MAX_OPERATORS = 500
 """How many operators of one precedence level may follow each other without parentheses."""

@@ -5,9 +5,6 @@ from hoglab.hog.stdlib import (
     arrays,
     conversion,
     crypto,
-    date_arithmetic,
-    date_format,
-    dates,
     effects,
     encoding,
     higher_order,
@@ -17,6 +14,9 @@ from hoglab.hog.stdlib import (
     search,
     strings,
 )
+from hoglab.hog.stdlib.dates import formatting as date_format
+from hoglab.hog.stdlib.dates import intervals as date_arithmetic
+from hoglab.hog.stdlib.dates import moments as dates
 from hoglab.hog.stdlib.registry import LIBRARY, Cost, Function, Parameter, function, parameter
 
 __all__ = [

@@ -22,7 +22,7 @@ from hoglab.accounts import store as accounts
 from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.filters.model import PropertyFilter
-from hoglab.http.dates import utc_now
+from hoglab.http.fields.dates import utc_now
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.definition import read_trees, references
 from hoglab.people.cohorts.matching import CohortError, RowIds, Sources, membership_test

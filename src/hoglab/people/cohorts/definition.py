@@ -11,8 +11,8 @@ import orjson
 from hoglab.filters.dates import MAX_RELATIVE_NUMBER
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_filters, parse_group
-from hoglab.http.dates import parse_moment
 from hoglab.http.errors import ApiError, validation_error
+from hoglab.http.fields.dates import parse_moment
 
 MAX_DEPTH = 20
 """How many cohorts may be nested in one another."""

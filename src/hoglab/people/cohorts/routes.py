@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import store as accounts
 from hoglab.http.errors import not_found
-from hoglab.http.fields import parse_bool, parse_integer
-from hoglab.http.pagination import Paged, envelope
-from hoglab.http.routing import IntId, ResourceRouter
-from hoglab.http.unknown_keys import warnings_of, with_warnings, within
-from hoglab.http.wire import user_object
+from hoglab.http.fields.fields import parse_bool, parse_integer
+from hoglab.http.fields.unknown_keys import warnings_of, with_warnings, within
+from hoglab.http.fields.wire import user_object
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import IntId, ResourceRouter
 from hoglab.people import reading
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.schemas import (
@@ -26,7 +26,7 @@ from hoglab.people.cohorts.upload import Members, read_csv
 from hoglab.people.routes import PersonList, person_objects
 
 if TYPE_CHECKING:
-    from hoglab.http.call import Call
+    from hoglab.http.management.call import Call
     from hoglab.people.cohorts.calculation import Progress
     from hoglab.people.cohorts.service import CohortService
     from hoglab.people.cohorts.store import CohortRow

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from hoglab.http.fields import Bool, JsonAny, JsonList, Text, Uuid, WireModel
-from hoglab.http.notes import Note, Notes
-from hoglab.http.property_filters import Properties, PropertyFilter
-from hoglab.http.unknown_keys import Keys
-from hoglab.http.wire import FieldWarning, UserOut
+from hoglab.http.fields.fields import Bool, JsonAny, JsonList, Text, Uuid, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.property_filters import Properties, PropertyFilter
+from hoglab.http.fields.unknown_keys import Keys
+from hoglab.http.fields.wire import FieldWarning, UserOut
 from hoglab.people.cohorts.upload import MAX_PERSONS
 
 

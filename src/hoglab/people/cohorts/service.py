@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hoglab.accounts import activity
-from hoglab.http.dates import utc_now
 from hoglab.http.errors import not_found, required, validation_error
-from hoglab.http.unknown_keys import refuse, within
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.unknown_keys import refuse, within
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.calculation import recalculate_dependents
 from hoglab.people.cohorts.definition import (

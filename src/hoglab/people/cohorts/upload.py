@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from hoglab.http.errors import validation_error
-from hoglab.http.fields import parse_uuid
+from hoglab.http.fields.fields import parse_uuid
 
 MAX_PERSONS = 1_000_000
 """Most persons that one request may name."""

@@ -16,12 +16,16 @@ from operator import add
 from typing import Any
 
 from hoglab.statistics.config import DifferenceType, StatisticsConfig
-from hoglab.statistics.kinds import SufficientStatistics
-from hoglab.statistics.planning import power_at, sample_size_for
-from hoglab.statistics.power import DEFAULT_POWER
-from hoglab.statistics.quantiles import QuantileSample
+from hoglab.statistics.planning.plans import power_at, sample_size_for
+from hoglab.statistics.planning.power import DEFAULT_POWER
+from hoglab.statistics.planning.running_time import (
+    DEFAULT_MINIMUM_DETECTABLE_EFFECT,
+    MAX_COUNT,
+    remaining_days,
+)
 from hoglab.statistics.refusal import RefusalError
-from hoglab.statistics.running_time import DEFAULT_MINIMUM_DETECTABLE_EFFECT, MAX_COUNT, remaining_days
+from hoglab.statistics.samples.kinds import SufficientStatistics
+from hoglab.statistics.samples.quantiles import QuantileSample
 
 MIN_PLANNED_DAYS = 7
 """A plan that nobody wrote down takes a whole week, so that every weekday is in it."""

@@ -24,11 +24,11 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.deadlines import Deadlines
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
-from hoglab.storage.event_store.erasing import distinct_ids_since, erase, overwrite_free_blocks, uuids
 from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
-from hoglab.storage.event_store.sealing import SealingLimits, is_sparse, seal, tidy
+from hoglab.storage.event_store.sealed.erasing import distinct_ids_since, erase, overwrite_free_blocks, uuids
+from hoglab.storage.event_store.sealed.sealing import SealingLimits, is_sparse, seal, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from hoglab.storage.event_store import EventBatch, EventRow
-    from hoglab.storage.event_store.erasing import Doomed
     from hoglab.storage.event_store.known_keys import Keys
+    from hoglab.storage.event_store.sealed.erasing import Doomed
     from hoglab.storage.table_files import TableDirectory
 
 MIB = 1024 * 1024
@@ -466,10 +466,9 @@ class DuckDbEventStore:
     # -- sealing ------------------------------------------------------------------------------------
 
     def seal(self, limits: SealingLimits | None = None, *, is_idle: bool) -> int:
-        """Seal or merge once (see `hoglab.storage.event_store.sealing`); how many rows were written, 0 when nothing was
-        to be done. Beside the writer and readers, by one thread at a time.
+        """Seal or merge once; the number of rows written, 0 when nothing was to be done.
 
-        Raises `EventStoreUnavailableError` and the errors of `Reader`; then nothing has changed.
+        Beside the writer and readers, by one thread at a time. See `hoglab.storage.event_store.sealed.sealing`.
         """
         with self._sealing, self._cursor() as reader:
             self.check_room()

@@ -63,7 +63,7 @@ def _table(name: str, columns: Mapping[str, str]) -> str:
 
 
 FILLER = 0
-"""The place of rows of ``sealed_events`` that are no events (see `hoglab.storage.event_store.erasing`)."""
+"""The place of rows of ``sealed_events`` that are no events (see `hoglab.storage.event_store.sealed.erasing`)."""
 
 EVENTS_TABLE = _table("events", _COLUMNS)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hoglab.storage.event_store.duckdb import DuckDbEventStore
-    from hoglab.storage.event_store.sealing import SealingLimits
+    from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 LOOK_EVERY_S = 2.0
 """How often is looked whether there is something to seal."""

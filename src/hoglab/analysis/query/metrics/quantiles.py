@@ -1,6 +1,6 @@
 """Quantile metrics: the values at three ranks of each variant, and how values cluster by entity.
 
-Source: spec experiment-results 10 (quantile metric); `hoglab.statistics.quantiles` for the ranks.
+Source: spec experiment-results 10 (quantile metric); `hoglab.statistics.samples.quantiles` for the ranks.
 """
 
 # ruff: noqa: S608 - see scope.py

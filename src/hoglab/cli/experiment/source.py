@@ -1,0 +1,290 @@
+"""Where the commands about experiments get their answers: a running server, or the data directory itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.api_client import ApiClient, RefusedError
+from hoglab.cli.errors import OperatorError
+from hoglab.cli.options import existing_settings
+
+if TYPE_CHECKING:
+    from hoglab.accounts.service import AccountService
+    from hoglab.settings import Settings
+    from hoglab.storage.directory import DataDirectory
+
+TIMEOUT_S = 600.0
+SCOPES = ("experiment:read", "query:read", "project:read")
+ASK_AGAIN_S = 0.5
+"""After how long a server is asked again for results that it is still computing."""
+KEY_LASTS = timedelta(days=1)
+"""How long the key of one command may be used, should the command not live to revoke it."""
+
+
+class AnswerError(Exception):
+    """A question that has no answer; the text is one line."""
+
+
+class Source(Protocol):
+    """Answers in the API's JSON. Raises `AnswerError`."""
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        """An experiment in full form."""
+        ...
+
+    def defaults(self) -> dict[str, Any]:
+        """What holds for experiments of the project that do not say otherwise; empty for who may not know."""
+        ...
+
+    def results(self, experiment_id: int) -> dict[str, Any]:
+        """All that is known of it now: metrics, exposures, health and the verdict."""
+        ...
+
+    def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
+        """The daily results of one of its metrics."""
+        ...
+
+    def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a query."""
+        ...
+
+
+@contextmanager
+def opened_source(
+    data: Path | None, project_id: int, *, host: str | None = None, key: str | None = None
+) -> Iterator[Source]:
+    """The server at ``host``, else the data directory, else the server that has it. Raises `OperatorError`.
+
+    Without a ``key`` one is made for the command, which can read and nothing else, and revoked after it.
+    """
+    from hoglab.storage.directory import DataDirectory, DirectoryError, DirectoryLockedError
+
+    if host is not None and key is not None:
+        yield _Remote(host, key, project_id)
+        return
+    settings = existing_settings(data)
+    try:
+        directory = None if host is not None else DataDirectory.open(settings.data)
+    except DirectoryLockedError:
+        directory = None
+    except DirectoryError as error:
+        raise OperatorError(str(error)) from error
+    if directory is not None:
+        with directory, _local(settings, directory, project_id) as local:
+            yield local
+        return
+    with opened_accounts(settings.data) as accounts:
+        _project(accounts, project_id)
+        with _temporary_key(accounts, project_id, key) as usable:
+            yield _Remote(host or settings.public_url, usable, project_id)
+
+
+@contextmanager
+def _temporary_key(accounts: AccountService, project_id: int, given: str | None) -> Iterator[str]:
+    if given is not None:
+        yield given
+        return
+    made = accounts.create_key(
+        accounts.owner_id(),
+        f"hoglab experiment {secrets.token_hex(3)}",
+        list(SCOPES),
+        scoped_projects=[project_id],
+        expires_at=datetime.now(UTC) + KEY_LASTS,
+    )
+    try:
+        yield made.value
+    finally:
+        accounts.revoke_key(made.id)
+
+
+def _project(accounts: AccountService, project_id: int) -> Any:
+    project = accounts.project(project_id)
+    if project is None:
+        raise OperatorError(f"there is no project {project_id}")
+    return project
+
+
+class _Remote:
+    """A server, by its API."""
+
+    def __init__(self, host: str, key: str, project_id: int) -> None:
+        self._api = ApiClient(host, key, project_id, timeout_s=TIMEOUT_S)
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        return self._answer(self._api.get, f"/experiments/{experiment_id}/")
+
+    def defaults(self) -> dict[str, Any]:
+        try:
+            return self._answer(self._api.get, "/experiments_config/")
+        except RefusedError as error:
+            if error.status == HTTPStatus.FORBIDDEN:  # a key that was given may be for experiments alone
+                return {}
+            raise
+
+    def results(self, experiment_id: int) -> dict[str, Any]:
+        path, deadline = f"/experiments/{experiment_id}/results/", time.monotonic() + TIMEOUT_S
+        found = self._answer(self._api.get, path, refresh="true")
+        while found["status"] == "partial" and time.monotonic() < deadline:
+            time.sleep(ASK_AGAIN_S)
+            found = self._answer(self._api.get, path)
+        return found
+
+    def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
+        asked = {"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]}
+        return self._answer(self._api.get, f"/experiments/{experiment_id}/timeseries_results/", **asked)
+
+    def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        return self._answer(self._api.post, "/query/", {"query": query})
+
+    @staticmethod
+    def _answer(ask: Callable[..., Any], *asked: Any, **more: Any) -> dict[str, Any]:
+        try:
+            return dict(ask(*asked, **more))
+        except RefusedError as error:
+            if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                raise
+            raise AnswerError(error.reason) from error
+
+
+@contextmanager
+def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Iterator[Source]:
+    """The rooms behind the API, on a directory that no server has."""
+    from hoglab.accounts.service import AccountService
+    from hoglab.settings import engine_options
+    from hoglab.storage.database import Database, DatabaseError
+    from hoglab.storage.engines import open_event_store
+    from hoglab.storage.event_store import EventStoreUnavailableError
+
+    with ExitStack() as opened:
+        opened.enter_context(_quiet())
+        try:
+            database = Database.open(directory.metadata_path)
+            opened.callback(database.dispose)
+            # The lock of the directory is ours, so that no server has the results state.
+            events = opened.enter_context(open_event_store(directory, engine_options(settings)))
+        except (DatabaseError, EventStoreUnavailableError) as error:
+            raise OperatorError(str(error)) from error
+        accounts = AccountService(database)
+        yield _Local(database, events, accounts, _project(accounts, project_id), settings)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Why a result is missing is in the answer; lines of a server's log would stand before it. Defects are told."""
+    import structlog
+
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+class _Local:
+    """The rooms that answer the API's requests, without the requests."""
+
+    def __init__(
+        self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
+    ) -> None:
+        from hoglab.analysis.api.live import LiveResults
+        from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+        from hoglab.analysis.results.exposures import ExposureCounts
+        from hoglab.analysis.results.gathering import ExperimentResults
+        from hoglab.analysis.results.health import ExperimentHealth
+        from hoglab.analysis.timeseries.service import ResultsService
+        from hoglab.experiments.service import ExperimentService
+        from hoglab.flags.service import FlagService
+        from hoglab.people.cohorts import CohortService
+        from hoglab.storage.table_files import TableDirectory
+
+        self._database = database
+        self._accounts = accounts
+        self._project = project
+        self._results = ResultsService(
+            database,
+            events,
+            ExperimentService(database, FlagService(database), CohortService(database)),
+            projects=accounts.project,
+            query_timeout_s=settings.query_timeout_s,
+            tables=TableDirectory(settings.warehouse_directory),
+            state=AggregateCache(
+                events,
+                timeout_s=settings.query_timeout_s,
+                limits=Limits(bytes=settings.results_state_max_bytes),
+            ),
+        )
+        exposures = ExposureCounts(self._results)
+        self._live = LiveResults(self._results, exposures)
+        health = ExperimentHealth(self._results, exposures, events)
+        self._whole = ExperimentResults(self._results, exposures, health, budget_s=None)
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        from hoglab.experiments.actor import Actor
+        from hoglab.experiments.api.reading import ExperimentReads
+
+        with _as_answers():
+            actor = Actor(self._project, self._owner(), self._results.now())
+            found: dict[str, Any] = json.loads(
+                ExperimentReads(self._database).read(actor, experiment_id).body
+            )
+            return found
+
+    def defaults(self) -> dict[str, Any]:
+        return dict(self._project.experiment_defaults)
+
+    def _owner(self) -> Any:
+        """Whoever may use the directory may see everything in it."""
+        from hoglab.http.identity import Level, Principal
+
+        user_id = self._accounts.owner_id()
+        user = self._accounts.users([user_id])[user_id]
+        organization = self._project.organization_id
+        return Principal(user, "", frozenset({"*"}), {organization: Level.OWNER}).at(organization)
+
+    def results(self, experiment_id: int) -> dict[str, Any]:
+        from hoglab.http.responses import encode_json
+
+        with _as_answers():
+            found = self._whole.read(self._project, experiment_id, refresh=True)
+            # As it comes from a server.
+            shown: dict[str, Any] = json.loads(encode_json(found))
+            return shown
+
+    def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
+        with _as_answers():
+            return self._results.timeseries(
+                self._project, experiment_id, metric["uuid"], metric["fingerprint"]
+            )
+
+    def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        from hoglab.analysis.api.schemas import QueryBody
+
+        with _as_answers():
+            answer, _ = self._live.answer(self._project, QueryBody(query=dict(query)))
+            return answer
+
+
+@contextmanager
+def _as_answers() -> Iterator[None]:
+    """What a request would be refused with, as `AnswerError`."""
+    from hoglab.http.errors import WireError
+
+    try:
+        yield
+    except WireError as error:
+        raise AnswerError(str((error.body or {}).get("detail"))) from error

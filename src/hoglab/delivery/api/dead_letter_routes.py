@@ -1,0 +1,187 @@
+"""Events that did not become invocations, over the API: list, try again, forget.
+
+``/hog_functions/dead_letters/`` is ours; the upstream API has no such thing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from hoglab.delivery.dispatch.dead_letter_retry import MAX_REVIVED
+from hoglab.delivery.runs import dead_letters as dead_events
+from hoglab.delivery.runs.dead_letters import STEPS, Selection
+from hoglab.http.errors import validation_error
+from hoglab.http.fields.dates import format_moment
+from hoglab.http.fields.fields import Bool, Choice, JsonList, Moment, Text, Uuid, WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import ResourceRouter
+
+if TYPE_CHECKING:
+    from hoglab.delivery.service import Delivery
+    from hoglab.http.management.call import Call
+
+DEFAULT_LIMIT, MAX_LIMIT = 50, 500
+
+_ID = "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"
+NOTES: Notes = {
+    "id": Note("Identifies the entry; the same when the event fails again.", _ID),
+    "ids": "Only these.",
+    "function_id": Note("The function that missed the event; null when it failed before any was asked.", _ID),
+    "source": Note("`events`, or `internal` for events of the server itself.", "events"),
+    "step": Note("What failed: `parse`, `filter`, `order` or `process`.", "filter"),
+    "reason": Note("The error.", "Global variable not found: sesion"),
+    "reason_contains": "Only those whose reason contains this text.",
+    "event_uuid": Note("The event.", _ID),
+    "event": Note("The name of the event.", "signup"),
+    "distinct_id": Note("Who did it.", "u1"),
+    "properties": Note("The properties of the event; empty where it cannot be read.", {"plan": "pro"}),
+    "attempts": Note("How often it failed.", 1),
+    "first_failed_at": Note("When it failed first.", "2026-01-02T03:04:05.678901Z"),
+    "failed_at": Note("When it failed last.", "2026-01-02T03:04:05.678901Z"),
+    "after": "Only what failed then or later.",
+    "before": "Only what failed before.",
+    "dry_run": "Only say what would happen.",
+    "queued_count": "How many runs were put into the queue.",
+    "tried_count": "How many events were asked about.",
+    "failed_count": "How many failed again; they stay.",
+    "skipped_count": "How many stay because their function is disabled or deleted.",
+    "discarded_count": "How many were forgotten.",
+}
+
+
+class DeadLetterQuery(WireModel):
+    """Which entries are wanted."""
+
+    notes = NOTES
+
+    function_id: Annotated[str, Uuid()] | None = None
+    step: Annotated[str, Choice(*STEPS)] | None = None
+    reason_contains: Annotated[str, Text(max_length=200, blank=True)] | None = None
+    after: Annotated[datetime, Moment()] | None = None
+    before: Annotated[datetime, Moment()] | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+class DeadLetterOut(WireModel):
+    """An event that did not become an invocation."""
+
+    notes = NOTES
+
+    id: str
+    function_id: str | None
+    source: str
+    step: str
+    reason: str
+    event_uuid: str
+    event: str
+    distinct_id: str
+    properties: dict[str, Any]
+    attempts: int
+    first_failed_at: str
+    failed_at: str
+
+
+class DeadLetterBody(WireModel):
+    """Which entries to deal with: all of the project, unless it is said."""
+
+    notes = NOTES
+
+    ids: Annotated[list[str], JsonList(of=Uuid(), max_length=MAX_REVIVED)] | None = None
+    function_id: Annotated[str, Uuid()] | None = None
+    step: Annotated[str, Choice(*STEPS)] | None = None
+    reason_contains: Annotated[str, Text(max_length=200, blank=True)] | None = None
+    after: Annotated[datetime, Moment()] | None = None
+    before: Annotated[datetime, Moment()] | None = None
+
+
+class RetryDeadLettersBody(DeadLetterBody):
+    """Which entries to try again: all of the project, unless it is said."""
+
+    dry_run: Annotated[bool, Bool()] = False
+
+
+class RetriedOut(WireModel):
+    """What became of the entries."""
+
+    notes = NOTES
+
+    queued_count: int
+    tried_count: int
+    failed_count: int
+    skipped_count: int
+
+
+class DiscardedOut(WireModel):
+    """How many entries are gone."""
+
+    notes = NOTES
+
+    discarded_count: int
+
+
+def dead_event_router(delivery: Delivery) -> ResourceRouter:
+    """``/hog_functions/dead_letters``: list, ``retry``, ``discard``."""
+    routes = ResourceRouter(
+        "/hog_functions/dead_letters", tag="hog_functions", scopes=("hog_function:read", "hog_function:write")
+    )
+    database = delivery.queue_database
+
+    @routes.get("/", query=DeadLetterQuery, response=Paged[DeadLetterOut], heavy=True)
+    def list_dead_letters(call: Call) -> dict[str, Any]:
+        """Events that did not become runs of functions, those that failed last first."""
+        wanted = _selection(call.validate_query(DeadLetterQuery))
+        page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
+        with database.read() as connection:
+            number = dead_events.count(connection, call.project.id, wanted)
+            found = dead_events.listed(connection, call.project.id, wanted, page.limit, page.offset)
+        return envelope(call, [_shown(one) for one in found], number, page)
+
+    @routes.post(
+        "/retry/",
+        scope=("hog_function:write", "person:read", "group:read"),
+        body=RetryDeadLettersBody,
+        response=RetriedOut,
+        heavy=True,
+    )
+    def retry_dead_letters(call: Call) -> dict[str, int]:
+        """Ask the functions again that missed these events; nobody else gets them a second time.
+
+        At most 10 000 at a time, those that failed longest ago first. What fails again stays, with the new reason.
+        """
+        body = call.validate(RetryDeadLettersBody)
+        done = delivery.reviver.revive(call.project.id, _selection(body), dry_run=body.dry_run)
+        return {
+            "queued_count": done.queued,
+            "tried_count": done.tried,
+            "failed_count": done.failed,
+            "skipped_count": done.skipped,
+        }
+
+    @routes.post("/discard/", body=DeadLetterBody, response=DiscardedOut, heavy=True)
+    def discard_dead_letters(call: Call) -> dict[str, int]:
+        """Forget these events: they will not be delivered."""
+        wanted = _selection(call.validate(DeadLetterBody))
+        return {"discarded_count": dead_events.discard(database, call.project.id, wanted)}
+
+    return routes
+
+
+def _selection(wanted: DeadLetterQuery | DeadLetterBody) -> Selection:
+    if wanted.after is not None and wanted.before is not None and wanted.before <= wanted.after:
+        raise validation_error("'before' must be later than 'after'.", "before")
+    return Selection(
+        function_id=wanted.function_id,
+        ids=wanted.ids if isinstance(wanted, DeadLetterBody) else None,
+        steps=None if wanted.step is None else (wanted.step,),
+        reason_part=wanted.reason_contains or None,
+        since=wanted.after,
+        until=wanted.before,
+    )
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    moments = {name: format_moment(row[name]) for name in ("first_failed_at", "failed_at")}
+    return {**row, **moments}

@@ -1,0 +1,69 @@
+"""What became of functions and their runs, over the API. Ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.delivery.api.routes import READ, WRITE
+from hoglab.delivery.api.schemas import RUN_STATUSES, FunctionHealthOut, RunPage, RunsQuery
+from hoglab.delivery.runs import history as run_history
+from hoglab.functions import store
+from hoglab.http.errors import not_found, validation_error
+from hoglab.http.management.routing import ResourceRouter, UuidId
+
+if TYPE_CHECKING:
+    from hoglab.delivery.service import Delivery
+    from hoglab.http.management.call import Call
+    from hoglab.storage.database import Database
+
+
+def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
+    """``/hog_functions/health`` and ``/hog_functions/{id}/runs``. ``database``: the metadata."""
+    routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
+
+    @routes.get("/health/", response=list[FunctionHealthOut], heavy=True)
+    def health(call: Call) -> list[dict[str, Any]]:
+        """How functions fared in the last 24 hours: successes, failures, what waits, and the last error of those that
+        failed or wait for another attempt. Those that did nothing are left out.
+        """
+        with delivery.queue_database.read() as connection:
+            counts = run_history.counts(connection, call.project.id, delivery.now())
+            unfinished = delivery.queue.backlogs()
+            failing = [each for each, (_, failed) in counts.items() if failed or each in unfinished]
+            with database.read() as metadata:
+                known = set(store.by_ids(metadata, call.project.id, [*counts, *unfinished], full=False))
+            waiting = [each for each in unfinished if each in known and each not in failing]
+            errors = run_history.last_errors(connection, [*failing, *waiting])
+        return [
+            {
+                "id": each,
+                "succeeded": counts.get(each, (0, 0))[0],
+                "failed": counts.get(each, (0, 0))[1],
+                "unfinished": unfinished.get(each, 0),
+                "destination_away": delivery.breakers.is_open(each),
+                "last_error": errors.get(each),
+            }
+            for each in sorted(known)
+        ]
+
+    @routes.get("/{function_id}/runs/", query=RunsQuery, response=RunPage, heavy=True)
+    def runs(call: Call, function_id: UuidId) -> dict[str, Any]:
+        """The runs of a function, the newest first. One that waits for another attempt is `running`, with the error of
+        the last one and the moment of the next.
+        """
+        with database.read() as metadata:
+            row = store.get(metadata, call.project.id, function_id)
+        if row is None or row["deleted"]:
+            raise not_found()
+        wanted = call.validate_query(RunsQuery)
+        statuses = None if wanted.status is None else [each.strip() for each in wanted.status.split(",")]
+        unknown = next((each for each in statuses or () if each not in RUN_STATUSES), None)
+        if unknown is not None:
+            raise validation_error(
+                f"'{unknown}' is no status of a run: {', '.join(RUN_STATUSES)}.", "status", "invalid_choice"
+            )
+        with delivery.queue_database.read() as connection:
+            found = run_history.runs(connection, call.project.id, function_id, statuses, wanted.limit)
+        return {"count": len(found), "next": None, "previous": None, "results": found}
+
+    return routes

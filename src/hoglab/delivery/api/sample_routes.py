@@ -1,0 +1,54 @@
+"""What to try a function on, over the API. Ours; upstream, editors look for an event themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.delivery.api.routes import READ, WRITE, configured
+from hoglab.delivery.api.schemas import RefusedTestOut, SampleBody, SampleOut
+from hoglab.delivery.trials.runs import TestRuns
+from hoglab.delivery.trials.samples import Samples
+from hoglab.http.fields.fields import parse_uuid
+from hoglab.http.management.routing import ResourceRouter, TextId
+
+if TYPE_CHECKING:
+    from hoglab.delivery.service import Delivery
+    from hoglab.functions.service import FunctionService
+    from hoglab.http.management.call import Call
+    from hoglab.storage.catching_up import CatchUp
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_store import EventStore
+
+
+def sample_router(
+    delivery: Delivery,
+    functions: FunctionService,
+    database: Database,
+    store: EventStore,
+    catch_up: CatchUp | None = None,
+) -> ResourceRouter:
+    """``/hog_functions/{id}/sample_globals``. ``database``: the metadata."""
+    routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
+    samples = Samples(delivery, TestRuns(delivery), store, catch_up)
+
+    @routes.post(
+        "/{function_id}/sample_globals/",
+        scope=(READ, "query:read", "person:read", "group:read"),
+        body=SampleBody,
+        response=SampleOut,
+        heavy=True,
+        errors=(503,),
+        answers={400: RefusedTestOut},
+    )
+    def sample_globals(call: Call, function_id: TextId) -> dict[str, Any]:
+        """Globals for a test run, of the newest event that a configuration's filters let through.
+
+        The id may be `new`. When none of the last ten thousand that might pass does, it is the newest of all; in a
+        project without events it is one that is made up.
+        """
+        body = call.validate(SampleBody)
+        made, context = configured(call, parse_uuid(function_id), body.configuration, functions, database)
+        sample = samples.find(call.project, made, context)
+        return {"globals": sample.globals, "stored": sample.stored, "matches": sample.matches}
+
+    return routes

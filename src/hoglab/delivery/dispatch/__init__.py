@@ -1,0 +1,1 @@
+"""Dispatch: from events to runs in the queue."""

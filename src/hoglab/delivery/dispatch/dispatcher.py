@@ -1,0 +1,533 @@
+"""From newly stored events to invocations in the queue (spec: hog-runtime 0)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from prometheus_client import Counter as Metric
+
+from hoglab.delivery.dispatch.masking import decide, mask_of
+from hoglab.delivery.dispatch.plan import Asked, Candidate, Cause, Plan, filtered_metrics
+from hoglab.delivery.dispatch.restarts import REASON, Restarts
+from hoglab.delivery.execution.batches import BATCH_QUEUE
+from hoglab.delivery.execution.program_run import MAX_ERROR_CHARS, clipped
+from hoglab.delivery.limits.watcher import cost_of
+from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, put_aside
+from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site, quick_globals
+from hoglab.delivery.runs.progress import Progress
+from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
+from hoglab.delivery.runs.state import Timing, invocation_id, raw_json
+from hoglab.filters.hog import FilterFailure
+from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
+from hoglab.functions.runtime.fair_share import FairShares
+from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
+from hoglab.hog.rt.values import from_json
+from hoglab.http.fields.dates import utc_now
+from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.invocations import InvocationResult, NewInvocation
+
+if TYPE_CHECKING:
+    from hoglab.delivery.limits.backpressure import Room
+    from hoglab.delivery.limits.watcher import Watcher
+    from hoglab.delivery.runs.globals import KnownProject, People
+    from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping, FunctionSet
+    from hoglab.functions.runtime.registry import FunctionRegistry, ProjectFunctions
+    from hoglab.storage.event_store.ingested import IngestedEvent
+    from hoglab.storage.invocations import BackfillStep, DeadEvent, InvocationQueue
+
+CONSUMER = "dispatch"
+"""Name of the dispatcher's position in the event log."""
+
+FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
+FILTERED_EVERY_S = 1.0
+"""How often metrics of events that filters did not let through are written while events come. With each batch they
+would be a row for each function that nothing is run of; the end of the process may lose those of the last second."""
+OVERFLOW_QUEUE = "hogoverflow"
+"""Where functions go that are slow, so that they hold up nobody else."""
+
+NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
+"""Errors that another event would meet as well: it has to wait until they are over."""
+
+_logger = structlog.get_logger(__name__)
+
+_PUT_ASIDE = Metric("hoglab_delivery_dead_events", "Events put aside on their way to a function.", ["step"])
+_DISPATCHED = Metric(
+    "hoglab_delivery_dispatched", "What became of functions asked about events.", ["outcome"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is asked about events. ``functions``: those of a project; ``globals``: makes what they see of an event;
+    ``source``: where the events come from."""
+
+    functions: Callable[[ProjectFunctions], FunctionSet]
+    globals: Callable[[KnownProject, IngestedEvent], dict[str, Any]]
+    source: str = EVENTS
+
+
+def stored_audience(event_globals: EventGlobals) -> Audience:
+    """The destinations, which hear of events that were stored."""
+    return Audience(attrgetter("destinations"), event_globals.of)
+
+
+class EventDispatcher:
+    """Asks the functions of projects about events and enqueues what they are to do: the destinations, unless another
+    audience is named.
+
+    Used by one thread: that of ingestion calls `dispatch` for each batch that it has stored.
+    """
+
+    def __init__(
+        self,
+        queue: InvocationQueue,
+        registry: FunctionRegistry,
+        people: People,
+        watcher: Watcher,
+        room: Room,
+        site: Site,
+        *,
+        versions: Versions | None = None,
+        audience: Audience | None = None,
+        once: bool = False,
+        known_dead: Callable[[Sequence[str]], Collection[str]] = lambda _ids: (),
+        shares: FairShares | None = None,
+        now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``once``: leave out runs that were begun before, not only those that are still in the queue;
+        ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may have
+        computed; runs that are quick (`QUICK_RUN_S`) count for nothing, however many there are.
+        """
+        self._queue = queue
+        self._registry = registry
+        self._watcher = watcher
+        self._room = room
+        self._groups = GroupProperties(people)
+        self._audience = audience or stored_audience(EventGlobals(site, people, self._groups))
+        self._site = site
+        self._versions = versions or Versions()
+        self._once = once
+        self._shares = shares or FairShares()
+        self._restarts = Restarts(queue)
+        self._known_dead = known_dead
+        self.progress = Progress()
+        """That of `dispatch`."""
+        self._now = now
+        self._clock = clock
+        self._asked: list[Asked] = []
+        self._asked_since = -math.inf
+
+    # --- what ingestion calls
+
+    def position(self) -> int:
+        """The log offset up to which everything was dispatched, 0 at first."""
+        return self._queue.position(CONSUMER)
+
+    def has_room(self) -> bool:
+        """Whether more may be enqueued now; else what comes waits where it is."""
+        return self._room.for_any()
+
+    def dispatch(
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadEvent] = ()
+    ) -> None:
+        """Enqueue the runs that events cause, and the position, in one transaction.
+
+        Events that come from elsewhere than the event log have no position. An event that no runs can be made of
+        is put aside, as are those in ``dead``. Raises `DatabaseError`.
+        """
+        self.progress.beat()
+        try:
+            if log_offset is not None and events and self._restarts.are_suspicious(self.position()):
+                self._dispatch_with_care(events)
+                events = ()
+            self._dispatch(events, log_offset, dead)
+            if log_offset is not None:
+                self._restarts.got_beyond()
+        finally:
+            self.progress.rest()
+
+    def _dispatch(
+        self, events: Sequence[IngestedEvent], log_offset: int | None, dead: Sequence[DeadEvent]
+    ) -> None:
+        try:
+            plan = self.plan(events)
+            plan.dead += dead
+            self.commit(plan, log_offset)
+        except NO_EVENTS_FAULT:
+            raise
+        except Exception:
+            _logger.exception("events_dispatched_one_by_one", count=len(events))
+            for event in events:
+                self._dispatch_alone(event)
+            plan = Plan(self._now(), self._audience.source)
+            plan.dead += dead
+            self.commit(plan, log_offset)
+
+    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+        """Find out what events would cause, and leave it. Raises what `dispatch` raises."""
+        self.plan(events)
+
+    def _dispatch_with_care(self, events: Sequence[IngestedEvent]) -> None:
+        """One event after the other, each of them put aside until it is done: one that ends the server stays there."""
+        source = self._audience.source
+        ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
+        known = self._known_dead(list(ids))
+        for kept_id, event in ids.items():
+            if kept_id in known or self._registry.for_project(event.row.project_id) is None:
+                continue
+            suspect = put_aside(event, source, None, "process", REASON, self._now())
+            self._queue.enqueue([], dead=[suspect])
+            self._dispatch_alone(event)
+            self._queue.enqueue([], revived=[kept_id])
+
+    def _dispatch_alone(self, event: IngestedEvent) -> None:
+        try:
+            self.commit(self.plan([event]))
+        except NO_EVENTS_FAULT:
+            raise
+        except Exception as error:
+            plan = Plan(self._now(), self._audience.source)
+            plan.failed(event, None, error)
+            self.commit(plan)
+
+    def plan(self, events: Sequence[IngestedEvent]) -> Plan:
+        """What events cause. Changes nothing, and is not fit for being committed after another plan of the same
+        functions was: masking counts from what is stored."""
+        batch = Plan(self._now(), self._audience.source)
+        by_project: dict[int, list[IngestedEvent]] = {}
+        for event in events:
+            by_project.setdefault(event.row.project_id, []).append(event)
+        for project_id, ours in by_project.items():
+            functions = self._registry.for_project(project_id)
+            if functions is not None and self._audience.functions(functions):
+                self._ask(functions, ours, batch)
+        self._decide(batch)
+        return batch
+
+    def commit(self, plan: Plan, log_offset: int | None = None, *, step: BackfillStep | None = None) -> int:
+        """Write everything in one transaction; returns how many invocations are new. Raises `BackfillOverError`."""
+        asked = [*self._asked, *plan.asked]
+        is_due = log_offset is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
+        new = self._queue.enqueue(
+            plan.invocations,
+            consumer=None if log_offset is None else CONSUMER,
+            log_offset=log_offset,
+            metrics=[*plan.metrics(), *(filtered_metrics(asked, plan.now) if is_due else ())],
+            logs=plan.logs,
+            results=plan.results,
+            masking=plan.masking,
+            dead=plan.dead,
+            revived=plan.revived,
+            step=step,
+        )
+        self._asked = [] if is_due else asked
+        if is_due:
+            self._asked_since = self._clock()
+        totals = Counter(
+            filtered=sum(len(one.functions) * one.events - one.hits.total() for one in plan.asked)
+        )
+        for (_, _, name), count in plan.counts.items():
+            totals[name] += count
+        for name, count in totals.items():
+            _DISPATCHED.labels(name).inc(count)
+        for one in plan.dead:
+            _PUT_ASIDE.labels(one.step).inc()
+        if plan.costs:
+            self._watcher.observe(plan.costs)
+        return new
+
+    def flush(self) -> None:
+        """Write the metrics that wait for more events, when there are none. Raises `DatabaseError`."""
+        if self._asked:
+            self._queue.write_metrics(filtered_metrics(self._asked, self._now()))
+            self._asked = []
+
+    # --- filters
+
+    def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
+        asked = self._audience.functions(functions)
+        project_id = functions.project.id
+        allowed_s = self._shares.allowed_s(project_id)
+        batch.patience = Patience(allowed_s)
+        self._hold_back(asked, batch)
+        hits: Counter[int] = Counter()
+        for event in events:
+            if not asked.dispatcher.concerns(event.row.event):
+                continue
+            self.progress.beat()
+            try:
+                self._ask_about(event, functions, asked, hits, batch)
+            except NO_EVENTS_FAULT:
+                raise
+            except Exception as error:
+                batch.failed(event, None, error)
+        batch.asked.append(Asked(asked, len(events), hits))
+        if batch.patience.was_tried():
+            for function in asked.functions:
+                self._charge(function, batch)
+        self._shares.spent(project_id, batch.patience.shared_s)
+        if batch.patience.shared_s > allowed_s:
+            _logger.warning(
+                "filters_and_inputs_over_share",
+                project_id=project_id,
+                used_s=round(batch.patience.shared_s, 1),
+            )
+
+    def _hold_back(self, asked: FunctionSet, batch: Plan) -> None:
+        """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
+        states = self._watcher.restrained()
+        for function in asked.functions if states else ():
+            state = states.get(function.id)
+            if state == DISABLED_STATE:
+                batch.stopped.add(function.id)
+                for each in function.filters():
+                    batch.patience.refuse(each)
+            elif state == DEGRADED_STATE:
+                for key in (function.id, *function.filters()):
+                    batch.patience.hurry(key)
+
+    def _charge(self, function: CompiledFunction, batch: Plan) -> None:
+        """Note what the filters, inputs and keys of a function cost, for the watcher."""
+        keys = (function.id, *function.filters())
+        excess_s = sum(map(batch.patience.excess_s, keys))
+        if not excess_s:
+            return
+        slow_s = [used_s for key in keys for used_s in batch.patience.slow_runs(key)]
+        runs_s = slow_s or [SLOW_RUN_S + excess_s]
+        batch.costs[function.id] += cost_of(Timing("hog", used_s * 1_000) for used_s in runs_s)
+        if function.id not in batch.stopped and any(map(batch.patience.is_over, keys)):
+            text = f"Filters or inputs took {excess_s:.1f} s too long on a batch of events and were given up."
+            batch.log(function, "warn", f"{text} A function that is slow for long is stopped.")
+            _logger.warning(
+                "filters_or_inputs_given_up",
+                project_id=function.project_id,
+                function_id=function.id,
+                too_long_s=round(excess_s, 1),
+            )
+
+    def _ask_about(
+        self,
+        event: IngestedEvent,
+        functions: ProjectFunctions,
+        asked: FunctionSet,
+        hits: Counter[int],
+        batch: Plan,
+    ) -> None:
+        reads = asked.reads
+        seen = filter_globals(quick_globals(event, self._groups, reads), reads)
+        matches = asked.dispatcher.match(seen, batch.patience)
+        for place, message in matches.failed:
+            hits[place] += 1
+            self._filter_failed(asked.functions[place], event, message, batch)
+        if matches.matched:
+            hits.update(matches.matched)
+            matched = [asked.functions[place] for place in matches.matched]
+            self._matched(functions, matched, event, seen, batch)
+
+    def _matched(
+        self,
+        functions: ProjectFunctions,
+        matched: Sequence[CompiledFunction],
+        event: IngestedEvent,
+        seen: dict[str, Any],
+        batch: Plan,
+    ) -> None:
+        """Build the runs of one event."""
+        made = self._audience.globals(functions.project, event)
+        cause = Cause(event, raw_json(made))
+        values: dict[str, Any] | None = None
+        for function in matched:
+            try:
+                for mapping in self._mappings(function, event, seen, batch):
+                    if values is None:
+                        values = from_json(made)
+                        values.setdefault("person", None)
+                    self._candidate(function, mapping, cause, values, batch)
+            except NO_EVENTS_FAULT:
+                raise
+            except Exception as error:
+                batch.failed(event, function, error)
+
+    def _mappings(
+        self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: Plan
+    ) -> list[CompiledMapping | None]:
+        """The mappings that apply; one None for a function without any."""
+        if function.mappings is None:
+            return [None]
+        found: list[CompiledMapping | None] = []
+        for mapping in function.mappings:
+            try:
+                if mapping.filter.matches_in_time(seen, batch.patience):
+                    found.append(mapping)
+                else:
+                    batch.count(function, "filtered")
+            except FilterFailure as failure:
+                self._filter_failed(function, event, str(failure), batch)
+        return found
+
+    def _filter_failed(
+        self, function: CompiledFunction, event: IngestedEvent, message: str, batch: Plan
+    ) -> None:
+        if function.id in batch.stopped:
+            batch.count(function, "disabled_permanently")
+            return
+        batch.count(function, "filtering_failed")
+        batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}", str(event.row.uuid))
+        batch.put_aside(event, function, "filter", message)
+
+    # --- inputs, watcher, masking
+
+    def _candidate(
+        self,
+        function: CompiledFunction,
+        mapping: CompiledMapping | None,
+        cause: Cause,
+        values: dict[str, Any],
+        batch: Plan,
+    ) -> None:
+        """Ask the watcher, build the inputs, which must succeed, and find out what masking counts."""
+        if self._watcher.is_disabled(function.id):
+            batch.count(function, "disabled_permanently")
+            return
+        mapping_id = None if mapping is None else mapping.id
+        run_id = invocation_id(function.id, cause.uuid, mapping_id)
+        globals_: dict[str, Any] = {}
+        masked = None
+        try:
+            if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
+                globals_ = {**values, "source": self._site.source(function)}
+                globals_["inputs"] = batch.patience.attempt(
+                    function.id, lambda: function.build_inputs(globals_, mapping)
+                )
+            if (masking := function.masking) is not None:
+                masked = batch.patience.attempt(function.id, lambda: mask_of(function.id, masking, globals_))
+        except (HogRuntimeError, HogThrow, HogLimit) as error:
+            self._inputs_failed(run_id, function, mapping_id, cause, error, batch)
+            return
+        order_key = None
+        try:
+            if function.delivery.order is not None:
+                order_key = batch.patience.attempt(function.id, lambda: function.delivery.order_key(globals_))
+        except (HogRuntimeError, HogThrow, HogLimit) as error:
+            self._unordered(function, cause.event, error, batch)
+            return
+        batch.candidates.append(Candidate(run_id, function, mapping_id, cause, masked, order_key))
+
+    def _unordered(
+        self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan
+    ) -> None:
+        """Without its order key a run could overtake others."""
+        message = f"the order key failed: {function.input_failure(error)}"
+        batch.count(function, "inputs_failed")
+        batch.log_error(
+            function, f"Error preparing a run on event {event.row.uuid}: {message}", str(event.row.uuid)
+        )
+        batch.put_aside(event, function, "order", message)
+
+    def _inputs_failed(
+        self,
+        run_id: str,
+        function: CompiledFunction,
+        mapping_id: str | None,
+        cause: Cause,
+        error: Exception | HogLimit,
+        batch: Plan,
+    ) -> None:
+        """Count and log it, and keep what it takes to run it once the inputs are mended."""
+        message = function.input_failure(error)
+        batch.count(function, "inputs_failed")
+        batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}", cause.uuid)
+        failed = Candidate(run_id, function, mapping_id, cause, None, None)
+        batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
+
+    def _never_begun(self, run: Candidate, kind: str, message: str, now: datetime) -> InvocationResult:
+        """The result of a run that failed before it began, with what it takes to run it."""
+        cause = run.cause
+        return InvocationResult(
+            invocation_id=run.id,
+            project_id=run.function.project_id,
+            function_id=run.function.id,
+            status="failed",
+            attempts=1,
+            version=self._versions.next(now),
+            scheduled_at=now,
+            first_scheduled_at=now,
+            finished_at=now,
+            duration_ms=0,
+            error_kind=kind,
+            error_message=clipped(message, MAX_ERROR_CHARS),
+            event_uuid=cause.uuid,
+            distinct_id=cause.event.row.distinct_id,
+            person_id=cause.person_id,
+            invocation_globals=kept_globals(cause.globals, run.mapping_id),
+        )
+
+    def _decide(self, batch: Plan) -> None:
+        """Which candidates become invocations: those that were not begun before and are not masked."""
+        candidates = batch.candidates
+        if self._once and candidates:
+            settled = self._queue.settled([one.id for one in candidates])
+            batch.settled = len(settled)
+            candidates = [one for one in candidates if one.id not in settled]
+        keys = list(dict.fromkeys(one.masked.key for one in candidates if one.masked is not None))
+        known = {(one.function_id, one.hash): one for one in self._queue.masking_counts(keys)} if keys else {}
+        passed, batch.masking = decide([one.masked for one in candidates], known, batch.now)
+        waiting: Counter[str] = Counter()
+        crowded: list[Candidate] = []
+        for candidate, passes in zip(candidates, passed, strict=True):
+            function = candidate.function
+            if not passes:
+                batch.count(function, "masked")
+            elif waiting[function.id] < self._room.left_to(function.id):
+                waiting[function.id] += 1
+                batch.count(function, "triggered")
+                batch.invocations.append(self._invocation(candidate))
+            else:
+                crowded.append(candidate)
+        if crowded:
+            self._fail_crowded(crowded, batch)
+
+    def _fail_crowded(self, candidates: Sequence[Candidate], batch: Plan) -> None:
+        """End runs before they begin, for too many of their functions wait; not those that are among them."""
+        known = self._queue.settled([one.id for one in candidates])
+        candidates = [one for one in candidates if one.id not in known]
+        message = f"{self._room.max_waiting} runs of the function waited already."
+        batch.results += [self._never_begun(one, QUEUE_FULL, message, batch.now) for one in candidates]
+        functions = {one.function.id: one.function for one in candidates}
+        for function_id, number in Counter(one.function.id for one in candidates).items():
+            function = functions[function_id]
+            batch.count(function, "queue_full", number)
+            batch.log_error(
+                function,
+                f"{number} runs failed, for {self._room.max_waiting} wait already. They can be run again.",
+            )
+
+    def _invocation(self, candidate: Candidate) -> NewInvocation:
+        function = candidate.function
+        degraded, batch = self._watcher.is_degraded(function.id), function.delivery.batch
+        queue = OVERFLOW_QUEUE if degraded else "hog"
+        scheduled_at = None
+        if batch is not None:
+            queue, scheduled_at = BATCH_QUEUE, self._now() + timedelta(milliseconds=batch.max_wait_ms)
+        return NewInvocation(
+            id=candidate.id,
+            project_id=function.project_id,
+            function_id=function.id,
+            state=candidate.cause.state(candidate.mapping_id),
+            queue=queue,
+            scheduled_at=scheduled_at,
+            priority=DEGRADED_PRIORITY if degraded else FRESH_PRIORITY,
+            log_offset=candidate.cause.event.row.log_offset,
+            order_key=candidate.order_key,
+        )

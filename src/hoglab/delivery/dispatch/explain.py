@@ -1,0 +1,37 @@
+"""Why an event would start a function, or would not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hoglab.filters.hog.explain import explain_filter
+from hoglab.filters.model import FilterError
+
+if TYPE_CHECKING:
+    from hoglab.filters.hog import FilterContext
+    from hoglab.functions.configuration.model import Configuration
+
+
+def explain_configuration(
+    configuration: Configuration, context: FilterContext, flat: dict[str, Any]
+) -> dict[str, Any]:
+    """The verdicts of a function's filter and of those of its mappings on one event (see `filter_globals`)."""
+    own = _explained(configuration.filters, context, flat)
+    if configuration.mappings is None:
+        return {"matches": own["matches"], "filters": own, "mappings": None}
+    mappings: list[dict[str, Any]] = [
+        {"name": one.name, "disabled": one.disabled, "filters": _explained(one.filters, context, flat)}
+        for one in configuration.mappings
+    ]
+    starts = any(one["filters"]["matches"] and not one["disabled"] for one in mappings)
+    return {"matches": own["matches"] and starts, "filters": own, "mappings": mappings}
+
+
+def _explained(
+    filters: Mapping[str, Any] | None, context: FilterContext, flat: dict[str, Any]
+) -> dict[str, Any]:
+    try:
+        return explain_filter(filters, context, flat).to_json()
+    except FilterError as error:
+        return {"matches": False, "value": None, "error": str(error), "note": None, "term": None}

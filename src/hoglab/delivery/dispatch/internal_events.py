@@ -1,0 +1,148 @@
+"""From events of the server itself to invocations of internal destinations (spec: hog-runtime 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import orjson
+import structlog
+
+from hoglab.accounts import internal_events
+from hoglab.accounts.internal_events import InternalEvent
+from hoglab.background import RETRY_S, STOP_TIMEOUT_S, BackgroundService
+from hoglab.delivery.dispatch.dispatcher import Audience, EventDispatcher
+from hoglab.delivery.runs.dead_letters import INTERNAL, dead_id, reason_of
+from hoglab.http.fields.dates import utc_now
+from hoglab.storage.database import DatabaseError, Rebuildable
+from hoglab.storage.event_store import EventRow
+from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations import DeadEvent
+
+if TYPE_CHECKING:
+    from hoglab.delivery.runs.globals import EventGlobals, KnownProject
+    from hoglab.storage.database import Database
+
+BATCH = 500
+"""Events that functions are asked about at a time."""
+
+_logger = structlog.get_logger(__name__)
+
+
+def internal_audience(event_globals: EventGlobals) -> Audience:
+    """The internal destinations, which see no address of an event and no time of its capture."""
+
+    def seen(project: KnownProject, event: IngestedEvent) -> dict[str, Any]:
+        made = event_globals.of(project, event)
+        made["event"] |= {"captured_at": None, "url": ""}
+        return made
+
+    return Audience(attrgetter("internal_destinations"), seen, INTERNAL)
+
+
+class InternalEventDispatcher(BackgroundService):
+    """Background service that dispatches the server's own events. `dispatch_waiting` may also be called by itself.
+
+    An event is removed after its invocations are in the queue. Between the two a crash may happen, and then they are
+    enqueued once more, under the same ids.
+    """
+
+    NAME = "internal-events"
+
+    def __init__(self, database: Database, dispatcher: EventDispatcher) -> None:
+        """``database``: the metadata. ``dispatcher``: one of its own, made with `internal_audience`."""
+        super().__init__()
+        self._database = database
+        self._dispatcher = dispatcher
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Start working, first on what is waiting."""
+        self._unsubscribe = self._database.changes.subscribe(
+            "internal_events", lambda _project_id: self.wake()
+        )
+        super().start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the events at hand."""
+        self._unsubscribe()
+        super().stop(timeout_s)
+
+    def round(self) -> float | None:
+        """Dispatch what waits until nothing is left, or the queue has no room, or a database does not answer."""
+        try:
+            while self._dispatcher.has_room() and not self.is_stopping:
+                if not self.dispatch_waiting():
+                    return None
+        except DatabaseError as error:
+            _logger.warning("internal_events_wait", reason=str(error))
+        return RETRY_S
+
+    def dispatch_waiting(self) -> int:
+        """Ask functions about the oldest events that wait; how many these were."""
+        with self._database.read() as connection:
+            events = internal_events.waiting(connection, BATCH)
+        if events:
+            readable: list[IngestedEvent] = []
+            dead: list[DeadEvent] = []
+            for event in events:
+                try:
+                    readable.append(_as_stored(event))
+                except Exception as error:  # nothing behind it shall wait for it
+                    _logger.warning("internal_event_put_aside", uuid=event.uuid, exc_info=error)
+                    dead.append(_unreadable(event, error))
+            self._dispatcher.dispatch(readable, log_offset=None, dead=dead)
+            with self._database.write(rebuildable=Rebuildable.HANDED_ON) as tx:
+                internal_events.forget(tx, events)
+        return len(events)
+
+
+def _unreadable(event: InternalEvent, error: Exception) -> DeadEvent:
+    return DeadEvent(
+        id=dead_id(INTERNAL, event.uuid, None),
+        project_id=event.project_id,
+        function_id=None,
+        source=INTERNAL,
+        step="parse",
+        reason=reason_of(error),
+        event_uuid=event.uuid,
+        event=event.event,
+        distinct_id=event.distinct_id,
+        payload=orjson.dumps(event, default=str),
+        failed_at=utc_now(),
+    )
+
+
+def read_unreadable(payload: bytes) -> IngestedEvent:
+    """The event of a dead one that could not be read when it came. Raises whatever is wrong with it."""
+    parts = orjson.loads(payload)
+    return _as_stored(InternalEvent(**{**parts, "created_at": datetime.fromisoformat(parts["created_at"])}))
+
+
+def _as_stored(event: InternalEvent) -> IngestedEvent:
+    """The event in the form that functions are asked about; it is stored nowhere."""
+    person = event.person
+    properties = dict(event.properties)
+    row = EventRow(
+        project_id=event.project_id,
+        uuid=UUID(event.uuid),
+        event=event.event,
+        distinct_id=event.distinct_id,
+        timestamp=event.created_at,
+        captured_at=event.created_at,
+        properties=orjson.dumps(properties),
+        person_id=None if person is None else UUID(person["id"]),
+        person_properties=orjson.dumps({} if person is None else person["properties"]),
+        person_created_at=None,
+        person_mode="propertyless" if person is None else "full",
+        elements_chain="",
+        groups={},
+        log_offset=0,
+        feature_flag=None,
+        feature_flag_response=None,
+        session_id=None,
+    )
+    return IngestedEvent(row, properties)

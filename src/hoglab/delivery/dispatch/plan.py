@@ -1,0 +1,164 @@
+"""What events are to cause: a plan, of which nothing is written yet (spec: hog-runtime 0)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+import structlog
+
+from hoglab.delivery.execution.program_run import clipped
+from hoglab.delivery.runs.dead_letters import put_aside, reason_of
+from hoglab.delivery.runs.state import State, encode_state
+from hoglab.filters.hog.patience import Patience
+from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
+
+if TYPE_CHECKING:
+    from hoglab.delivery.dispatch.masking import Masked
+    from hoglab.functions.runtime.compile import CompiledFunction, FunctionSet
+    from hoglab.storage.event_store.ingested import IngestedEvent
+    from hoglab.storage.invocations import DeadEvent
+
+METRIC_KINDS = {
+    "triggered": "other",
+    "filtered": "other",
+    "filtering_failed": "other",
+    "masked": "other",
+    "inputs_failed": "failure",
+    "queue_full": "failure",
+    "disabled_permanently": "failure",
+}
+
+_logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How many events a set of functions was asked about, and how many of them each function let through or failed on,
+    by its place in the set."""
+
+    functions: FunctionSet
+    events: int
+    hits: Counter[int]
+
+
+def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
+    """Metrics of the events that filters did not let through."""
+    totals: Counter[tuple[int, str]] = Counter()
+    by_set: dict[int, list[Asked]] = {}
+    for one in asked:
+        by_set.setdefault(id(one.functions), []).append(one)
+    for ours in by_set.values():
+        events = sum(one.events for one in ours)
+        hits = sum((one.hits for one in ours), Counter[int]())
+        for place, function in enumerate(ours[0].functions.functions):
+            totals[function.project_id, function.id] += events - hits[place]
+    name = "filtered"
+    return [
+        AppMetric(project_id, function_id, METRIC_KINDS[name], name, count, now)
+        for (project_id, function_id), count in totals.items()
+        if count
+    ]
+
+
+class Cause:
+    """An event that makes functions run, and what these runs have in common."""
+
+    __slots__ = ("_states", "event", "globals", "person_id", "uuid")
+
+    def __init__(self, event: IngestedEvent, globals_: msgspec.Raw) -> None:
+        row = event.row
+        self.event = event
+        self.globals = globals_
+        self.uuid = str(row.uuid)
+        self.person_id = None if row.person_id is None else str(row.person_id)
+        self._states: dict[str | None, bytes] = {}
+
+    def state(self, mapping_id: str | None) -> bytes:
+        """What a run starts with."""
+        state = self._states.get(mapping_id)
+        if state is None:
+            state = self._states[mapping_id] = encode_state(
+                State(
+                    globals=self.globals,
+                    event_uuid=self.uuid,
+                    distinct_id=self.event.row.distinct_id,
+                    person_id=self.person_id,
+                    mapping_id=mapping_id,
+                )
+            )
+        return state
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One run that is to happen unless it is masked."""
+
+    id: str
+    function: CompiledFunction
+    mapping_id: str | None
+    cause: Cause
+    masked: Masked | None
+    order_key: str | None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What some events are to cause. Nothing of it is written yet."""
+
+    now: datetime
+    source: str
+    counts: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+    logs: list[LogEntry] = field(default_factory=list)
+    results: list[InvocationResult] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    costs: Counter[str] = field(default_factory=Counter)
+    patience: Patience = field(default_factory=Patience)
+    stopped: set[str] = field(default_factory=set)
+    """Ids of functions that the watcher has stopped."""
+    invocations: list[NewInvocation] = field(default_factory=list)
+    masking: list[MaskingCount] = field(default_factory=list)
+    dead: list[DeadEvent] = field(default_factory=list)
+    revived: Sequence[str] = ()
+    """Ids of dead events that these events were."""
+    asked: list[Asked] = field(default_factory=list)
+    settled: int = 0
+    """Runs that are left out, for they were begun before."""
+
+    def count(self, function: CompiledFunction, name: str, number: int = 1) -> None:
+        if number:
+            self.counts[function.project_id, function.id, name] += number
+
+    def log(self, function: CompiledFunction, level: str, text: str, event_uuid: str | None = None) -> None:
+        """``event_uuid``: the event that it is about, whose id the line goes by."""
+        instance = event_uuid or str(uuid4())
+        self.logs.append(LogEntry(function.project_id, function.id, instance, self.now, level, clipped(text)))
+
+    def log_error(self, function: CompiledFunction, text: str, event_uuid: str | None = None) -> None:
+        self.log(function, "error", text, event_uuid)
+
+    def put_aside(
+        self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str
+    ) -> None:
+        function_id = None if function is None else function.id
+        self.dead.append(put_aside(event, self.source, function_id, step, reason, self.now))
+
+    def failed(self, event: IngestedEvent, function: CompiledFunction | None, error: Exception) -> None:
+        """Put an event aside because of an error that nobody foresaw."""
+        reason = reason_of(error)
+        if function is not None:
+            self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")
+        if not any(one.step == "process" for one in self.dead):  # one traceback of a batch is enough
+            _logger.error("event_put_aside", event_uuid=str(event.row.uuid), exc_info=error)
+        self.put_aside(event, function, "process", reason)
+
+    def metrics(self) -> list[AppMetric]:
+        return [
+            AppMetric(project_id, function_id, METRIC_KINDS[name], name, count, self.now)
+            for (project_id, function_id, name), count in self.counts.items()
+        ]

@@ -1,0 +1,1 @@
+"""Execution of the programs of functions: on one event, on many, turn by turn."""

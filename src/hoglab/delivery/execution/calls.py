@@ -1,0 +1,82 @@
+"""What programs ask of the host: requests to send, time to wait (spec: hog-runtime 4.2, 4.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest
+from hoglab.delivery.outbound.mail import Email, MailFailure, MailLimits, email_of
+from hoglab.hog.rt.json_text import stringify
+from hoglab.hog.rt.numbers import format_number
+
+if TYPE_CHECKING:
+    from hoglab.delivery.execution.program_run import Call
+
+SENDING = frozenset({"fetch", "sendEmail"})
+"""Calls that send something."""
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+MAX_SLEEP_S = 86_400.0
+"""The longest `sleep`."""
+
+
+def key_of(run_id: str, rerun: int, calls_made: int) -> str:
+    """What tells a call from all others: it is the same for each attempt, and begins with the run's id.
+
+    A run that somebody runs again has other keys: it may say something else by now, and a destination that honours keys
+    would give the answer of the first time and do nothing. ``rerun``: how often that was.
+    """
+    return f"{run_id}-r{rerun}-{calls_made}" if rerun else f"{run_id}-{calls_made}"
+
+
+def sent_by(call: Call, key: str, limits: MailLimits) -> FetchRequest | Email | FetchFailure | MailFailure:
+    """What a call of `SENDING` asks to be sent, or why that cannot be. ``key`` is the same for each attempt."""
+    return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)
+
+
+def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailure:
+    """The request that a program's ``fetch(url, options)`` asks for. ``key`` becomes `IDEMPOTENCY_KEY`
+    unless the program sets that header itself."""
+    url = args[0] if args else None
+    if not isinstance(url, str):
+        return FetchFailure("invalid_url", "TypeError", "Invalid URL")
+    options = args[1] if len(args) > 1 and isinstance(args[1], dict) else {}
+    method = options.get("method") or "POST"
+    headers = _headers(options.get("headers"))
+    if key is not None and not any(name.lower() == "idempotency-key" for name in headers):
+        headers[IDEMPOTENCY_KEY] = key
+    return FetchRequest(url, str(method), headers, _body(options.get("body")))
+
+
+def _headers(wanted: Any) -> dict[str, str]:
+    if not wanted:
+        return {"Content-Type": "application/json"}
+    if not isinstance(wanted, dict):
+        return {}
+    headers = {}
+    for name, value in wanted.items():
+        if isinstance(value, str):
+            headers[name] = value
+        elif isinstance(value, bool):
+            headers[name] = "true" if value else "false"
+        elif isinstance(value, (int, float)):
+            headers[name] = format_number(value)
+    return headers
+
+
+def _body(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value or None
+    # What is false in JavaScript is no body; empty lists and objects are one.
+    if value is None or value is False or value == 0:
+        return None
+    return stringify(value)
+
+
+def sleep_seconds(args: list[Any]) -> float | None:
+    """How long ``sleep(seconds)`` is to wait; None for what is no such time."""
+    seconds = args[0] if args else None
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        return None
+    return float(seconds) if 0 <= seconds <= MAX_SLEEP_S else None

@@ -1,0 +1,179 @@
+"""Functions that send events to their own project with `fetch`, or call its webhooks, and so may start themselves
+again and again (spec: hog-runtime 4.5, last paragraph).
+
+The events that such a request sends are marked with how often the function did that on the way to it, and from
+`MAX_DEPTH` on it is not sent. A request to a webhook says in a header how long the chain is that led to it, as
+`postHogCapture` counts it, for its event has no properties of its own. Where a request cannot be understood it goes out
+as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+from yarl import URL
+
+from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
+
+if TYPE_CHECKING:
+    from hoglab.delivery.outbound.fetch import FetchRequest
+
+DEPTH_PROPERTY = "$hog_function_fetch_depth"
+"""Property of events: by function, how many of its requests one after the other led to the event."""
+MAX_DEPTH = 10
+CAPTURE_PATHS = frozenset(
+    {
+        "/capture",
+        "/batch",
+        "/e",
+        "/track",
+        "/engage",
+        "/i/v0/e",
+        "/i/v0/ai",
+        "/i/v0/ai/batch",
+        "/i/v1/analytics/events",
+    }
+)
+"""Every path that takes events, as `hoglab.capture` serves them."""
+WEBHOOK_PATH = "/public/webhooks/"
+"""Where functions answer requests; see `hoglab.delivery.webhooks.routes`."""
+CHAIN_HEADER = "X-Hoglab-Chain"
+"""In requests to webhooks: how many functions in a row led to it."""
+WEBHOOK_REFUSAL = (
+    "Refusing to fetch a webhook of this server: "
+    f"{MAX_DEPTH} functions in a row led to this run already, which looks like an endless loop."
+)
+REFUSAL = (
+    "Refusing to fetch a PostHog ingestion endpoint using this project's own API key: the event of this run comes from "
+    f"{MAX_DEPTH} such requests of this function already, which looks like an endless loop."
+)
+
+_NUMBER = re.compile("[0-9]{1,3}")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class EndlessLoopError(Exception):
+    """A request that is not to be sent."""
+
+
+class _Event(msgspec.Struct):
+    properties: dict[str, Any] = {}
+
+    @property
+    def chain(self) -> int:
+        """How many functions in a row led to it."""
+        length = self.properties.get(CHAIN_PROPERTY)
+        return int(length) if isinstance(length, int | float) and not isinstance(length, bool) else 0
+
+
+class _Globals(msgspec.Struct):
+    event: _Event
+
+
+_globals = msgspec.json.Decoder(_Globals)
+
+
+def marked(
+    request: FetchRequest, *, site_url: str, token: str, function_id: str, causes: Iterable[bytes]
+) -> FetchRequest:
+    """The request as it is to be sent. ``causes``: the globals, as JSON, of the events that the run is about.
+
+    Raises `EndlessLoopError`.
+    """
+    bearer = _bearer(request)
+    names_token = token in (request.body or "") or bearer == token
+    if not names_token and WEBHOOK_PATH not in request.url:  # nearly always: the URL need not be looked into
+        return request
+    path = _own_path(request.url, site_url) or ""
+    if path.startswith(WEBHOOK_PATH):
+        return _chained(request, causes)
+    if not names_token or path.rstrip("/") not in CAPTURE_PATHS:
+        return request
+    try:
+        body = orjson.loads(request.body or "")
+        events = _events_of(body, token, bearer)
+    except ValueError:
+        return request
+    if not events:
+        return request
+    depths = _depths(causes)
+    depth = depths.get(function_id, 0)
+    if depth >= MAX_DEPTH:
+        raise EndlessLoopError(REFUSAL)
+    mark = {**depths, function_id: depth + 1}
+    for event in events:
+        properties = event.get("properties")
+        event["properties"] = {**(properties if isinstance(properties, dict) else {}), DEPTH_PROPERTY: mark}
+    return replace(request, body=orjson.dumps(body).decode())
+
+
+def chain_of(header: str | None) -> int:
+    """What `CHAIN_HEADER` says, 0 for nothing that makes sense."""
+    return int(header) if header is not None and _NUMBER.fullmatch(header) else 0
+
+
+def _chained(request: FetchRequest, causes: Iterable[bytes]) -> FetchRequest:
+    length = max((0, *(event.chain for event in _events(causes))))
+    if length >= MAX_DEPTH:
+        raise EndlessLoopError(WEBHOOK_REFUSAL)
+    kept = {name: value for name, value in request.headers.items() if name.lower() != CHAIN_HEADER.lower()}
+    return replace(request, headers={**kept, CHAIN_HEADER: str(length + 1)})
+
+
+def _own_path(url: str, site_url: str) -> str | None:
+    """The path of a URL of this server, None for others."""
+    try:
+        there, here = URL(url.strip()), URL(site_url)
+    except ValueError:
+        return None
+    if there.port != here.port or not (there.host == here.host or {there.host, here.host} <= _LOOPBACK):
+        return None
+    return there.path
+
+
+def _bearer(request: FetchRequest) -> str | None:
+    """The token in the headers, where the v1 protocol has it."""
+    values = [value for name, value in request.headers.items() if name.lower() == "authorization"]
+    scheme, _, token = values[-1].strip().partition(" ") if values else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _events_of(body: Any, token: str, bearer: str | None) -> list[dict[str, Any]]:
+    """The events of a request that is authenticated with a token, none for others."""
+    events = body if isinstance(body, list) else [body]
+    own = bearer == token
+    if isinstance(body, dict) and isinstance(body.get("batch"), list):
+        events = body["batch"]
+        own = own or token in _tokens(body)
+    return [event for event in events if isinstance(event, dict) and (own or token in _tokens(event))]
+
+
+def _tokens(part: dict[str, Any]) -> list[Any]:
+    """What is named as the token by an event, or by a batch."""
+    properties = part.get("properties")
+    inside = properties.get("token") if isinstance(properties, dict) else None
+    named = [part.get("api_key"), part.get("token"), part.get("$token"), inside]
+    return [each.strip() for each in named if isinstance(each, str)]
+
+
+def _events(causes: Iterable[bytes]) -> Iterator[_Event]:
+    for cause in causes:
+        with suppress(msgspec.DecodeError):
+            yield _globals.decode(cause).event
+
+
+def _depths(causes: Iterable[bytes]) -> dict[str, int]:
+    """The marks of events, the highest of each function."""
+    highest: dict[str, int] = {}
+    for event in _events(causes):
+        mark = event.properties.get(DEPTH_PROPERTY)
+        for function_id, depth in mark.items() if isinstance(mark, dict) else ():
+            if isinstance(depth, int) and not isinstance(depth, bool):
+                highest[function_id] = max(highest.get(function_id, 0), depth)
+    return highest

@@ -1,0 +1,121 @@
+"""Back-pressure: whether the queue may get more invocations (docs/delivery.md, "When much waits")."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from hoglab.http.fields.dates import utc_now
+
+if TYPE_CHECKING:
+    from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+    from hoglab.delivery.limits.watcher import Watcher
+    from hoglab.functions.runtime.registry import FunctionRegistry
+    from hoglab.storage.invocations import InvocationQueue
+
+MAX_BACKLOG = 100_000
+"""With more invocations due, ingestion waits until the worker has caught up with them; capture goes on until the event
+log is full. What nobody could begin yet does not count: what sleeps, waits for its next attempt, or for an earlier one
+of its order key. Nor do functions that hold themselves back, by a rate limit, because they are slow or because their
+destination is away: nobody waits for them."""
+PROJECT_PART = 2
+"""Of that, no project counts for more than this part, a half, where there are others: however much one has due, the
+events of the others go on."""
+MAX_WAITING_OF_PROJECT = 2_000_000
+"""With more invocations of the functions of one project unfinished, further ones become failed runs at once, too."""
+MAX_WAITING = 1_000_000
+"""With more invocations of one function unfinished, further ones become failed runs at once, to be run again."""
+COUNT_ANEW = timedelta(seconds=1)
+"""How old the counts of projects may be."""
+CAUGHT_UP = timedelta(seconds=5)
+"""The worker has caught up when nothing is due for longer."""
+
+
+class Room:
+    """How much more may be enqueued. May be used by any thread; its answers cost no look at the disk while little
+    waits."""
+
+    def __init__(
+        self,
+        queue: InvocationQueue,
+        registry: FunctionRegistry,
+        watcher: Watcher,
+        breakers: CircuitBreakers,
+        *,
+        max_backlog: int = MAX_BACKLOG,
+        max_waiting: int = MAX_WAITING,
+        max_waiting_of_project: int = MAX_WAITING_OF_PROJECT,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._queue = queue
+        self._registry = registry
+        self._watcher = watcher
+        self._breakers = breakers
+        self.max_backlog = max_backlog
+        self.max_waiting = max_waiting
+        self.max_waiting_of_project = max_waiting_of_project
+        self.now = now
+        self._of_projects: Counter[int] = Counter()
+        self._counted_at = datetime.min.replace(tzinfo=UTC)
+
+    def for_any(self) -> bool:
+        """Whether there is any."""
+        if self._queue.backlog() < self.max_backlog:
+            return True
+        apart = self._held_back()
+        due = self._queue.next_due(apart_from=apart)
+        if due is None or due > self.now() - CAUGHT_UP:
+            return True
+        of_project = self.max_backlog // PROJECT_PART if self._registry.project_count() > 1 else None
+        due_now = self._queue.due(
+            self.now(), most=self.max_backlog, most_of_project=of_project, apart_from=apart
+        )
+        return due_now < self.max_backlog
+
+    def for_one(self, function_id: str) -> bool:
+        """Whether there is any for invocations of one function."""
+        return self.left_to(function_id) > 0 and self.for_any()
+
+    def left_to(self, function_id: str) -> int:
+        """How many more one function may have waiting, whatever other projects have; not above 0 when it, or its
+        project, has too many."""
+        left = self.max_waiting - self._queue.backlog_of(function_id)
+        if self._queue.backlog() < self.max_waiting_of_project:
+            return left
+        return min(left, self.max_waiting_of_project - self._waiting_beside(function_id))
+
+    def _waiting_beside(self, function_id: str) -> int:
+        """How many invocations of the functions of its project are unfinished."""
+        known = self._registry.find(function_id)
+        if known is None:
+            return 0
+        moment = self.now()
+        if moment - self._counted_at > COUNT_ANEW:
+            self._counted_at = moment
+            waiting: Counter[int] = Counter()
+            for each, count in self._queue.backlogs().items():
+                if (found := self._registry.find(each)) is not None:
+                    waiting[found[0].id] += count
+            self._of_projects = waiting
+        return self._of_projects[known[0].id]
+
+    def load(self, most: int) -> int:
+        """How many invocations could be begun now, apart from those of functions that hold themselves back; counted
+        up to ``most``."""
+        if self._queue.backlog() == 0:
+            return 0
+        return self._queue.due(self.now(), most=most, apart_from=self._held_back())
+
+    def _held_back(self) -> frozenset[str]:
+        """The functions with invocations that come late because of the function itself."""
+        return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
+
+    def _holds_itself_back(self, function_id: str) -> bool:
+        if self._watcher.is_degraded(function_id) or self._watcher.is_disabled(function_id):
+            return True
+        if self._breakers.is_open(function_id):
+            return True
+        known = self._registry.find(function_id)
+        return known is not None and known[1].delivery.per_s is not None

@@ -1,0 +1,132 @@
+"""What is at work, and who may have more of it: see `shares`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hoglab.delivery.limits.shares import more_of_function, one_less, room_of_project
+
+if TYPE_CHECKING:
+    from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+    from hoglab.delivery.limits.rate_limit import Paces
+    from hoglab.storage.invocations import ClaimedInvocation
+
+
+class Full(NamedTuple):
+    """Those that have as much at work as they may."""
+
+    functions: frozenset[str] = frozenset()
+    projects: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """How many runs are at work of each function and project. ``most``: in all; ``per_function`` of one."""
+
+    most: int
+    per_function: int
+    functions: Counter[str]
+    projects: Counter[int]
+
+    @property
+    def free(self) -> int:
+        """How many more may be at work."""
+        return self.most - self.projects.total()
+
+    def room_of(self, project_id: int) -> float:
+        return room_of_project(self.free, self.projects.get(project_id, 0))
+
+    def more_of(self, project_id: int, function_id: str) -> int:
+        """How many more a function may have."""
+        has = self.functions.get(function_id, 0)
+        return min(self.per_function - has, more_of_function(has, self.room_of(project_id)))
+
+    def add(self, project_id: int, function_id: str, number: int) -> None:
+        self.functions[function_id] += number
+        self.projects[project_id] += number
+
+
+class InFlight:
+    """Used on one event loop."""
+
+    def __init__(self, most: int, per_function: int) -> None:
+        self._tallies = Tallies(most, per_function, Counter(), Counter())
+        self._project_of: dict[str, int] = {}
+        self._passed_over = Full()
+
+    @property
+    def free(self) -> int:
+        """How many more may be at work."""
+        return self._tallies.free
+
+    def began(self, claimed: ClaimedInvocation) -> None:
+        self._tallies.add(claimed.project_id, claimed.function_id, 1)
+        self._project_of[claimed.function_id] = claimed.project_id
+
+    def ended(self, claimed: ClaimedInvocation) -> bool:
+        """Note that one ended; whether its function or project was passed over and may have more now."""
+        tallies, project_id, function_id = self._tallies, claimed.project_id, claimed.function_id
+        one_less(tallies.projects, project_id)
+        one_less(tallies.functions, function_id)
+        if function_id not in tallies.functions:
+            del self._project_of[function_id]
+        functions, projects = before = self._passed_over
+        if project_id in projects and tallies.room_of(project_id) > 0:
+            projects -= {project_id}
+        if function_id in functions and tallies.more_of(project_id, function_id) > 0:
+            functions -= {function_id}
+        self._passed_over = Full(functions, projects)
+        return self._passed_over != before
+
+    def pass_over(self) -> Full:
+        """Those that the next claim leaves out."""
+        tallies = self._tallies
+        self._passed_over = Full(
+            frozenset(
+                each for each, project in self._project_of.items() if tallies.more_of(project, each) <= 0
+            ),
+            frozenset(project for project in tallies.projects if tallies.room_of(project) <= 0),
+        )
+        return self._passed_over
+
+    def is_stale(self, full: Full) -> bool:
+        """Whether one of those that were passed over may have more since."""
+        return self._passed_over != full
+
+    def quota(self, paces: Paces, breakers: CircuitBreakers) -> Quota:
+        """For the next claim."""
+        tallies = self._tallies
+        copies = tallies.functions.copy(), tallies.projects.copy()
+        return Quota(Tallies(tallies.most, tallies.per_function, *copies), paces, breakers)
+
+
+class Quota:
+    """What one claim may take: as much of each function as fits beside what is at work, and as its pace and its circuit
+    breaker allow. Used by the thread that claims."""
+
+    def __init__(self, tallies: Tallies, paces: Paces, breakers: CircuitBreakers) -> None:
+        self._tallies = tallies
+        self._paces = paces
+        self._breakers = breakers
+        self._taken: Counter[str] = Counter()
+
+    def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
+        """How many of ``wanted`` a function may have."""
+        wanted = min(wanted, self._tallies.more_of(project_id, function_id))
+        wanted = self._breakers.allowed(function_id, wanted) if wanted > 0 else 0
+        had = self._taken[function_id]
+        return max(0, self._paces.allowance(function_id, wanted + had) - had) if wanted > 0 else 0
+
+    def took(self, project_id: int, function_id: str, number: int) -> None:
+        """Note that it was given so many."""
+        if number:
+            self._breakers.began(function_id)
+        self._taken[function_id] += number
+        self._tallies.add(project_id, function_id, number)
+
+    def close(self) -> None:
+        """Note in the paces what was begun."""
+        for function_id, number in self._taken.items():
+            self._paces.began(function_id, number)

@@ -1,0 +1,1 @@
+"""Requests and e-mails that functions send, behind the guard of addresses."""

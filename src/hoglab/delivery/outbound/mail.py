@@ -1,0 +1,300 @@
+"""E-mails of hog functions: what ``sendEmail`` may say, and handing it to the operator's SMTP server (spec: hog-runtime
+4.2; RFC 5321, RFC 5322).
+
+The server is the operator's choice, not that of a function, so the guard of outgoing requests does not apply to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP as SMTP_LINES
+from email.utils import formatdate
+from functools import cached_property
+from typing import Any, Literal
+
+import aiosmtplib
+from yarl import URL
+
+from hoglab.delivery.outbound.connections import tls_context
+
+Tls = Literal["starttls", "implicit", "none"]
+
+PORTS: Mapping[Tls, int] = {"starttls": 587, "implicit": 465, "none": 25}
+"""The port that is meant where the address of the server names none."""
+
+SMTP_URL_FORM = (
+    "it is smtp://user:password@host:587, smtps://… for TLS from the start, or smtp://host:25?tls=none"
+)
+
+NOT_CONFIGURED = "No SMTP server is configured: the operator has not set HOGLAB_SMTP_URL"
+
+GOODBYE_S = 1.0
+"""How long the server is waited for after it has taken an e-mail over."""
+
+_SENT_AS_IS = SMTP_LINES.clone(cte_type="7bit")
+# The pattern of HTML's e-mail fields: what RFC 5322 allows without quotes and comments.
+_LOCAL = re.compile(r"[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}")
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_HOST_NAME = re.compile(r"[a-zA-Z0-9.-]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class MailLimits:
+    """Named limits of e-mails. ``total_s``: one attempt, with connecting (``connect_s``); ``at_once``: attempts under
+    way; ``subject_chars`` are those of names, too; ``content_bytes``: text and HTML together, in UTF-8."""
+
+    total_s: float = 30.0
+    connect_s: float = 5.0
+    at_once: int = 16
+    address_chars: int = 254
+    subject_chars: int = 500
+    content_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """Where e-mails are handed in, and how."""
+
+    host: str
+    port: int
+    tls: Tls
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> MailServer:
+        """The server that a URL means. Raises `ValueError`, whose text does not repeat the URL."""
+        try:
+            url = URL(text.strip())
+            host, port = url.host, url.explicit_port
+        except ValueError:
+            raise ValueError(f"is not the address of a mail server: {SMTP_URL_FORM}") from None
+        if url.scheme not in ("smtp", "smtps") or not host:
+            raise ValueError(f"is not the address of a mail server: {SMTP_URL_FORM}")
+        if url.path not in ("", "/") or url.fragment or set(url.query) - {"tls"}:
+            raise ValueError(f"has more parts than such an address has: {SMTP_URL_FORM}")
+        wanted = url.query.get("tls", "implicit" if url.scheme == "smtps" else "starttls")
+        tls = next((known for known in PORTS if known == wanted), None)
+        if tls is None or (url.scheme == "smtps" and tls != "implicit"):
+            raise ValueError("has a tls that is not one of starttls, implicit (smtps) and none")
+        if (url.user is None) != (url.password is None):
+            raise ValueError("has a user or a password, but not both")
+        return cls(host, port or PORTS[tls], tls, url.user, url.password)
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """One e-mail. ``message_id`` is the same for each attempt, so that duplicates can be recognised."""
+
+    sender: Address
+    recipient: Address
+    subject: str
+    text: str | None
+    html: str | None
+    message_id: str
+
+    def message(self) -> EmailMessage:
+        """As it goes over the wire, dated now."""
+        message = EmailMessage(policy=_SENT_AS_IS)
+        message["From"] = self.sender
+        message["To"] = self.recipient
+        message["Subject"] = self.subject
+        message["Date"] = formatdate()
+        message["Message-ID"] = self.message_id
+        message["Auto-Submitted"] = "auto-generated"
+        if self.text is not None:
+            message.set_content(self.text)
+        if self.html is not None and self.text is not None:
+            message.add_alternative(self.html, subtype="html")
+        elif self.html is not None:
+            message.set_content(self.html, subtype="html")
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class MailSent:
+    """The server has taken the e-mail over."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailFailure:
+    """It was not sent. ``code``: what the server answered, None when it did not come to that."""
+
+    detail: str
+    retriable: bool
+    code: int | None = None
+
+
+def email_of(args: list[Any], key: str, limits: MailLimits) -> Email | MailFailure:
+    """The e-mail that a program's ``sendEmail(email)`` asks for. ``key`` is different for each call of it."""
+    try:
+        return _read(args[0] if args else None, key, limits)
+    except _UnusableError as error:
+        return MailFailure(str(error), retriable=False)
+
+
+class _UnusableError(ValueError):
+    """What a program wants to send is no e-mail."""
+
+
+def _read(wanted: Any, key: str, limits: MailLimits) -> Email:
+    if not isinstance(wanted, dict):
+        raise _UnusableError("sendEmail takes an object with to, from, subject, and text or html")
+    sender = _address(wanted, "from", limits)
+    recipient = _address(wanted, "to", limits)
+    subject = _line(wanted.get("subject"), "subject", limits)
+    if not subject:
+        raise _UnusableError("The e-mail has no subject")
+    text, html = _content(wanted, "text"), _content(wanted, "html")
+    if text is None and html is None:
+        raise _UnusableError("The e-mail has neither text nor html")
+    if sum(len(one.encode()) for one in (text, html) if one is not None) > limits.content_bytes:
+        raise _UnusableError(f"text and html of an e-mail exceed {limits.content_bytes} bytes")
+    return Email(sender, recipient, subject, text, html, f"<{key}@{sender.domain}>")
+
+
+def _address(wanted: Mapping[str, Any], part: str, limits: MailLimits) -> Address:
+    given = wanted.get(part)
+    if not isinstance(given, dict) or not isinstance(given.get("email"), str):
+        raise _UnusableError(f"'{part}' of an e-mail is an object with the text 'email'")
+    local, at, domain = given["email"].strip().rpartition("@")
+    with contextlib.suppress(UnicodeError):
+        domain = domain.encode("idna").decode()
+    fits = len(local) + 1 + len(domain) <= limits.address_chars
+    if not at or not fits or not _LOCAL.fullmatch(local) or not _DOMAIN.fullmatch(domain):
+        raise _UnusableError(f"'{part}.email' is not an e-mail address")
+    return Address(_line(given.get("name"), f"{part}.name", limits), local, domain)
+
+
+def _line(given: Any, part: str, limits: MailLimits) -> str:
+    """A text for the head of an e-mail, where a line break would begin another header."""
+    if given is None:
+        return ""
+    if not isinstance(given, str):
+        raise _UnusableError(f"'{part}' of an e-mail is a text")
+    if _CONTROL.search(given):
+        raise _UnusableError(f"'{part}' of an e-mail has line breaks or control characters")
+    if len(given) > limits.subject_chars:
+        raise _UnusableError(f"'{part}' of an e-mail is longer than {limits.subject_chars} characters")
+    return _encodable(given).strip()
+
+
+def _content(wanted: Mapping[str, Any], part: str) -> str | None:
+    given = wanted.get(part)
+    if given is None or given == "":
+        return None
+    if not isinstance(given, str):
+        raise _UnusableError(f"'{part}' of an e-mail is a text")
+    return _encodable(given).replace("\0", "")
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+class Mailer:
+    """Hands e-mails to one server, each over a connection of its own. Bound to no event loop."""
+
+    def __init__(self, server: MailServer | None = None, limits: MailLimits | None = None) -> None:
+        """``server``: None when there is none; then no e-mail is sent."""
+        self._server = server
+        self.limits = limits or MailLimits()
+
+    async def send(self, email: Email) -> MailSent | MailFailure:
+        """One attempt. Never raises for what the network or the other side does."""
+        server = self._server
+        if server is None:
+            return MailFailure(NOT_CONFIGURED, retriable=False)
+        client = aiosmtplib.SMTP(
+            hostname=server.host,
+            port=server.port,
+            use_tls=server.tls == "implicit",
+            start_tls=server.tls == "starttls",
+            tls_context=None if server.tls == "none" else self._tls,
+            local_hostname=_own_name(),
+            timeout=self.limits.total_s,
+        )
+        try:
+            async with asyncio.timeout(self.limits.total_s):
+                await self._connect(client, server)
+                envelope = email.sender.addr_spec, [email.recipient.addr_spec]
+                await client.sendmail(*envelope, email.message().as_bytes())
+            await _part(client)
+        except aiosmtplib.SMTPConnectTimeoutError:
+            text = f"The connection to the mail server timed out after {self.limits.connect_s:g} s"
+            return MailFailure(text, retriable=True)
+        except TimeoutError:
+            text = f"The mail server timed out after {self.limits.total_s:g} s"
+            return MailFailure(text, retriable=True)
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+            return _failure(error)
+        finally:
+            client.close()
+        return MailSent()
+
+    @property
+    def host(self) -> str:
+        """The host of the server; empty without one."""
+        return "" if self._server is None else self._server.host
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context()
+
+    async def _connect(self, client: aiosmtplib.SMTP, server: MailServer) -> None:
+        await client.connect(timeout=self.limits.connect_s)
+        if server.user is not None and server.password is not None:
+            await client.login(server.user, server.password)
+
+
+async def _part(client: aiosmtplib.SMTP) -> None:
+    """Say goodbye. The e-mail is in the hands of the server, whatever becomes of that."""
+    with contextlib.suppress(aiosmtplib.SMTPException, OSError, ValueError):
+        async with asyncio.timeout(GOODBYE_S):
+            await client.quit()
+
+
+def _own_name() -> str:
+    """What the server is greeted with: never looked up, for that may take long."""
+    name = socket.gethostname()
+    return name if _HOST_NAME.fullmatch(name) else "localhost"
+
+
+def _failure(error: Exception) -> MailFailure:
+    """What an error means, in words that hold no password."""
+    match error:
+        case aiosmtplib.SMTPRecipientsRefused(recipients=[refused, *_]):
+            return _failure(refused)
+        case aiosmtplib.SMTPAuthenticationError(code=code):
+            return MailFailure("The mail server refused the login", _is_for_now(code), code)
+        case aiosmtplib.SMTPResponseException(code=code, message=message):
+            return MailFailure(
+                f"The mail server said: {' '.join(message.split())[:300]}", _is_for_now(code), code
+            )
+        case ssl.SSLError() | aiosmtplib.SMTPException(__cause__=ssl.SSLError()):
+            return MailFailure("The TLS connection to the mail server could not be verified", retriable=True)
+        case socket.gaierror() | aiosmtplib.SMTPException(__cause__=socket.gaierror()):
+            return MailFailure("The name of the mail server could not be resolved", retriable=True)
+        case aiosmtplib.SMTPServerDisconnected():
+            return MailFailure("The mail server closed the connection", retriable=True)
+        case aiosmtplib.SMTPConnectError() | aiosmtplib.SMTPTimeoutError() | OSError():
+            return MailFailure("The mail server could not be reached", retriable=True)
+        case ValueError():  # an address or a message that the protocol cannot carry
+            return MailFailure("The e-mail cannot be sent as it is", retriable=False)
+    # What is left is raised where the server does not know STARTTLS, or no way to log in.
+    return MailFailure("The mail server does not offer what HOGLAB_SMTP_URL asks for", retriable=False)
+
+
+def _is_for_now(code: int) -> bool:
+    """Whether a later attempt may succeed (RFC 5321, 4.2.1)."""
+    return not 500 <= code <= 599

@@ -1,0 +1,78 @@
+"""Which URLs can be fetched (spec hog-runtime 9): what is wrong with a URL itself is said before anything is looked up,
+and is final, for no later attempt would find it otherwise."""
+
+from __future__ import annotations
+
+import re
+
+from yarl import URL
+
+from hoglab.delivery.outbound.addresses import literal_address
+
+MAX_URL_CHARS = 65_536
+"""Longer URLs are not sent; most servers take an eighth of it at the most."""
+MAX_HOST_CHARS, MAX_LABEL_CHARS = 253, 63
+"""Of a name, and of each of its parts between dots (RFC 1035)."""
+
+INVALID = "Invalid URL"
+
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/?#\\]*))?", re.DOTALL)
+_CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_HOST = re.compile(r"[A-Za-z0-9._-]+")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_PLACE = re.compile(r"(\[[^\]]*\]|[^:\[]*)(?::(.*))?", re.DOTALL)
+_PORT = re.compile(r"[0-9]{0,5}", re.ASCII)
+
+
+class UrlError(ValueError):
+    """A URL that cannot be fetched; the text says why, to the author of the function."""
+
+
+def parse_url(text: str) -> URL:
+    """A URL that can be fetched. Raises `UrlError`."""
+    text = text.strip()
+    if len(text) > MAX_URL_CHARS:
+        raise UrlError(f"{INVALID}: it is longer than {MAX_URL_CHARS} characters")
+    parts = _PARTS.match(text)
+    if parts is None:
+        raise UrlError(INVALID)
+    if parts[1].lower() not in ("http", "https"):
+        raise UrlError("Scheme must be either HTTP or HTTPS")
+    _check_authority(parts[2] or "")
+    try:
+        url = URL(text)
+    except (ValueError, UnicodeError):
+        raise UrlError(INVALID) from None
+    _check_host(url.raw_host or "")
+    return url
+
+
+def _check_authority(authority: str) -> None:
+    """What stands before the path: ``user:password@host:port``."""
+    if _CONTROL.search(authority):
+        raise UrlError(f"{INVALID}: there is a control character in its hostname")
+    parts = _PLACE.fullmatch(authority.rpartition("@")[2])
+    if parts is None:
+        raise UrlError(INVALID)
+    host, port = parts[1], parts[2] or ""
+    if not host:
+        raise UrlError("No hostname")
+    if host.startswith("[") and literal_address(host) is None:
+        raise UrlError(INVALID)
+    if not _PORT.fullmatch(port) or not 0 < int(port or 80) < 65_536:
+        raise UrlError(f"{INVALID}: its port is no number from 1 to 65535")
+
+
+def _check_host(host: str) -> None:
+    """A host as it would be looked up: names beyond ASCII are encoded."""
+    if not host:
+        raise UrlError("No hostname")
+    if literal_address(host) is not None:
+        return
+    labels = host.removesuffix(".").split(".")
+    if not _HOST.fullmatch(host) or not all(labels):
+        raise UrlError(f"{INVALID}: its hostname is none")
+    if len(host.removesuffix(".")) > MAX_HOST_CHARS or max(map(len, labels)) > MAX_LABEL_CHARS:
+        raise UrlError(f"{INVALID}: its hostname is too long")
+    if _NUMBER.fullmatch(labels[-1]):
+        raise UrlError(f"{INVALID}: its hostname is a number, but no IPv4 address")

@@ -1,0 +1,1 @@
+"""Work on the past: backfills, and runs that are run again."""

@@ -1,0 +1,1 @@
+"""Runs: their state, and what they leave behind: logs, metrics, results, dead letters."""

@@ -1,0 +1,199 @@
+"""What hog functions and their filters get to see of an event (spec: hog-runtime 1)."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+from hoglab.functions.runtime.globals import GROUP_ROOTS, PERSON_ROOTS
+from hoglab.people.reading import display_name
+
+if TYPE_CHECKING:
+    from hoglab.functions.runtime.compile import CompiledFunction
+    from hoglab.people.reading import PersonView
+    from hoglab.storage.event_store.ingested import IngestedEvent
+
+GROUP_CACHE_S = 10.0
+"""How old the properties of a group may be that functions see."""
+GROUP_CACHE_SIZE = 10_000
+
+NO_PERSON: Mapping[str, Any] = {"id": "", "name": "", "url": "", "properties": {}}
+"""Stands for the person of an event without one, so that ``person.properties.x`` is null and no error."""
+
+_UNESCAPED = "!~*'()"  # what encodeURIComponent leaves alone besides letters, digits and _.-
+
+
+class People(Protocol):
+    """What is read of persons and groups."""
+
+    def person_for(self, project_id: int, distinct_id: str) -> PersonView | None: ...
+
+    def group_properties(self, project_id: int, index: int, key: str) -> dict[str, Any] | None: ...
+
+    def group_types(self, project_id: int) -> Mapping[str, int]: ...
+
+
+class KnownProject(Protocol):
+    """What is read of a project."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def person_display_name_properties(self) -> Sequence[str] | None: ...
+
+
+def milliseconds(moment: datetime) -> str:
+    """``2026-01-01T00:00:00.000Z``."""
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def encoded(text: str) -> str:
+    """Percent-encoded as one component of an address."""
+    return quote(text, safe=_UNESCAPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where people look at projects: the addresses in globals."""
+
+    url: str
+
+    def project_url(self, project_id: int) -> str:
+        return f"{self.url.rstrip('/')}/project/{project_id}"
+
+    def project(self, project: KnownProject) -> dict[str, Any]:
+        return {"id": project.id, "name": project.name, "url": self.project_url(project.id)}
+
+    def source(self, function: CompiledFunction) -> dict[str, Any]:
+        url = f"{self.project_url(function.project_id)}/functions/{function.id}"
+        page = "" if function.type == "source_webhook" else "/configuration/"
+        return {"name": function.label, "url": url + page}
+
+    def event_url(self, project_id: int, uuid: str, timestamp: str) -> str:
+        return f"{self.project_url(project_id)}/events/{encoded(uuid)}/{encoded(timestamp)}"
+
+    def person(
+        self, project: KnownProject, person_id: str, distinct_id: str, properties: dict[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "id": person_id,
+            "name": display_name(properties, distinct_id, project.person_display_name_properties),
+            "url": f"{self.project_url(project.id)}/person/{encoded(distinct_id)}",
+            "properties": properties,
+        }
+
+
+class GroupProperties:
+    """Properties of groups, kept for a moment so that a batch does not ask for the same ones again and again."""
+
+    def __init__(self, people: People, clock: Callable[[], float] = time.monotonic) -> None:
+        self._people = people
+        self._clock = clock
+        self._known: OrderedDict[tuple[int, int, str], tuple[float, dict[str, Any]]] = OrderedDict()
+
+    def get(self, project_id: int, index: int, key: str) -> dict[str, Any]:
+        name, now = (project_id, index, key), self._clock()
+        known = self._known.get(name)
+        if known is not None and known[0] > now:
+            return known[1]
+        properties = self._people.group_properties(project_id, index, key) or {}
+        self._known[name] = (now + GROUP_CACHE_S, properties)
+        self._known.move_to_end(name)
+        if len(self._known) > GROUP_CACHE_SIZE:
+            self._known.popitem(last=False)
+        return properties
+
+
+def has_person(event: IngestedEvent) -> bool:
+    """Whether the event belongs to a person with a profile; personless events do not."""
+    return event.row.person_id is not None and event.row.person_mode != "propertyless"
+
+
+def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]) -> dict[str, Any]:
+    """As much of the globals as filters that look at the roots ``reads`` need, for
+    `hoglab.functions.runtime.globals.filter_globals`."""
+    row = event.row
+    seen: dict[str, Any] = {
+        "event": row.event,
+        "distinct_id": row.distinct_id,
+        "properties": event.properties,
+        "elements_chain": row.elements_chain,
+    }
+    if "uuid" in reads:
+        seen["uuid"] = str(row.uuid)
+    if "timestamp" in reads:
+        seen["timestamp"] = milliseconds(row.timestamp)
+    made: dict[str, Any] = {"event": seen}
+    if row.groups and not reads.isdisjoint(GROUP_ROOTS):  # filters know them by index
+        made["groups"] = {
+            index: {"id": key, "index": index, "properties": groups.get(row.project_id, index, key)}
+            for index, key in row.groups.items()
+        }
+    if not reads.isdisjoint(PERSON_ROOTS) and has_person(event):
+        made["person"] = {"id": str(row.person_id), "properties": event.person_properties}
+    return made
+
+
+class EventGlobals:
+    """Makes the globals that all functions see of one event: all but ``source`` and ``inputs``."""
+
+    def __init__(self, site: Site, people: People, groups: GroupProperties) -> None:
+        self._site = site
+        self._people = people
+        self._groups = groups
+
+    def of(self, project: KnownProject, event: IngestedEvent) -> dict[str, Any]:
+        row = event.row
+        uuid, timestamp = str(row.uuid), milliseconds(row.timestamp)
+        made: dict[str, Any] = {
+            "project": self._site.project(project),
+            "event": {
+                "uuid": uuid,
+                "event": row.event,
+                "distinct_id": row.distinct_id,
+                "properties": event.properties,
+                "elements_chain": row.elements_chain,
+                "timestamp": timestamp,
+                "captured_at": milliseconds(row.captured_at),
+                "url": self._site.event_url(project.id, uuid, timestamp),
+            },
+            "groups": self.groups_of(project.id, event.row.groups) if event.row.groups else {},
+        }
+        if has_person(event):
+            made["person"] = self._site.person(
+                project, str(row.person_id), row.distinct_id, event.person_properties
+            )
+        return made
+
+    def groups_of(self, project_id: int, keys: Mapping[int, str]) -> dict[str, Any]:
+        """The groups with these keys, by the names of their types; ``keys`` are by the types' indexes."""
+        url = self._site.project_url(project_id)
+        return {
+            group_type: {
+                "id": keys[index],
+                "type": group_type,
+                "index": index,
+                "url": f"{url}/groups/{index}/{encoded(keys[index])}",
+                "properties": self._groups.get(project_id, index, keys[index]),
+            }
+            for group_type, index in self._people.group_types(project_id).items()
+            if index in keys
+        }
+
+    def late_person(self, project: KnownProject, distinct_id: str) -> dict[str, Any]:
+        """The person of an event that had none when it was stored: looked up now, else a stand-in."""
+        known = self._people.person_for(project.id, distinct_id)
+        if known is None:
+            return dict(NO_PERSON)
+        return self._site.person(project, str(known.uuid), distinct_id, known.properties)

@@ -1,0 +1,77 @@
+"""What is kept of each invocation (spec: hog-runtime 4.10)."""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import sqlalchemy as sa
+
+from hoglab.delivery.runs.state import mapping_named
+from hoglab.storage.database.tables import invocation_result
+from hoglab.storage.database.types import to_micros
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Database
+
+NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
+"""Parts of the globals that are looked up anew when an invocation is run again."""
+
+INPUTS_FAILED = "inputs_failed"
+POISON_PILL = "poison_pill"
+QUEUE_FULL = "queue_full"
+"""Too many runs of the function waited already."""
+
+_STATUS = re.compile(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
+
+
+class Versions:
+    """Versions of results: microseconds that only ever rise, whatever is done to the clock."""
+
+    def __init__(self, last: int = 0) -> None:
+        """``last``: the highest that was given before."""
+        self._last = last
+        self._lock = threading.Lock()
+
+    def next(self, now: datetime) -> int:
+        with self._lock:
+            self._last = max(self._last + 1, to_micros(now))
+            return self._last
+
+
+def last_version(queue_database: Database) -> int:
+    """The highest version of what is kept, 0 for nothing."""
+    with queue_database.read() as connection:
+        return connection.execute(sa.select(sa.func.max(invocation_result.c.version))).scalar() or 0
+
+
+def error_kind(message: str) -> str:
+    """What kind of error a message speaks of."""
+    lower = message.lower()
+    if "timeout" in lower or "timed out" in lower:
+        return "timeout"
+    status = _STATUS.search(lower)
+    if "server error" in lower or (status is not None and status[1] == "5"):
+        return "http_5xx"
+    if status is not None:
+        return "http_4xx"
+    if "out of memory" in lower or "memory limit" in lower:
+        return "oom"
+    return "hog_error"
+
+
+def kept_globals(globals_: bytes, mapping_id: str | None) -> bytes:
+    """What a result keeps to be run again: the mapping, and globals without what is looked up anew."""
+    parts = orjson.loads(memoryview(globals_))
+    kept = {name: part for name, part in parts.items() if name not in NOT_IN_RESULTS}
+    return zlib.compress(orjson.dumps({"globals": kept, "mapping_id": mapping_id}), 1)
+
+
+def restored_globals(kept: bytes) -> tuple[dict[str, Any], str | None]:
+    """The reverse of `kept_globals`."""
+    restored = orjson.loads(zlib.decompress(kept))
+    return restored["globals"], mapping_named(restored.get("mapping_id"), restored.get("mapping"))

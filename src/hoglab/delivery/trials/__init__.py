@@ -1,0 +1,1 @@
+"""Trials of functions: test runs, test cases, sample events."""

@@ -1,0 +1,1 @@
+"""Webhooks: requests of others that start functions."""

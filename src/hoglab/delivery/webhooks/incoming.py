@@ -1,0 +1,498 @@
+"""Incoming webhooks: what others send, functions turn into events and answers (spec: hog-runtime 7.5).
+
+The first turn of a function runs while the sender waits, in a few threads of its own. A program that calls out goes
+on in the worker, and its sender is told so. What a program captures, and what is left to the worker, is durable
+before the sender gets its answer; when that cannot be done, a 503 asks to send again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+from uuid import uuid4
+
+import orjson
+import structlog
+
+from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
+from hoglab.delivery.dispatch.dispatcher import DEGRADED_PRIORITY, OVERFLOW_QUEUE
+from hoglab.delivery.execution.capturing import CaptureRefusedError
+from hoglab.delivery.execution.loops import CHAIN_HEADER, chain_of
+from hoglab.delivery.execution.program_run import clipped
+from hoglab.delivery.execution.turn import Settled, Turn
+from hoglab.delivery.limits.shares import one_less
+from hoglab.delivery.limits.watcher import cost_of
+from hoglab.delivery.runs.globals import NO_PERSON, milliseconds
+from hoglab.delivery.runs.state import State, encode_state, raw_json
+from hoglab.hog.rt.json_text import stringify
+from hoglab.http.errors import ApiError
+from hoglab.http.fields.fields import parse_uuid
+from hoglab.http.management.fair_threads import FairThreads
+from hoglab.http.requests.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
+from hoglab.http.requests.decompression import BY_NAME, BrokenDataError, TooLargeError
+from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.invocations import AppMetric, ClaimedInvocation, InvocationResult, LogEntry, NewInvocation
+
+if TYPE_CHECKING:
+    from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.execution.capturing import Capture
+    from hoglab.delivery.execution.turn import Workshop
+    from hoglab.delivery.limits.watcher import Watcher
+    from hoglab.functions.runtime.compile import CompiledFunction
+    from hoglab.http.identity import Project
+    from hoglab.storage.invocations import InvocationQueue
+
+WEBHOOK = "source_webhook"
+INCOMING = "$incoming_webhook"
+"""Name of the event that programs of webhooks run on. It is never stored."""
+
+UNSEEN_HEADERS = frozenset(
+    {
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-forwarded-port",
+        "cookie",
+        "x-csrftoken",
+        "proxy-authorization",
+        "referer",
+        "forwarded",
+        "x-real-ip",
+        "true-client-ip",
+        CHAIN_HEADER.lower(),
+    }
+)
+"""Headers that programs do not get to see."""
+
+TEXT_TYPE = "text/plain"
+REPLY_TYPES = frozenset(
+    {
+        TEXT_TYPE,
+        "text/csv",
+        "application/json",
+        "application/octet-stream",
+        "application/xml",
+        "image/gif",
+        "image/png",
+        "image/jpeg",
+        "image/webp",
+    }
+)
+"""Content types that programs may answer with: nothing that a browser would run."""
+
+LOWEST_STATUS, HIGHEST_STATUS = 200, 599
+BODILESS = frozenset({204, 205, 304})
+RETRY_AFTER_S = 5
+
+DEFERRED = "Function scheduled for future execution due to degraded state"
+
+_logger = structlog.get_logger(__name__)
+
+
+UNKNOWN_OWNER = "unknown"
+PROJECT_PART = 0.75
+"""How much of the places for requests at work or waiting those of one project may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookLimits:
+    """Sizes in bytes, times in seconds."""
+
+    body: int = 512_000
+    body_timeout_s: float = 30.0
+    threads: int = 2
+    waiting: int = 256
+    """Requests that are worked on or wait for it; further ones are asked to come again."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRequest:
+    """A whole request. ``headers`` as they came, ``query`` without its question mark, ``ip`` of the sender."""
+
+    method: str
+    headers: Sequence[tuple[str, str]] = ()
+    query: str = ""
+    body: bytes = b""
+    ip: str | None = None
+
+    def header(self, name: str) -> str | None:
+        return next((value for known, value in self.headers if known.lower() == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the sender is told."""
+
+    status: int
+    body: bytes = b""
+    content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def json(cls, status: int, value: Any, **headers: str) -> Reply:
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        return cls(status, orjson.dumps(value), "application/json", named)
+
+
+NOT_FOUND = Reply.json(404, {"error": "Not found"})
+STOPPED = Reply.json(429, {"error": "Disabled"})
+TOO_LARGE = Reply.json(413, {"error": "Request entity too large"}, connection="close")
+TOO_SLOW = Reply.json(408, {"error": "The request did not arrive in time"}, connection="close")
+BROKEN = Reply.json(400, {"error": "The request body cannot be read"}, connection="close")
+CROWDED = Reply.json(
+    503,
+    {"error": "The server is receiving too much at a time. Try again."},
+    retry_after="1",
+    connection="close",
+)
+BUSY = Reply.json(503, {"error": "Too many requests at a time. Try again."}, retry_after="1")
+NOT_STORED = Reply.json(
+    503, {"error": "Nothing can be stored now. Try again."}, retry_after=str(RETRY_AFTER_S)
+)
+FAILED = Reply.json(500, {"status": "Unhandled error"})
+QUEUED = Reply.json(201, {"status": "queued"})
+DONE = Reply.json(200, {"status": "ok"})
+
+
+class UnreadableRequestError(ValueError):
+    """A request that no program could use; ``reply`` is for the sender."""
+
+    def __init__(self, reply: Reply | str) -> None:
+        """``reply``: the text of a 400, or the whole answer."""
+        self.reply = Reply.json(400, {"error": reply}) if isinstance(reply, str) else reply
+        super().__init__(str(reply))
+
+
+def unpacked(request: IncomingRequest, limit_bytes: int) -> IncomingRequest:
+    """The request with its body decompressed. Raises `UnreadableRequestError`, also for more than the limit."""
+    encoding = (request.header("content-encoding") or "identity").strip().lower()
+    if encoding == "identity":
+        return request
+    decompress = BY_NAME.get(encoding.removeprefix("x-"))
+    if decompress is None:
+        known = ", ".join(BY_NAME)
+        raise UnreadableRequestError(
+            Reply.json(415, {"error": f"Bodies may be compressed by one of {known}."}, accept_encoding=known)
+        )
+    try:
+        return replace(request, body=decompress(request.body, limit_bytes) if request.body else b"")
+    except BrokenDataError as error:
+        raise UnreadableRequestError(f"The body is no {encoding} data: {error}.") from None
+    except TooLargeError:
+        raise UnreadableRequestError(TOO_LARGE) from None
+
+
+def request_global(request: IncomingRequest) -> dict[str, Any]:
+    """``request`` of the globals. Raises `UnreadableRequestError`."""
+    headers: dict[str, str] = {}
+    for name, value in request.headers:
+        if name.lower() not in UNSEEN_HEADERS:
+            headers.setdefault(name.lower(), value)
+    return {
+        "method": request.method,
+        "headers": headers,
+        "query": _query(request.query),
+        "body": _body(request),
+        "stringBody": request.body.decode("utf-8", "replace"),
+        "ip": request.ip,
+    }
+
+
+def _query(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
+    except ValueError:
+        raise UnreadableRequestError(f"The query has more than {MAX_FORM_FIELDS} parameters.") from None
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        query[name] = f"{query[name]},{value}" if name in query else value
+    return query
+
+
+def _body(request: IncomingRequest) -> Any:
+    """The body as data: JSON, a form, or JSON that is sent as something else; ``{}`` for what is none of these."""
+    content_type = ContentType.of(request.header("content-type"))
+    is_json = content_type.media_type == "application/json" or content_type.media_type.endswith("+json")
+    try:
+        if is_json and request.body:
+            return decode_json(request.body, content_type.parameters.get("charset"))
+        return decode(request.body, content_type).value
+    except ApiError as error:
+        if error.status == 400:
+            raise UnreadableRequestError(error.detail) from None
+    try:
+        sent = decode_json(request.body)
+    except ApiError:
+        return {}
+    return sent if isinstance(sent, (dict, list)) else {}
+
+
+def reply_of(returned: Any) -> Reply | None:
+    """The answer that a program returned as ``{'httpResponse': {…}}``; None when it returned something else."""
+    wanted = returned.get("httpResponse") if isinstance(returned, Mapping) else None
+    if not isinstance(wanted, Mapping):
+        return None
+    status = _status(wanted.get("status"))
+    body, content_type = wanted.get("body"), wanted.get("contentType")
+    headers = {"content-security-policy": "default-src 'none'"}
+    if body is None or status in BODILESS:
+        return Reply(status, headers=headers)
+    if not isinstance(body, str):
+        return Reply(status, stringify(body).encode("utf-8", "replace"), "application/json", headers)
+    if content_type not in REPLY_TYPES:
+        content_type = TEXT_TYPE
+    if wanted.get("isBase64Encoded") is True:
+        try:
+            return Reply(status, base64.b64decode(body, validate=True), content_type, headers)
+        except (binascii.Error, ValueError):
+            return Reply(500, b"", None, headers)
+    return Reply(status, body.encode("utf-8", "replace"), content_type, headers)
+
+
+def _status(wanted: Any) -> int:
+    """A status as it may be sent; 500 for what is none."""
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or wanted != wanted // 1:
+        return 500
+    return int(wanted) if LOWEST_STATUS <= wanted <= HIGHEST_STATUS else 500
+
+
+@dataclass(slots=True)
+class _Visit:
+    """One request at work: the answer, and what has to be written before it is given."""
+
+    reply: Reply
+    project_id: int = 0
+    function_id: str = ""
+    run_id: str = ""
+    captured: dict[str, Any] | None = None
+    invocations: list[NewInvocation] = field(default_factory=list)
+    logs: list[LogEntry] = field(default_factory=list)
+    metrics: list[AppMetric] = field(default_factory=list)
+    results: list[InvocationResult] = field(default_factory=list)
+
+
+class Webhooks:
+    """Answers requests to functions. Used on an event loop, which it never holds up."""
+
+    def __init__(
+        self,
+        queue: InvocationQueue,
+        shop: Workshop,
+        watcher: Watcher,
+        bodies: BodyPool,
+        *,
+        capture: Capture | None = None,
+        has_room: Callable[[str], bool] = lambda _function_id: True,
+        limits: WebhookLimits | None = None,
+    ) -> None:
+        """``has_room``: whether the queue may get more work of a function."""
+        self.limits = limits or WebhookLimits()
+        self._queue = queue
+        self._shop = shop
+        self._watcher = watcher
+        self._bodies = bodies
+        self._capture = capture
+        self._has_room = has_room
+        self._pool = FairThreads(self.limits.threads, "webhook", waiting=self.limits.waiting)
+        self._waiting: Counter[str] = Counter()
+
+    async def answer(self, address: str, request: IncomingRequest) -> Reply:
+        """What the sender of a request is told. ``address``: a function's id, perhaps with an extension."""
+        function_id = parse_uuid(address.partition(".")[0])
+        if function_id is None:
+            return NOT_FOUND
+        owner = self.owner_of(address) or UNKNOWN_OWNER
+        most = self.limits.waiting
+        if self._waiting.total() >= most or self._waiting[owner] >= math.ceil(most * PROJECT_PART):
+            return BUSY
+        self._waiting[owner] += 1
+        try:
+            return await self._answer(owner, function_id, request)
+        finally:
+            one_less(self._waiting, owner)
+
+    def owner_of(self, address: str) -> str | None:
+        """On whose account requests to an address are, None before the first of them was answered."""
+        function_id = parse_uuid(address.partition(".")[0])
+        project_id = None if function_id is None else self._shop.registry.known_project(function_id)
+        return None if project_id is None else f"project:{project_id}"
+
+    async def _answer(self, owner: str, function_id: str, request: IncomingRequest) -> Reply:
+        visit = await self._pool.run(owner, partial(self._visit, function_id, request))
+        if visit.captured is not None and self._capture is not None:
+            try:
+                await self._capture(visit.project_id, visit.captured)
+            except CaptureRefusedError as refusal:
+                visit = self._not_captured(visit) if refusal.for_now else self._refused(visit, str(refusal))
+            except Exception as error:
+                _logger.warning("webhook_event_not_stored", function_id=function_id, error=str(error))
+                visit = self._not_captured(visit)
+        return await self._pool.run(owner, partial(self._leave, visit))
+
+    def close(self) -> None:
+        """Take no more requests. Those that are worked on are finished."""
+        self._pool.close(wait=True)
+
+    # --- in a thread
+
+    def _visit(self, function_id: str, request: IncomingRequest) -> _Visit:
+        found = self._shop.registry.find(function_id)
+        if found is None or found[1].type != WEBHOOK:
+            return _Visit(NOT_FOUND)
+        project, function = found
+        visit = _Visit(DONE, project.id, function.id, str(uuid4()))
+        if self._watcher.is_disabled(function.id):
+            self._count(visit, "failure", "disabled_permanently")
+            visit.reply = STOPPED
+            return visit
+        try:
+            state = self._state(project, request)
+        except UnreadableRequestError as error:
+            return _Visit(error.reply)
+        self._count(visit, "other", "triggered")
+        if self._watcher.is_degraded(function.id):
+            self._defer(visit, state)
+        else:
+            self._run(visit, function, state)
+        return visit
+
+    def _state(self, project: Project, request: IncomingRequest) -> State:
+        """What the program runs on. The request is sealed, for it may stay in the queue and may hold credentials."""
+        seen = request_global(unpacked(request, self.limits.body))
+        body = seen["body"]
+        distinct_id = body.get("distinct_id") if isinstance(body, dict) else None
+        event_uuid = str(uuid4())
+        chain = chain_of(request.header(CHAIN_HEADER.lower()))
+        globals_ = {
+            "project": {"id": project.id, "name": "", "url": ""},
+            "event": {
+                "uuid": event_uuid,
+                "event": INCOMING,
+                "distinct_id": distinct_id,
+                "properties": {CHAIN_PROPERTY: chain} if chain else {},
+                "elements_chain": "",
+                "timestamp": milliseconds(self._shop.now()),
+                "url": "",
+            },
+            "person": NO_PERSON,
+        }
+        return State(
+            globals=raw_json(globals_),
+            event_uuid=event_uuid,
+            distinct_id=distinct_id if isinstance(distinct_id, str) else None,
+            sealed_request=self._shop.box.encrypt_text(orjson.dumps(seen).decode()),
+        )
+
+    def _defer(self, visit: _Visit, state: State) -> None:
+        """A slow function runs later, behind the others."""
+        visit.invocations.append(
+            NewInvocation(
+                visit.run_id,
+                visit.project_id,
+                visit.function_id,
+                encode_state(state),
+                queue=OVERFLOW_QUEUE,
+                priority=DEGRADED_PRIORITY,
+            )
+        )
+        self._log(visit, "warn", DEFERRED)
+        visit.reply = Reply(200)
+
+    def _run(self, visit: _Visit, function: CompiledFunction, state: State) -> None:
+        now = self._shop.now()
+        claimed = ClaimedInvocation(
+            visit.run_id,
+            visit.project_id,
+            function.id,
+            None,
+            "hog",
+            0,
+            now,
+            0,
+            encode_state(state),
+            lock_token="",
+            created_at=now,
+        )
+        turn = Turn(self._shop, claimed)
+        settled = self._bodies.call(turn.inline, function.id)
+        assert isinstance(settled, Settled)  # noqa: S101 - it may perform nothing
+        visit.captured = settled.captured
+        visit.logs += settled.logs
+        visit.metrics += settled.metrics
+        visit.results += settled.results
+        if settled.timings:
+            self._watcher.observe(Counter({function.id: cost_of(settled.timings)}))
+        visit.reply = self._reply(visit, turn, settled)
+
+    def _reply(self, visit: _Visit, turn: Turn, settled: Settled) -> Reply:
+        outcome, run = settled.outcome, turn.program_run
+        if outcome.status == "available":
+            visit.invocations.append(
+                NewInvocation(
+                    visit.run_id,
+                    visit.project_id,
+                    visit.function_id,
+                    outcome.state or b"",
+                    scheduled_at=outcome.scheduled_at,
+                )
+            )
+            return QUEUED
+        if outcome.status == "cancelled":  # it was disabled a moment ago
+            return NOT_FOUND
+        if outcome.status == "failed" or run is None:
+            return FAILED
+        reply = reply_of(run.value)
+        if reply is None:
+            return DONE
+        text = f"Responded with response status - {reply.status}"
+        if reply.status >= 400:
+            reason = reply.body.decode("utf-8", "replace")
+            self._log(visit, "warn", run.cleaned(f"{text}, reason: {reason}"))
+        else:
+            self._log(visit, "info", text)
+        return reply
+
+    def _refused(self, visit: _Visit, reason: str) -> _Visit:
+        """What the program captured is no event that could be stored, however often its sender came again."""
+        self._log(visit, "error", f"The captured event was not stored: {reason}.")
+        return visit
+
+    def _not_captured(self, visit: _Visit) -> _Visit:
+        """Nothing is left behind but the reason: the sender comes again."""
+        metrics = [one for one in visit.metrics if one.metric_kind == "other"]
+        left = replace(visit, reply=NOT_STORED, captured=None, invocations=[], metrics=metrics, results=[])
+        self._log(left, "error", "The captured event could not be stored; the sender was asked to try again.")
+        self._count(left, "failure", "failed")
+        return left
+
+    def _leave(self, visit: _Visit) -> Reply:
+        """Write what a visit leaves behind; the answer, which is another when that cannot be done."""
+        traces: dict[str, Any] = {"logs": visit.logs, "metrics": visit.metrics, "results": visit.results}
+        try:
+            if visit.invocations:
+                if not self._has_room(visit.function_id):
+                    return NOT_STORED
+                self._queue.enqueue(visit.invocations, **traces)
+            elif any(traces.values()):
+                self._queue.finish([], **traces)
+        except DatabaseError as error:
+            _logger.warning("webhook_traces_lost", function_id=visit.function_id, error=str(error))
+            return NOT_STORED if visit.invocations else visit.reply
+        return visit.reply
+
+    def _log(self, visit: _Visit, level: str, text: str) -> None:
+        visit.logs.append(
+            LogEntry(
+                visit.project_id, visit.function_id, visit.run_id, self._shop.now(), level, clipped(text)
+            )
+        )
+
+    def _count(self, visit: _Visit, kind: str, name: str) -> None:
+        visit.metrics.append(AppMetric(visit.project_id, visit.function_id, kind, name, 1, self._shop.now()))

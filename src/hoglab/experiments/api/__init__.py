@@ -1,0 +1,1 @@
+"""Endpoints of experiments, holdouts and saved metrics."""

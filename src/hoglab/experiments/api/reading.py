@@ -1,0 +1,166 @@
+"""Reading experiments: one, or a page of them.
+
+What an experiment looks like on the wire is remembered as bytes until anything that it shows has changed. Each
+change of that kind raises the version of a topic in its own transaction (`storage.database.changes`), and what is
+remembered is used as it is only under the very versions that it was read with, so it is never out of date. When
+experiments or flags of the project have changed, a digest of what is stored tells which experiments those were.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orjson import Fragment
+
+from hoglab.accounts import store as accounts
+from hoglab.accounts.service import EVERYWHERE
+from hoglab.experiments import store
+from hoglab.experiments.api.listing import Query, list_experiments
+from hoglab.experiments.wire.presentation import experiment_state, load_related
+from hoglab.http.errors import not_found
+from hoglab.http.management.preconditions import tag_of
+from hoglab.http.responses import EncodedObject, encode_json
+from hoglab.storage.database import State, Subject, state_in
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.experiments.actor import Actor
+    from hoglab.http.identity import Principal
+    from hoglab.storage.database import Database
+
+MAX_REMEMBERED_BYTES = 32 * 1024 * 1024
+"""How much of experiments is remembered; with more, everything is forgotten."""
+
+
+DIGESTED = 2
+"""How many of `subjects` are such that a digest tells whose change it was."""
+
+
+def subjects(project_id: int) -> tuple[Subject, ...]:
+    """Everything that a project's experiments show: users are announced with their keys."""
+    return (
+        ("experiments", project_id),  # and their holdouts and saved metrics
+        ("flags", project_id),
+        ("project", project_id),
+        ("actions", project_id),
+        ("cohorts", project_id),
+        ("keys", EVERYWHERE),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An experiment on the wire, but for what depends on the caller."""
+
+    beginning: bytes
+    """The JSON up to the value of its last key."""
+    tag: str
+    created_by_id: int | None
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any], created_by_id: int | None) -> Shown:
+        encoded = encode_json(state)
+        return cls(encoded[:-1] + b',"user_access_level":"', tag_of(encoded), created_by_id)
+
+    def body(self, principal: Principal) -> bytes:
+        """The whole JSON object, as this caller sees it."""
+        return b'%b%b"}' % (self.beginning, principal.access_level(self.created_by_id).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """An experiment in one state, and a digest of what was stored of it then."""
+
+    state: State
+    digest: bytes
+    shown: Shown
+
+
+class ExperimentReads:
+    """Answers with experiments of all projects. Used from any thread."""
+
+    def __init__(self, database: Database, max_remembered_bytes: int = MAX_REMEMBERED_BYTES) -> None:
+        self._database = database
+        self._max_bytes = max_remembered_bytes
+        self._remembered: dict[tuple[int, int], _Remembered] = {}  # by project and id
+        self._bytes = 0
+        self._lock = threading.Lock()  # of changes of the two above
+
+    def recall(self, actor: Actor, experiment_id: int) -> EncodedObject | None:
+        """As `read`, from memory alone; None when that does not hold the experiment as it is now."""
+        project_id = actor.project.id
+        known = self._remembered.get((project_id, experiment_id))
+        if known is None or known.state != self._database.changes.state(subjects(project_id)):
+            return None
+        return EncodedObject(known.shown.body(actor.principal), known.shown.tag)
+
+    def read(self, actor: Actor, experiment_id: int) -> EncodedObject:
+        """The full form of an experiment. Raises 404."""
+        with self._database.read() as connection:
+            shown = self._shown(connection, actor.project.id, [experiment_id]).get(experiment_id)
+        if shown is None:
+            raise not_found()
+        return EncodedObject(shown.body(actor.principal), shown.tag)
+
+    def page(self, actor: Actor, query: Query, *, limit: int, offset: int) -> tuple[list[Fragment], int]:
+        """A page in full form, and how many experiments match. Raises 400."""
+        project_id = actor.project.id
+        with self._database.read() as connection:
+            ids, count = list_experiments(
+                connection, project_id, query, limit=limit, offset=offset, now=actor.now
+            )
+            shown = self._shown(connection, project_id, ids)
+        return [Fragment(shown[each].body(actor.principal)) for each in ids], count
+
+    def _shown(self, connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, Shown]:
+        """Those of some experiments that exist and are not deleted, in the snapshot of a connection."""
+        state = state_in(connection, subjects(project_id))
+        found: dict[int, Shown] = {}
+        for each in ids:
+            known = self._remembered.get((project_id, each))
+            if known is not None and known.state == state:
+                found[each] = known.shown
+        if len(found) < len(ids):
+            fresh = self._fresh(connection, project_id, [each for each in ids if each not in found], state)
+            self._remember(project_id, fresh)
+            found.update((each, remembered.shown) for each, remembered in fresh.items())
+        return found
+
+    def _fresh(
+        self, connection: Connection, project_id: int, ids: Collection[int], state: State
+    ) -> dict[int, _Remembered]:
+        fresh: dict[int, _Remembered] = {}
+        digests = store.digests(connection, project_id, ids)
+        for each, digest in digests.items():
+            known = self._remembered.get((project_id, each))
+            if known is not None and known.digest == digest and known.state[DIGESTED:] == state[DIGESTED:]:
+                fresh[each] = _Remembered(state, digest, known.shown)
+        changed = [each for each in digests if each not in fresh]
+        for each, shown in _read(connection, project_id, changed).items() if changed else ():
+            fresh[each] = _Remembered(state, digests[each], shown)
+        return fresh
+
+    def _remember(self, project_id: int, fresh: Mapping[int, _Remembered]) -> None:
+        with self._lock:
+            for each, new in fresh.items():
+                old = self._remembered.get((project_id, each))
+                if old is not None and old.state > new.state:
+                    continue  # somebody has read later than we did
+                self._bytes += len(new.shown.beginning) - (0 if old is None else len(old.shown.beginning))
+                self._remembered[project_id, each] = new
+            if self._bytes > self._max_bytes:
+                self._remembered, self._bytes = {}, 0
+
+
+def _read(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, Shown]:
+    # Not the project of the request: that one may be older than the versions under which this is remembered.
+    project = accounts.project_by_id(connection, project_id)
+    rows = store.visible(connection, project_id, ids)
+    if project is None:
+        return {}
+    related = load_related(connection, project, rows)
+    return {row.id: Shown.of(experiment_state(row, related, project), row.created_by_id) for row in rows}

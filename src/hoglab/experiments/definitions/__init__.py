@@ -1,0 +1,1 @@
+"""Definitions of experiments: metrics, criteria, the part of a flag."""

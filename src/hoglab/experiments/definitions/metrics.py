@@ -1,0 +1,414 @@
+"""Metric definitions: what is accepted, and the upkeep of their uuids (spec experiments-api 3.8).
+
+A metric is stored as the JSON that came; the models below only decide whether it is one.
+"""
+
+# Annotations of models are evaluated by Pydantic, so they are not postponed here.
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    Strict,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import ErrorDetails
+
+from hoglab.experiments.definitions.reference import METRIC_FIELDS
+from hoglab.http.errors import from_details, validation_error
+from hoglab.http.fields.fields import WireModel
+from hoglab.http.fields.property_filters import Properties
+from hoglab.http.fields.unknown_keys import Keys, Path, WarningEntry, hint, shown_path, unknown_keys, warning
+
+MAX_METRICS = 200
+"""How many metrics one list may hold."""
+MAX_LISTED_ERRORS = 15
+LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
+KIND = "ExperimentMetric"
+NODE_KINDS = frozenset({"EventsNode", "ActionsNode", "ExperimentDataWarehouseNode"})
+"""The kinds of what a metric is computed from."""
+PROPERTY_MATH = frozenset({"sum", "avg", "min", "max"})
+"""The maths that need a property."""
+_VALUES = ("source", "numerator", "denominator")
+_SOURCES = ("source", "numerator", "denominator", "start_event", "completion_event")
+
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+PropertyFilters = Annotated[list[dict[str, Any]], Keys(Properties)] | None
+WindowUnit = Literal["second", "minute", "hour", "day", "week", "month"]
+Math = Literal["total", "sum", "avg", "min", "max", "unique_session", "dau", "unique_group", "hogql"]
+Percentile = Annotated[Number, Field(ge=0, le=1)]
+
+
+class _Closed(WireModel):
+    """An object that has the fields below and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+    notes = METRIC_FIELDS
+
+
+class Breakdown(_Closed):
+    """A property by whose values the results are split."""
+
+    unused = frozenset({"histogram_bin_count", "normalize_url"})
+
+    property: Any = None
+    type: Any = None
+    group_type_index: Any = None
+
+
+class BreakdownFilter(_Closed):
+    """How results are split."""
+
+    unused = frozenset(
+        {
+            "breakdown",
+            "breakdown_group_type_index",
+            "breakdown_hide_other_aggregation",
+            "breakdown_histogram_bin_count",
+            "breakdown_limit",
+            "breakdown_normalize_url",
+            "breakdown_path_cleaning",
+            "breakdown_type",
+        }
+    )
+
+    breakdowns: list[Breakdown] | None = None
+
+
+class _Node(_Closed):
+    name: StrictStr | None = None
+    custom_name: StrictStr | None = None
+    properties: PropertyFilters = None
+    fixedProperties: PropertyFilters = None  # noqa: N815 - wire name
+    math: Math | None = None
+    math_property: StrictStr | None = None
+    math_property_type: StrictStr | None = None
+    math_property_revenue_currency: dict[str, Any] | None = None
+    math_hogql: StrictStr | None = None
+    math_group_type_index: Annotated[StrictInt, Field(ge=0, le=4)] | None = None
+    math_multiplier: float | None = None
+    optionalInFunnel: StrictBool | None = None  # noqa: N815 - wire name
+    version: float | None = None
+    response: dict[str, Any] | None = None
+
+
+class EventsNode(_Node):
+    """Events of one name; of any name when ``event`` is null."""
+
+    kind: Literal["EventsNode"]
+    event: StrictStr | None = None
+    limit: StrictInt | None = None
+    orderBy: list[StrictStr] | None = None  # noqa: N815 - wire name
+
+
+class ActionsNode(_Node):
+    """Events that an action matches."""
+
+    kind: Literal["ActionsNode"]
+    id: StrictInt
+
+
+class ExperimentDataWarehouseNode(_Node):
+    """Rows of a table beside the events."""
+
+    kind: Literal["ExperimentDataWarehouseNode"]
+    table_name: StrictStr
+    timestamp_field: StrictStr
+    events_join_key: StrictStr
+    data_warehouse_join_key: StrictStr
+
+
+Source = Annotated[EventsNode | ActionsNode | ExperimentDataWarehouseNode, Field(discriminator="kind")]
+
+
+class OutlierHandling(_Closed):
+    """Percentile bounds of one side of a ratio."""
+
+    lower_bound_percentile: Percentile | None = None
+    upper_bound_percentile: Percentile | None = None
+    ignore_zeros: StrictBool | None = None
+
+
+class _Metric(_Closed):
+    kind: Literal["ExperimentMetric"]
+    uuid: StrictStr | None = None
+    name: StrictStr | None = None
+    fingerprint: StrictStr | None = None
+    goal: Literal["increase", "decrease"] | None = None
+    conversion_window: StrictInt | None = None
+    conversion_window_unit: WindowUnit | None = None
+    breakdownFilter: Annotated[dict[str, Any], Keys(BreakdownFilter)] | None = None  # noqa: N815 - wire name
+    isSharedMetric: StrictBool | None = None  # noqa: N815 - wire name
+    sharedMetricId: float | None = None  # noqa: N815 - wire name
+    version: float | None = None
+    response: dict[str, Any] | None = None
+
+
+class MeanMetric(_Metric):
+    """One value of each person, and the mean of these: how often, how much, how many."""
+
+    metric_type: Literal["mean"]
+    source: Source
+    lower_bound_percentile: Percentile | None = None
+    upper_bound_percentile: Percentile | None = None
+    ignore_zeros: StrictBool | None = None
+    threshold: Number | None = None
+
+
+class FunnelMetric(_Metric):
+    """The share of people who go through all steps, the first of which follows the exposure."""
+
+    metric_type: Literal["funnel"]
+    series: list[Source]
+    funnel_order_type: Literal["ordered", "unordered", "strict"] | None = None
+
+
+class RatioMetric(_Metric):
+    """The sum of one value over the sum of another."""
+
+    metric_type: Literal["ratio"]
+    numerator: Source
+    denominator: Source
+    numerator_outlier_handling: OutlierHandling | None = None
+    denominator_outlier_handling: OutlierHandling | None = None
+
+
+class RetentionMetric(_Metric):
+    """The share of people who come back: of those with a start event, those with a completion in the window."""
+
+    metric_type: Literal["retention"]
+    start_event: Source
+    completion_event: Source
+    retention_window_start: StrictInt
+    retention_window_end: StrictInt
+    retention_window_unit: WindowUnit
+    start_handling: Literal["first_seen", "last_seen"]
+
+
+class QuantileMetric(_Metric):
+    """A quantile of one value of each entity, or of the values of all events; not known to PostHog's clients."""
+
+    metric_type: Literal["quantile"]
+    source: Source
+    quantile_level: Annotated[Number, Field(gt=0, lt=1)]
+    quantile_unit: Literal["entity", "event"] | None = None
+    ignore_zeros: StrictBool | None = None
+
+
+_AnyMetric = MeanMetric | FunnelMetric | RatioMetric | RetentionMetric | QuantileMetric
+ExperimentMetric = Annotated[
+    _AnyMetric, Field(discriminator="metric_type", description="A metric; `metric_type` says of which kind.")
+]
+_METRIC: TypeAdapter[_AnyMetric] = TypeAdapter(ExperimentMetric)
+
+
+class LegacyMetric(WireModel):
+    """A metric of the former engine; such a one is only kept."""
+
+    model_config = ConfigDict(extra="allow")
+    notes = METRIC_FIELDS
+
+    kind: Literal["ExperimentTrendsQuery", "ExperimentFunnelsQuery"]
+
+
+StoredMetric = _AnyMetric
+"""The models of metrics, of which a stored one may be none: those of the former engine are kept as they are."""
+
+
+def validate_metrics(value: Any, attr: str) -> list[dict[str, Any]]:
+    """A list of metrics as it came. Raises the first error as 400 with ``attr``."""
+    if not isinstance(value, list):
+        raise validation_error("Metrics must be a list", attr)
+    if len(value) > MAX_METRICS:
+        raise validation_error(f"An experiment can have at most {MAX_METRICS} metrics", attr)
+    for index, metric in enumerate(value):
+        _validate_metric(metric, index, attr)
+    return value
+
+
+def _validate_metric(metric: Any, index: int, attr: str) -> None:
+    where = f"Invalid metric at index {index}: "
+    if not isinstance(metric, dict):
+        raise validation_error(f"{where}must be a dict", attr)
+    kind = metric.get("kind")
+    if isinstance(kind, str) and kind in LEGACY_KINDS:
+        raise validation_error(
+            f"{where}legacy metric kind '{kind}' is no longer supported for new experiments. Use '{KIND}' instead.",
+            attr,
+        )
+    if kind != KIND:
+        raise validation_error(f"{where}metric kind must be '{KIND}'", attr)
+    if metric.get("metric_type") == "funnel" and not metric.get("series"):
+        raise validation_error(
+            f"{where}funnel metrics require at least one step. "
+            "The experiment exposure event is added as the initial step automatically.",
+            attr,
+        )
+    if (problem := schema_problem(metric)) is not None:
+        raise validation_error(f"{where}{problem}", attr)
+
+
+def schema_problem(metric: Mapping[str, Any]) -> str | None:
+    """What is wrong with the shape of a metric, as one line; None when nothing is.
+
+    Each problem has the place inside the metric, and the code and text that the wire has for it elsewhere.
+    """
+    try:
+        _METRIC.validate_python(metric)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        guesses = {each.path: each.guess for each in unknown_keys(StoredMetric, metric)}
+        shown = [_problem(details, guesses) for details in found[:MAX_LISTED_ERRORS]]
+        hint = ""
+        if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in found):
+            hint = (
+                " EventsNode does not accept an 'id' field. To reference an event, use {'kind': 'EventsNode', "
+                "'event': '<event_name>'} (omit 'id'). To reference an action, switch to {'kind': 'ActionsNode', "
+                "'id': <integer_action_id>} (omit 'event')."
+            )
+        return f"{shown}.{hint}"
+    return None
+
+
+def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[str, Any]:
+    """A finding of the models as clients know it: where, its code on the wire, and the wire's text for it."""
+    refused = from_details(details)
+    place: list[str | int] = []
+    of_node = False
+    for part in details["loc"][1:]:  # the first part says which of the types the metric has
+        # Below a node the models put its kind, which is no part of the way to the value.
+        is_tag = part in NODE_KINDS and not of_node and bool(place)
+        if is_tag and (isinstance(place[-1], int) or place[-1] in _SOURCES):
+            of_node = True
+        else:
+            place.append(part)
+    if details["type"].startswith("union_tag_"):
+        place.append(details["ctx"]["discriminator"].strip("'"))
+    text = refused.detail
+    if details["type"] == "extra_forbidden":
+        text = f"This key is not known here{hint(guesses.get(tuple(place)))}"
+    return {"loc": tuple(place), "type": refused.code, "msg": text}
+
+
+def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Where a metric does maths with a property but names none, and what to say of it.
+
+    Its results count events (spec experiment-results 1.6), which nobody means.
+    """
+    for name in _VALUES:
+        node = metric.get(name)
+        if isinstance(node, Mapping) and node.get("math") in PROPERTY_MATH and not node.get("math_property"):
+            text = f"{node['math']} needs the property to compute with; without one events are counted."
+            return f"{name}.math_property", text
+    return None
+
+
+def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
+    """What of a stored metric does not do what it seems to. ``path`` leads to it."""
+    found = missing_property(metric) if isinstance(metric, Mapping) else None
+    if found is None:
+        return []
+    place = (*path, *found[0].split("."))
+    return [warning("missing_property", place, f"{shown_path(place)}: {found[1]}")]
+
+
+def is_legacy(metric: Any) -> bool:
+    """Whether a metric has one of the two kinds of the former engine."""
+    return isinstance(metric, dict) and metric.get("kind") in LEGACY_KINDS
+
+
+def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every event, action or table node of a metric, whatever its kind."""
+    for _, node in placed_sources(metric):
+        yield node
+
+
+def placed_sources(metric: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The same with where they stand: ``numerator``, ``series[1]``."""
+    for name in _SOURCES:
+        if isinstance(node := metric.get(name), dict):
+            yield name, node
+    series = metric.get("series")
+    if isinstance(series, list):
+        for index, node in enumerate(series):
+            if isinstance(node, dict):
+                yield f"series[{index}]", node
+
+
+def action_ids(metrics: Iterable[Any]) -> set[int]:
+    """The actions that metrics refer to."""
+    return {
+        node["id"]
+        for metric in metrics
+        if isinstance(metric, dict)
+        for node in sources(metric)
+        if node.get("kind") == "ActionsNode" and isinstance(node.get("id"), int)
+    }
+
+
+def table_names(metrics: Iterable[Any]) -> set[str]:
+    """The tables beside the events that metrics refer to."""
+    return {
+        node["table_name"]
+        for metric in metrics
+        if isinstance(metric, dict)
+        for node in sources(metric)
+        if node.get("kind") == "ExperimentDataWarehouseNode" and isinstance(node.get("table_name"), str)
+    }
+
+
+def event_names(metric: Mapping[str, Any]) -> set[str]:
+    """The events that a metric names itself."""
+    return {
+        node["event"]
+        for node in sources(metric)
+        if node.get("kind") == "EventsNode" and isinstance(node.get("event"), str)
+    }
+
+
+def with_action_names(metric: dict[str, Any], names: Mapping[int, str | None]) -> dict[str, Any]:
+    """The metric with the present names of its actions."""
+    if not names or not any(
+        node.get("kind") == "ActionsNode" and node.get("id") in names for node in sources(metric)
+    ):
+        return metric
+
+    def named(value: Any) -> Any:
+        if isinstance(value, dict) and value.get("kind") == "ActionsNode" and value.get("id") in names:
+            return {**value, "name": names[value["id"]]}
+        if isinstance(value, list):
+            return [named(item) for item in value]
+        return value
+
+    return {key: named(value) for key, value in metric.items()}
+
+
+def assign_uuids(lists: Sequence[list[dict[str, Any]]], taken: Iterable[str]) -> list[list[dict[str, Any]]]:
+    """The metric lists with a uuid on every metric, unique over all lists and ``taken``.
+
+    The first holder of a uuid keeps it; a later one silently gets a new one (spec experiments-api 3.8).
+    """
+    seen = set(taken)
+    result = []
+    for metrics in lists:
+        fresh = []
+        for metric in metrics:
+            uuid = metric.get("uuid")
+            if not isinstance(uuid, str) or not uuid or uuid in seen:
+                uuid = str(uuid4())
+            seen.add(uuid)
+            fresh.append({**metric, "uuid": uuid})
+        result.append(fresh)
+    return result
+
+
+def uuids(metrics: Iterable[Any] | None) -> list[str]:
+    """The uuids of metrics that have one, in order."""
+    return [m["uuid"] for m in metrics or () if isinstance(m, Mapping) and isinstance(m.get("uuid"), str)]

@@ -1,0 +1,87 @@
+"""Why metrics and exposure criteria cannot be computed, found out before the transaction that stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from sqlalchemy import Connection
+
+from hoglab.experiments.definitions import metrics
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Database
+
+Problem = Callable[[Connection, int, Mapping[str, Any]], str | None]
+"""Why a metric, or exposure criteria, of a project cannot be computed; None when they can."""
+
+_Found = dict[tuple[Problem, str], str | None]
+_found: ContextVar[_Found | None] = ContextVar("definition_problems", default=None)
+
+
+def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[str, Any]) -> None:
+    """Where nothing is saved, or nothing computed, no definition is looked at."""
+
+
+def when_saved(problem: Problem) -> Problem:
+    """What is asked of metrics that are saved: besides the given, that they do not count what was to be summed."""
+
+    def found(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+        missing = metrics.missing_property(metric)
+        return problem(connection, project_id, metric) if missing is None else f"{missing[0]}: {missing[1]}"
+
+    return found
+
+
+class DefinitionProblems:
+    """Looks for problems; a large definition takes a while, in which others may want to write."""
+
+    def __init__(self, database: Database, metric: Problem, exposure: Problem) -> None:
+        self._database = database
+        self._metric = metric
+        self._exposure = exposure
+
+    @contextmanager
+    def looked_for(
+        self, project_id: int, metrics: Iterable[Mapping[str, Any]], criteria: Mapping[str, Any] | None = None
+    ) -> Iterator[None]:
+        """Look at definitions now: in the block, which may be a transaction, they need not be looked at again."""
+        asked = [(self._metric, metric) for metric in metrics]
+        if criteria:
+            asked.append((self._exposure, criteria))
+        found: _Found = {}
+        with self._database.read() as connection:
+            for problem, definition in asked:
+                key = (problem, _meaning(definition))
+                if key not in found:
+                    found[key] = problem(connection, project_id, definition)
+        token = _found.set(found)
+        try:
+            yield
+        finally:
+            _found.reset(token)
+
+    def of_metric(self, connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+        """Why the results of a metric would be refused."""
+        return self._known(self._metric, connection, project_id, metric)
+
+    def of_exposures(
+        self, connection: Connection, project_id: int, criteria: Mapping[str, Any]
+    ) -> str | None:
+        """Why nobody could be counted as exposed."""
+        return self._known(self._exposure, connection, project_id, criteria)
+
+    def _known(
+        self, problem: Problem, connection: Connection, project_id: int, definition: Mapping[str, Any]
+    ) -> str | None:
+        found, key = _found.get() or {}, (problem, _meaning(definition))
+        return found[key] if key in found else problem(connection, project_id, definition)
+
+
+def _meaning(definition: Mapping[str, Any]) -> str:
+    """A definition without what names it."""
+    named = {**definition, "uuid": None, "fingerprint": None}
+    return orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()

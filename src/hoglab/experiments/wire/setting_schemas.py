@@ -1,0 +1,217 @@
+"""The settings of experiments and holdouts as they go on the wire: which keys there are, and what each is for.
+
+Documents, and the search for misspelt keys, are made from these models; `criteria`, `flag_config` and `holdouts`
+check what they hold (spec experiments-api 3.4 to 3.7, 7.1; experiment-results 4.1).
+"""
+
+from typing import Any, ClassVar
+
+from hoglab.http.fields.fields import WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.property_filters import Properties
+
+_STATS: Notes = {
+    "method": Note("`bayesian` or `frequentist`.", "bayesian"),
+    "bayesian": "What the Bayesian comparison is told.",
+    "frequentist": "What the frequentist comparison is told.",
+    "baseline_variant_key": "The variant that others are compared with; `control`, else the first, without it.",
+    "cuped": "Reduction of variance by what people did before.",
+    "multiple_testing_correction": "How p-values of several metrics are corrected; `none` without it.",
+    "ci_level": Note("The probability of the credible interval, between 0 and 1.", 0.95),
+    "alpha": Note("The rate of false alarms, between 0 and 1.", 0.05),
+    "difference_type": Note("`RELATIVE` or `ABSOLUTE`.", "RELATIVE"),
+    "prior": Note(
+        "A Normal prior on the effect; without it the prior is flat.",
+        {"proper": True, "mean": 0, "variance": 0.01},
+    ),
+    "proper": "Whether the prior is used.",
+    "mean": "The mean of the prior, in the unit of the effect.",
+    "variance": "The variance of the prior.",
+    "sequential_testing_enabled": "Whether results may be read at any time.",
+    "sequential_tuning_parameter": Note("At which sample size sequential intervals are sharpest.", 5000),
+    "enabled": "Whether it is on.",
+    "lookback_days": Note("How many days before the exposure are looked at, from 1 to 30.", 14),
+    "relative_variance": "`delta`, or `posthog` for intervals like PostHog's.",
+}
+
+
+class PriorSettings(WireModel):
+    """A Normal prior on the effect."""
+
+    notes = _STATS
+    closed = True
+
+    proper: Any = None
+    mean: Any = None
+    variance: Any = None
+
+
+class BayesianSettings(WireModel):
+    """What the Bayesian comparison is told."""
+
+    notes = _STATS
+    closed = True
+    unused = frozenset({"prior_type"})
+
+    ci_level: Any = None
+    difference_type: Any = None
+    prior: PriorSettings | None = None
+
+
+class FrequentistSettings(WireModel):
+    """What the frequentist comparison is told."""
+
+    notes = _STATS
+    closed = True
+
+    alpha: Any = None
+    difference_type: Any = None
+    sequential_testing_enabled: Any = None
+    sequential_tuning_parameter: Any = None
+
+
+class CupedSettings(WireModel):
+    """Reduction of variance by what people did before."""
+
+    notes = _STATS
+    closed = True
+
+    enabled: Any = None
+    lookback_days: Any = None
+    relative_variance: Any = None
+
+
+class StatsConfig(WireModel):
+    """How an experiment is evaluated."""
+
+    notes = _STATS
+    closed = True
+    unused = frozenset({"version", "difference_type", "test_type"})
+    mistakable: ClassVar[dict[str, str]] = {"ci_level": "bayesian.ci_level", "alpha": "frequentist.alpha"}
+
+    method: Any = None
+    bayesian: BayesianSettings | None = None
+    frequentist: FrequentistSettings | None = None
+    baseline_variant_key: Any = None
+    cuped: CupedSettings | None = None
+    multiple_testing_correction: Any = None
+
+
+class ExposureConfig(WireModel):
+    """The event or action by which people are exposed, or activated."""
+
+    notes: ClassVar[Notes] = {
+        "kind": "`ExperimentEventExposureConfig` or `ActionsNode`.",
+        "event": Note("The name of the event.", "checkout opened"),
+        "id": "The id of the action.",
+        "name": "What people call it.",
+        "custom_name": "What people call it, when they changed that.",
+        "properties": Note("What the event must be like.", []),
+    }
+    closed = True
+    unused = frozenset(
+        {
+            "fixedProperties",
+            "math",
+            "math_property",
+            "math_property_type",
+            "math_hogql",
+            "math_group_type_index",
+            "math_multiplier",
+            "response",
+            "version",
+        }
+    )
+
+    kind: Any = None
+    event: Any = None
+    id: Any = None
+    name: Any = None
+    custom_name: Any = None
+    properties: Properties | None = None
+
+
+class ExposureCriteria(WireModel):
+    """Who counts as exposed."""
+
+    notes: ClassVar[Notes] = {
+        "filterTestAccounts": "Whether test accounts are left out.",
+        "exposure_config": "What exposes people; the call of the flag without it.",
+        "activation_config": "What people must do after it to count.",
+        "multiple_variant_handling": "What becomes of people who saw several variants: `exclude` or `first_seen`.",
+    }
+
+    filterTestAccounts: Any = None  # noqa: N815 - wire name
+    exposure_config: ExposureConfig | None = None
+    activation_config: ExposureConfig | None = None
+    multiple_variant_handling: Any = None
+
+
+class ParameterVariant(WireModel):
+    """A variant in ``parameters``; ``split_percent`` wins over ``rollout_percentage``."""
+
+    notes: ClassVar[Notes] = {
+        "key": Note("The name of the variant.", "control"),
+        "name": "What people call it.",
+        "rollout_percentage": "Its share; the older name.",
+        "split_percent": Note("Its share.", 50),
+    }
+    closed = True
+
+    key: Any = None
+    name: Any = None
+    rollout_percentage: Any = None
+    split_percent: Any = None
+
+
+class Parameters(WireModel):
+    """Free settings of an experiment, and the configuration of its flag."""
+
+    notes: ClassVar[Notes] = {
+        "feature_flag_variants": "The variants of the flag.",
+        "rollout_percentage": Note("The share of everybody that the experiment is for.", 100),
+        "aggregation_group_type_index": "The group type that the experiment is about; null for persons.",
+        "feature_flag_payloads": Note("JSON as text, by variant.", {}),
+        "ensure_experience_continuity": "Whether people keep their variant when they sign in.",
+        "minimum_detectable_effect": Note("The smallest effect worth finding, in per cent.", 20),
+        "recommended_running_time": "How many days the calculator recommends.",
+        "recommended_sample_size": "How many people the calculator recommends.",
+        "exposure_estimate_config": "How the calculator estimates exposures.",
+        "excluded_variants": Note("Variants that the results leave out.", []),
+        "custom_exposure_filter": "What exposes people, in a form of old; for the exposure cohort.",
+        "variant_notes": Note("Free notes, by variant.", {}),
+    }
+    unused = frozenset({"variant_screenshot_media_ids", "prompt_metadata", "stats_config"})
+
+    feature_flag_variants: list[ParameterVariant] | None = None
+    rollout_percentage: Any = None
+    aggregation_group_type_index: Any = None
+    feature_flag_payloads: Any = None
+    ensure_experience_continuity: Any = None
+    minimum_detectable_effect: Any = None
+    recommended_running_time: Any = None
+    recommended_sample_size: Any = None
+    exposure_estimate_config: Any = None
+    excluded_variants: Any = None
+    custom_exposure_filter: Any = None
+    variant_notes: Any = None
+
+
+class HoldoutGroup(WireModel):
+    """The share of everybody who is held out."""
+
+    notes: ClassVar[Notes] = {
+        "properties": Note("Kept for clients that set it.", []),
+        "rollout_percentage": Note("The share that is held out.", 10),
+        "variant": "What flags give to them; set by the server.",
+    }
+    closed = True
+    unused = frozenset({"aggregation_group_type_index", "description", "sort_key"})
+    mistakable: ClassVar[dict[str, str]] = {
+        "exclusion_percentage": "rollout_percentage",
+        "percentage": "rollout_percentage",
+    }
+
+    properties: Any = None
+    rollout_percentage: Any = None
+    variant: Any = None

@@ -1,0 +1,1 @@
+"""Endpoints of feature flags in the management API."""

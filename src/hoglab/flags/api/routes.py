@@ -1,0 +1,145 @@
+"""``/feature_flags`` of the management API (spec: experiments-api 7.3; sdk-wire 2.5 for remote config)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hoglab.accounts import store as accounts_store
+from hoglab.flags.api.listing import Listing
+from hoglab.flags.api.representation import flag_object
+from hoglab.flags.api.schemas import FlagIn, FlagListQuery, FlagOut, FlagPatch
+from hoglab.flags.payloads import reveal
+from hoglab.http.errors import not_found, permission_denied
+from hoglab.http.fields.fields import parse_bool
+from hoglab.http.management.pagination import Paged, envelope
+from hoglab.http.management.routing import IntId, ResourceRouter, TextId
+from hoglab.http.responses import json_response
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from hoglab.flags.evaluation.endpoint import FlagEvaluator
+    from hoglab.flags.service import FlagService
+    from hoglab.flags.store import FlagRow, LinkedExperiment
+    from hoglab.http.identity import User
+    from hoglab.http.management.call import Call
+    from hoglab.storage.database import Database
+
+READ, WRITE = "feature_flag:read", "feature_flag:write"
+
+
+class FlagViews:
+    """Turns flags into answers, with the users and experiments that belong to them."""
+
+    def __init__(self, database: Database, service: FlagService) -> None:
+        self._database = database
+        self._service = service
+
+    def one(self, call: Call, row: FlagRow) -> dict[str, Any]:
+        """The object of a flag."""
+        with self._database.read() as connection:
+            linked = self._service.linked(connection, row.project_id, [row.id])
+            users = accounts_store.users(connection, _people([row]))
+        return self._object(call, row, users, linked)
+
+    def many(
+        self, call: Call, rows: Sequence[FlagRow], linked: Mapping[int, Sequence[LinkedExperiment]]
+    ) -> list[dict[str, Any]]:
+        """The objects of several flags; users are read together."""
+        with self._database.read() as connection:
+            users = accounts_store.users(connection, _people(rows))
+        return [self._object(call, row, users, linked) for row in rows]
+
+    def _object(
+        self,
+        call: Call,
+        row: FlagRow,
+        users: Mapping[int, User],
+        linked: Mapping[int, Sequence[LinkedExperiment]],
+    ) -> dict[str, Any]:
+        return flag_object(
+            row,
+            users=users,
+            linked=linked.get(row.id, ()),
+            access_level=call.access_level(row.created_by_id),
+            now=call.now,
+        )
+
+
+def _people(rows: Iterable[FlagRow]) -> set[int | None]:
+    return {person for row in rows for person in (row.created_by_id, row.last_modified_by_id)}
+
+
+def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -> ResourceRouter:
+    """The endpoints of feature flags."""
+    routes = ResourceRouter("/feature_flags", tag="feature_flags", scopes=(READ, WRITE))
+    views = FlagViews(database, service)
+    registry = evaluator.registry
+
+    @routes.get("/", query=FlagListQuery, response=Paged[FlagOut])
+    def list_flags(call: Call) -> dict[str, Any]:
+        """List feature flags, newest first."""
+        loaded = registry.load(call.project)
+        rows = Listing(call.params, call.now).select(loaded.rows, loaded.linked)
+        page = call.page()
+        shown = rows[page.offset : page.offset + page.limit]
+        return envelope(call, views.many(call, shown, loaded.linked), len(rows), page)
+
+    @routes.post("/", body=FlagIn, response=FlagOut, status=201)
+    def create_flag(call: Call) -> dict[str, Any]:
+        """Create a feature flag."""
+        return views.one(
+            call, service.create(call.project, call.principal.user, call.validate(FlagIn).sent())
+        )
+
+    @routes.get("/{flag_id}", response=FlagOut)
+    def read_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
+        """Read a feature flag."""
+        with database.read() as connection:
+            row = service.get(connection, call.project.id, flag_id)
+        if row is None or row.deleted:
+            raise not_found()
+        return views.one(call, row)
+
+    @routes.patch("/{flag_id}", body=FlagPatch, response=FlagOut)
+    def update_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
+        """Change a feature flag: only what is sent; filters by top-level key."""
+        return _update(call, flag_id, FlagPatch)
+
+    @routes.put("/{flag_id}", body=FlagIn, response=FlagOut)
+    def replace_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
+        """Change a feature flag; its key must be sent."""
+        return _update(call, flag_id, FlagIn)
+
+    def _update(call: Call, flag_id: int, model: type[FlagPatch]) -> dict[str, Any]:
+        with database.read() as connection:
+            row = service.get(connection, call.project.id, flag_id)
+        if row is None or (row.deleted and parse_bool(call.body.get("deleted")) is not False):
+            raise not_found()
+        changes = call.validate(model).sent()
+        return views.one(call, service.update(call.project, call.principal.user, flag_id, changes))
+
+    routes.forbid_delete("/{flag_id}")
+
+    @routes.get("/{flag_key}/remote_config", response=Any)
+    def read_remote_config(call: Call, flag_key: TextId) -> Response:
+        """The payload of a remote configuration flag, by the flag's key or id."""
+        project = call.project
+        token = call.query("token")
+        if token is not None and token != project.api_token:
+            project = evaluator.project(token)
+            if not call.principal.reaches_project(project):
+                raise permission_denied("The API key has no access to the project of this token.")
+        with database.read() as connection:
+            row = service.get_by_key(connection, project.id, flag_key)
+            if row is None and flag_key.isascii() and flag_key.isdigit() and len(flag_key) < 19:
+                row = service.get(connection, project.id, int(flag_key))
+        if row is None or row.deleted or not row.is_remote_configuration:
+            raise not_found()
+        payload = (row.filters.get("payloads") or {}).get("true")
+        return json_response(None if payload is None else orjson.loads(reveal(payload, service.cipher)))
+
+    return routes

@@ -1,0 +1,1 @@
+"""Evaluation endpoints: what SDKs and browsers ask for."""

@@ -1,0 +1,228 @@
+"""``/flags/`` and ``/decide/``: what the flags of a project are for somebody (spec: sdk-wire 2.1 to 2.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+from uuid_utils import uuid7
+
+from hoglab.filters.backtracking import search_on_account
+from hoglab.flags.evaluation.answers import Form, decide_form, encode_answer, flags_form
+from hoglab.flags.evaluation.decoding import MAX_WIRE_BYTES, decode_body
+from hoglab.flags.evaluation.remote_config import BARE_CONFIG, config_fields
+from hoglab.flags.evaluation.request import (
+    FlagQuery,
+    choice_of,
+    disables_geoip,
+    read_call,
+    read_query,
+    read_subject,
+    runtime_of,
+)
+from hoglab.flags.matching import continuity
+from hoglab.flags.matching.lookups import DatabaseFacts, PointReader, hash_keys_of, merge_hash_keys
+from hoglab.flags.matching.outcome import Outcome, Reason
+from hoglab.flags.matching.rules import Stage, evaluate
+from hoglab.flags.matching.subject import FlagRequest, Subject
+from hoglab.http.errors import ApiError
+from hoglab.http.fields.fields import parse_uuid
+from hoglab.http.requests.body import header, read_body
+from hoglab.http.requests.budget import known_owner
+from hoglab.http.requests.client_ip import client_ip
+from hoglab.http.responses import JSON, send_answer
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from hoglab.flags.matching.registry import FlagRegistry, LoadedProject
+    from hoglab.http.identity import Project
+    from hoglab.people.person_cache import KnownPersons
+    from hoglab.storage.database import Database
+
+WRITE_TIMEOUT_S = 2.0
+"""How long storing a bucketing id may take; SDKs give up after three seconds."""
+THREADS = 4
+"""Threads for what must not hold up other requests: loading flags, storing bucketing ids, large bodies."""
+INLINE_BYTES = 64 * 1024
+"""Larger bodies are decoded in a thread, so that other requests do not wait for them."""
+
+ProjectByToken = Callable[[str], "Project | None"]
+Places = Callable[[str], Mapping[str, Any]]
+"""The person properties (``$geoip_…``) that tell where an address is."""
+
+_ALLOW = b"GET, POST, OPTIONS, HEAD"
+
+_log = structlog.get_logger(__name__)
+
+
+def invalid_token() -> ApiError:
+    """401: the request names no project that exists."""
+    detail = "Project API key invalid. Send the token of a project (phc_…) as token or api_key."
+    return ApiError(401, "authentication_error", "invalid_api_key", detail)
+
+
+class FlagEvaluator:
+    """Evaluates requests from memory, completed by point reads when the request leaves something open."""
+
+    def __init__(
+        self,
+        database: Database,
+        registry: FlagRegistry,
+        projects: ProjectByToken,
+        known_persons: KnownPersons | None = None,
+        places: Places | None = None,
+    ) -> None:
+        """``known_persons``: those of the one service that writes persons; without them, each is read. ``places``:
+        the properties of the place of an address, where there is somebody to tell them."""
+        self.places = places
+        self.registry = registry
+        self._database = database
+        self._projects = projects
+        self._reader = PointReader(database, known_persons)
+        self._facts: dict[int, DatabaseFacts] = {}
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
+
+    def close(self) -> None:
+        """Free the threads and the connection."""
+        self._reader.close()
+        self.threads.shutdown(wait=True, cancel_futures=True)
+
+    def project(self, token: str | None) -> Project:
+        """The project of a token. Raises 401."""
+        project = self._projects(token) if token else None
+        if project is None:
+            raise invalid_token()
+        return project
+
+    async def load(self, project: Project) -> LoadedProject:
+        """The flags of a project as they are now."""
+        return await self.registry.get(project, self.threads)
+
+    def evaluate(
+        self,
+        project: Project,
+        loaded: LoadedProject,
+        stages: tuple[Stage, ...],
+        request: FlagRequest,
+        hash_keys: Mapping[str, str] | Reason | None = None,
+        ip: str | None = None,
+    ) -> tuple[list[Outcome], bool]:
+        """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`; ``ip``: the
+        address whose place counts."""
+        search_on_account(project.id)
+        facts = self._facts.get(project.id)
+        if facts is None:
+            facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
+        if hash_keys is not None:
+            facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
+        place = None if ip is None or self.places is None else partial(self.places, ip)
+        return evaluate(stages, Subject(request, loaded.flags.group_names, facts, place))
+
+    async def keep_bucketing(
+        self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
+    ) -> Mapping[str, str] | Reason:
+        """Store the anonymous id of a visitor who has just become known.
+
+        Returns the stored bucketing ids by flag, or why they are not known.
+        """
+        anonymous_id = request.anon_distinct_id or ""
+        distinct_ids = (request.distinct_id, anonymous_id)
+        try:
+            stored = hash_keys_of(self._reader, project_id, distinct_ids)
+            if not continuity.missing(stored, flag_keys):
+                return merge_hash_keys(stored)
+            work = asyncio.get_running_loop().run_in_executor(
+                self.threads,
+                continuity.remember,
+                self._database,
+                project_id,
+                distinct_ids,
+                flag_keys,
+                anonymous_id,
+            )
+            return await asyncio.wait_for(work, WRITE_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("flag_bucketing_timed_out", project_id=project_id)
+            return Reason.TIMEOUT
+        except Exception as error:
+            _log.warning("flag_bucketing_failed", project_id=project_id, error=str(error))
+            return Reason.DATABASE_ERROR
+
+
+class EvaluationEndpoint:
+    """One evaluation path as an ASGI app."""
+
+    def __init__(self, evaluator: FlagEvaluator, *, decide: bool = False) -> None:
+        self._evaluator = evaluator
+        self._decide = decide
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        method = scope["method"]
+        if method == "POST":
+            return self._post(scope, receive, send)
+        if method == "GET":
+            return send_answer(send, 200, orjson.dumps(BARE_CONFIG), JSON)
+        if method == "HEAD":
+            return send_answer(send, 200)
+        if method == "OPTIONS":
+            return send_answer(send, 204)
+        return send_answer(send, 405, headers=[(b"allow", _ALLOW)])
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = read_query(scope["query_string"])
+        evaluator = self._evaluator
+        raw = await read_body(scope, receive, MAX_WIRE_BYTES)
+        if len(raw) <= INLINE_BYTES:
+            body = self._decode(scope, query, raw)
+        else:
+            loop = asyncio.get_running_loop()
+            body = await loop.run_in_executor(evaluator.threads, self._decode, scope, query, raw)
+        call = read_call(body)
+        project = evaluator.project(call.token)
+        known_owner(scope, f"project:{project.id}")
+        loaded = evaluator.registry.current(project) or await evaluator.load(project)
+        flags = loaded.flags
+        outcomes: list[Outcome] = []
+        errors = False
+        if not call.disable_flags:
+            request = read_subject(body, query)
+            runtime = runtime_of(scope["headers"]) if flags.has_runtime_rules else "unknown"
+            stages = flags.selection(choice_of(call, query, runtime))
+            hash_keys = None
+            if request.anon_distinct_id is not None and flags.continuity_keys:
+                hash_keys = await evaluator.keep_bucketing(project.id, request, flags.continuity_keys)
+            ip = None if evaluator.places is None or disables_geoip(body) else client_ip(scope)
+            outcomes, errors = evaluator.evaluate(project, loaded, stages, request, hash_keys, ip)
+        form, with_config = self._form(query)
+        answer = encode_answer(
+            form,
+            outcomes,
+            errors=errors,
+            request_id=parse_uuid(header(scope, b"x-request-id")) or str(uuid7()),
+            evaluated_at_ms=time.time_ns() // 1_000_000,
+            config=config_fields(has_flags=flags.has_active_flags) if with_config else None,
+        )
+        await send_answer(send, 200, answer, JSON)
+
+    def _decode(self, scope: Scope, query: FlagQuery, raw: bytes) -> Any:
+        return decode_body(
+            raw,
+            content_type=header(scope, b"content-type") or "",
+            content_encoding=header(scope, b"content-encoding") or "",
+            compression=query.compression,
+        )
+
+    def _form(self, query: FlagQuery) -> tuple[Form, bool]:
+        """The form of the answer, and whether it carries the remote-config fields."""
+        if self._decide:
+            return decide_form(query.version or 1), True
+        if query.version is None and not query.given_config:
+            return flags_form(2), True
+        return flags_form(query.version or 1), query.config

@@ -1,0 +1,197 @@
+"""Stored facts about the subject of a request, read from the database (spec: sdk-wire 3.5, 3.9, 3.12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+import sqlalchemy as sa
+
+from hoglab.flags.matching.outcome import FlagFailure, Reason
+from hoglab.people.person_cache import KnownPersons, StoredPerson
+from hoglab.storage.database import PreparedSelect
+from hoglab.storage.database.tables import (
+    cohort_person,
+    flag_hash_key_override,
+    group,
+    person,
+    person_distinct_id,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.storage.database import Database
+
+
+class PointReader:
+    """A connection kept open for point reads on the event loop.
+
+    With the embedded database such a read takes a few microseconds and waits for nobody; taking a connection
+    from the pool and going through a thread would each cost more. What is read during one turn of the loop is
+    read in one transaction, for beginning one costs as much as the read: everybody who reads in a turn asked
+    before it began, so every read sees what was committed before it was asked for.
+
+    Persons are remembered in ``known``, which must be told by everybody who changes them; without one, each is read.
+    """
+
+    def __init__(self, database: Database, known: KnownPersons | None = None) -> None:
+        self._database = database
+        self._known = known or KnownPersons(max_names=0)
+        self._version = 0  # of what is known, when the transaction began
+        self._stack = ExitStack()
+        self._connection: Any = None
+        self._driver: Any = None
+        self._is_reading = False
+
+    def __call__(self, read: PreparedSelect, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows as the database keeps them: JSON as text, moments as microseconds."""
+        try:
+            if not self._is_reading:
+                self._begin()
+            text, bound = read.bound(self._connection, values)
+            rows: list[tuple[Any, ...]] = self._driver.execute(text, bound).fetchall()
+        except Exception:
+            self.close()  # the next read starts on a new connection
+            raise
+        return rows
+
+    def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
+        """The person behind a distinct id; None for a stranger."""
+        person = self._known.get(project_id, distinct_id)
+        if person is None:
+            rows = self(_READ_PERSON, project_id=project_id, distinct_id=distinct_id)
+            if rows:
+                row_id, properties, created_at_us = rows[0]
+                person = StoredPerson(row_id, orjson.loads(properties), created_at_us)
+                self._known.keep(project_id, distinct_id, person, len(properties), self._version)
+        return person
+
+    def _begin(self) -> None:
+        asyncio.get_running_loop().call_soon(self._end)  # before the snapshot: who comes later sees the next
+        if self._connection is None:
+            self._connection = self._stack.enter_context(self._database.read(settled=False))
+            self._driver = self._connection.connection.driver_connection
+        self._version = self._known.version
+        self._driver.execute("BEGIN")
+        self._is_reading = True
+
+    def _end(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._driver.execute("COMMIT")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._is_reading = False
+        self._connection = self._driver = None
+        self._stack.close()
+
+
+Run = Callable[..., list[tuple[Any, ...]]]
+"""Runs a `PreparedSelect` with its parameters: a `PointReader`, or a transaction (see `within`)."""
+
+
+def within(connection: Connection) -> Run:
+    """Runs selects on the connection of a transaction, so that they see what it did."""
+    return lambda select, **values: select.stored(connection, **values)
+
+
+_ids = person_distinct_id.c
+_PERSON_OF = (
+    _ids.project_id == sa.bindparam("project_id"),
+    _ids.distinct_id == sa.bindparam("distinct_id"),
+)
+_READ_PERSON_ID = PreparedSelect(sa.select(_ids.person_id).where(*_PERSON_OF))
+_READ_GROUP = PreparedSelect(
+    sa.select(group.c.properties).where(
+        group.c.project_id == sa.bindparam("project_id"),
+        group.c.group_type_index == sa.bindparam("group_index"),
+        group.c.group_key == sa.bindparam("group_key"),
+    )
+)
+_READ_MEMBERSHIP = PreparedSelect(
+    sa.select(cohort_person.c.person_id).where(
+        cohort_person.c.cohort_id == sa.bindparam("cohort_id"),
+        cohort_person.c.person_id == sa.bindparam("person_id"),
+    )
+)
+_READ_HASH_KEYS = PreparedSelect(
+    sa.select(flag_hash_key_override.c.feature_flag_key, flag_hash_key_override.c.hash_key).where(
+        flag_hash_key_override.c.project_id == sa.bindparam("project_id"),
+        flag_hash_key_override.c.person_id == sa.bindparam("person_id"),
+    )
+)
+_READ_PERSON = PreparedSelect(
+    sa.select(person.c.id, person.c.properties, person.c.created_at).where(
+        *_PERSON_OF, person.c.id == _ids.person_id
+    )
+)
+
+
+class StoredHashKeys(msgspec.Struct, frozen=True):
+    """The stored bucketing ids of one person, by flag key."""
+
+    person_id: int
+    by_flag: dict[str, str]
+
+
+def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list[StoredHashKeys]:
+    """Stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
+    found = []
+    for distinct_id in distinct_ids:
+        rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
+        if rows:
+            person_id = rows[0][0]
+            found.append(
+                StoredHashKeys(
+                    person_id, dict(run(_READ_HASH_KEYS, project_id=project_id, person_id=person_id))
+                )
+            )
+    return found
+
+
+def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
+    """One bucketing id for each flag; where persons differ, the first wins."""
+    merged: dict[str, str] = {}
+    for each in reversed(stored):
+        merged.update(each.by_flag)
+    return merged
+
+
+class DatabaseFacts:
+    """What the database knows about the subjects of requests.
+
+    ``hash_keys``, for one request, are bucketing ids that are known already, or why there are none.
+    """
+
+    def __init__(
+        self, reader: PointReader, project_id: int, *, hash_keys: Mapping[str, str] | Reason | None = None
+    ) -> None:
+        self._reader = reader
+        self._project_id = project_id
+        self._hash_keys = hash_keys
+
+    def person(self, distinct_id: str) -> StoredPerson | None:
+        return self._reader.person(self._project_id, distinct_id)
+
+    def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:
+        rows = self._reader(
+            _READ_GROUP, project_id=self._project_id, group_index=group_type_index, group_key=group_key
+        )
+        properties: dict[str, Any] | None = orjson.loads(rows[0][0]) if rows else None
+        return properties
+
+    def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
+        return bool(self._reader(_READ_MEMBERSHIP, cohort_id=cohort_id, person_id=person_id))
+
+    def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
+        if isinstance(self._hash_keys, Reason):
+            raise FlagFailure(self._hash_keys)
+        if self._hash_keys is None:
+            return merge_hash_keys(hash_keys_of(self._reader, self._project_id, distinct_ids))
+        return self._hash_keys

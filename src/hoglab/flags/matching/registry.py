@@ -1,0 +1,163 @@
+"""The compiled flags of every project that is being asked for, kept up to date with the database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import structlog
+
+from hoglab.filters.evaluate import EvaluationContext
+from hoglab.flags import store
+from hoglab.flags.matching.definition import FlagSource
+from hoglab.flags.matching.snapshot import ProjectData, ProjectFlags
+from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
+from hoglab.http.errors import unavailable
+from hoglab.http.fields.dates import utc_now
+from hoglab.people.cohorts import definitions
+from hoglab.people.reading import list_group_types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime, tzinfo
+
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
+
+_log = structlog.get_logger(__name__)
+
+RETRY_S = 1
+"""What ``Retry-After`` says while flags cannot be read."""
+
+Versions = tuple[int, int, int, int, str]
+
+
+@dataclass(frozen=True)
+class LoadedProject:
+    """One state of a project's flags: rows for those who list them, compiled for those who match."""
+
+    versions: Versions
+    rows: tuple[FlagRow, ...]
+    linked: Mapping[int, list[LinkedExperiment]]
+    flags: ProjectFlags
+    notes: dict[str, Any]
+    """What others derive from this state and want to keep as long as it lasts."""
+
+
+class FlagRegistry:
+    """Loads a project's flags when they are first asked for and after every change; used from any thread.
+
+    A change that was committed before a request is always seen by that request: `current` compares the
+    change versions and answers None when what is in memory is old.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        experiments: ExperimentLinks = no_experiments,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._database = database
+        self._experiments = experiments
+        self._now = now
+        self._loaded: dict[int, LoadedProject] = {}
+        self._locks: dict[int, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def current(self, project: Project) -> LoadedProject | None:
+        """The flags in memory when they are up to date; cheap enough for every request."""
+        loaded = self._loaded.get(project.id)
+        return loaded if loaded is not None and loaded.versions == self._versions(project) else None
+
+    async def get(self, project: Project, executor: Executor) -> LoadedProject:
+        """The up-to-date flags; when they must be read, that happens in a thread of ``executor``."""
+        loaded = self.current(project)
+        if loaded is None:
+            loaded = await asyncio.get_running_loop().run_in_executor(executor, self.load, project)
+        return loaded
+
+    def load(self, project: Project) -> LoadedProject:
+        """The up-to-date flags, read in this thread when they must be. One reader at a time per project.
+
+        Raises 503 when they cannot be read and never could be.
+        """
+        with self._lock:
+            lock = self._locks.setdefault(project.id, threading.Lock())
+        with lock:
+            loaded = self.current(project)
+            if loaded is None:
+                loaded = self._loaded[project.id] = self._read_or_keep(project)
+        return loaded
+
+    def _read_or_keep(self, project: Project) -> LoadedProject:
+        """The flags as they are now, or, while they cannot be read, as they were: old flags beat none."""
+        try:
+            return self._read(project)
+        except Exception as error:
+            _log.exception("flags_unreadable", project_id=project.id)
+            known = self._loaded.get(project.id)
+            if known is None:
+                raise unavailable("Feature flags cannot be read at present.", RETRY_S) from error
+            return known
+
+    def _versions(self, project: Project) -> Versions:
+        version = self._database.changes.version
+        number = project.id
+        return (
+            version("flags", number),
+            version("cohorts", number),
+            version("experiments", number),
+            version("group_types", number),
+            project.timezone,
+        )
+
+    def _read(self, project: Project) -> LoadedProject:
+        versions = self._versions(project)  # first, so that a change while reading is noticed
+        with self._database.read() as connection:
+            rows = tuple(store.flag_rows(connection, project.id))
+            cohorts = definitions(connection, project.id)
+            linked = self._experiments(connection, project.id, None)
+            types = list_group_types(connection, project.id)
+        data = ProjectData(
+            tuple(flag_source(row, linked.get(row.id, ())) for row in rows),
+            cohorts,
+            {each.group_type_index: each.group_type for each in types},
+            EvaluationContext(self._now, zone_of(project.timezone)),
+        )
+        before = self._loaded.get(project.id)
+        flags = ProjectFlags(data, before.flags if before is not None else None)
+        _log.debug("flags_loaded", project_id=project.id, flags=len(rows))
+        return LoadedProject(versions, rows, linked, flags, {})
+
+
+def flag_source(row: FlagRow, linked: Sequence[LinkedExperiment]) -> FlagSource:
+    """A stored flag as matching sees it."""
+    live = [experiment.id for experiment in linked if not experiment.deleted]
+    return FlagSource(
+        id=row.id,
+        key=row.key,
+        filters=row.filters,
+        active=row.active,
+        version=row.version,
+        ensure_experience_continuity=bool(row.ensure_experience_continuity),
+        bucketing_identifier=row.bucketing_identifier,
+        evaluation_runtime=row.evaluation_runtime,
+        evaluation_contexts=tuple(row.evaluation_contexts or ()),
+        has_encrypted_payloads=bool(row.has_encrypted_payloads),
+        has_experiment=bool(live),
+        experiment_id=live[0] if live else None,
+    )
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of a project; UTC for a name that this machine does not know."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")

@@ -1,0 +1,1 @@
+"""Endpoints of functions and their templates."""

@@ -1,0 +1,99 @@
+"""Which mapping of a function is which when its mappings are edited.
+
+Runs wait with the id of the mapping that they are for; clients send mappings without ids. One of the same name is the
+same. Of those without a name the same ones are, in this order, those with the same filters and inputs wherever they
+stand, the only ones with some filters, and those in the same place as long as there are as many mappings as before. The
+only one with some filters and inputs is the same under another name. All others are new: runs of a mapping that nothing
+takes the place of end, rather than going on with another one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hoglab.functions.configuration.filtering import arrange_filters, bare_filters
+from hoglab.functions.configuration.model import MappingConfiguration, mapping_labels
+
+if TYPE_CHECKING:
+    from hoglab.functions.configuration.schemas import Mapping as MappingBody
+
+
+@dataclass(frozen=True, slots=True)
+class _Face:
+    """What a mapping is known by. ``label``: None without a name; ``filters``, ``values``: as JSON."""
+
+    place: int
+    label: str | None
+    filters: bytes
+    values: bytes
+
+
+def counterparts(
+    sent: Sequence[MappingBody], stored: Sequence[MappingConfiguration], kind: str | None
+) -> list[MappingConfiguration | None]:
+    """The stored mapping that each sent one is; None for new ones. ``kind``: the type of the function."""
+    old = _faces(
+        [one.name for one in stored],
+        [None if one.filters is None else bare_filters(one.filters) for one in stored],
+        [{key: item.get("value") for key, item in one.inputs.plain.items()} for one in stored],
+    )
+    new = _faces(
+        [one.name for one in sent],
+        [None if one.filters is None else arrange_filters(one.filters, kind) for one in sent],
+        [_plain_values(one) for one in sent],
+    )
+    found: dict[int, int] = {}
+
+    def pair(key: Callable[[_Face], Hashable], *, named: bool = False, alone: bool = False) -> None:
+        """Pair those that are left and have the same key, those without a name unless ``named``; ``alone``: where
+        there is one of each."""
+        others = _by_key(key, [one for one in old if named or one.label is None], set(found.values()))
+        for same, places in _by_key(key, [one for one in new if named or one.label is None], found).items():
+            there = others.get(same, [])
+            if not alone or len(places) == len(there) == 1:
+                found.update(zip(places, there, strict=False))
+
+    pair(lambda one: one.label, named=True)
+    pair(lambda one: (one.filters, one.values))
+    pair(lambda one: one.filters, alone=True)
+    if len(sent) == len(stored):
+        pair(lambda one: one.place)
+    pair(lambda one: (one.filters, one.values), named=True, alone=True)
+    return [stored[found[place]] if place in found else None for place in range(len(sent))]
+
+
+def _faces(
+    names: Sequence[str | None],
+    filters: Sequence[Mapping[str, Any] | None],
+    values: Sequence[Mapping[str, Any]],
+) -> list[_Face]:
+    labels = mapping_labels(names)
+    return [
+        _Face(place, labels[place] if names[place] else None, _json(filters[place]), _json(values[place]))
+        for place in range(len(names))
+    ]
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _by_key(
+    key: Callable[[_Face], Hashable], faces: Sequence[_Face], paired: Collection[int]
+) -> dict[Hashable, list[int]]:
+    """The places of those that are not paired, in their order."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for one in faces:
+        if one.place not in paired and key(one) is not None:
+            groups[key(one)].append(one.place)
+    return groups
+
+
+def _plain_values(sent: MappingBody) -> dict[str, Any]:
+    secret = {entry.key for entry in sent.inputs_schema or () if entry.secret}
+    return {key: item.value for key, item in (sent.inputs or {}).items() if item and key not in secret}

@@ -1,0 +1,128 @@
+"""What people decide about a function, with what is compiled from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hoglab.functions.configuration.inputs import Inputs, shown_inputs
+from hoglab.functions.secrets.box import Secrets
+from hoglab.functions.site.functions import SiteMappingParts, SiteParts
+
+
+@dataclass(frozen=True, slots=True)
+class MappingConfiguration:
+    """One mapping. ``id``: what its runs know it by, the same wherever it stands and however it is edited; ``given``:
+    the keys that the request had, which are the keys that are shown."""
+
+    id: str = ""
+    name: str | None = None
+    disabled: bool = False
+    inputs_schema: Sequence[Mapping[str, Any]] = ()
+    inputs: Inputs = field(default_factory=Inputs)
+    filters: Mapping[str, Any] | None = None
+    given: frozenset[str] = frozenset()
+
+    def shown(self) -> dict[str, Any]:
+        """The mapping as the API shows it."""
+        parts: dict[str, Any] = {
+            "name": self.name,
+            "disabled": self.disabled,
+            "inputs_schema": list(self.inputs_schema),
+            "inputs": shown_inputs(self.inputs_schema, self.inputs, every_key=False),
+            "filters": self.filters,
+        }
+        return {name: value for name, value in parts.items() if name in self.given}
+
+    def stored(self) -> dict[str, Any]:
+        """The mapping as it is kept: without its secrets."""
+        plain = {"inputs": dict(self.inputs.plain)} if self.inputs.plain else {}
+        return {"id": self.id, **self.shown(), **plain}
+
+    @classmethod
+    def of_stored(
+        cls, row: Mapping[str, Any], place: int, secrets: Mapping[str, Any]
+    ) -> MappingConfiguration:
+        """``place``: its number, by which its runs know a mapping that was stored without an id."""
+        schema = row.get("inputs_schema") or []
+        hidden = {entry["key"] for entry in schema if entry.get("secret")}
+        plain = {key: item for key, item in (row.get("inputs") or {}).items() if key not in hidden}
+        return cls(
+            id=row.get("id") or str(place),
+            name=row.get("name"),
+            disabled=bool(row.get("disabled")),
+            inputs_schema=schema,
+            inputs=Inputs(plain, dict(secrets)),
+            filters=row.get("filters"),
+            given=frozenset(row) - {"id"},
+        )
+
+
+def mapping_labels(names: Sequence[str | None]) -> list[str]:
+    """What the secrets of mappings are kept under: a mapping's name, else its place, made unique with a number."""
+    labels: list[str] = []
+    for index, name in enumerate(names):
+        label = wanted = name or str(index)
+        number = 1
+        while label in labels:
+            number += 1
+            label = f"{wanted}#{number}"
+        labels.append(label)
+    return labels
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything of a function that people decide, with what is compiled from it."""
+
+    type: str | None
+    name: str | None
+    description: str
+    enabled: bool
+    deleted: bool
+    hog: str
+    bytecode: list[Any] | None
+    transpiled: str | None
+    """What browsers run, for the types that run there."""
+    inputs_schema: Sequence[Mapping[str, Any]]
+    inputs: Inputs
+    filters: Mapping[str, Any]
+    masking: Mapping[str, Any] | None
+    mappings: Sequence[MappingConfiguration] | None
+    icon_url: str | None
+    template_id: str | None
+    template: Mapping[str, Any] | None
+    execution_order: int | None
+    create_in_folder: str | None
+    x_tests: Sequence[Mapping[str, Any]] = ()
+    """Test cases, run on every save."""
+    x_delivery: Mapping[str, Any] | None = None
+    """How it wants to be delivered; None for as usual."""
+
+    @property
+    def active(self) -> bool:
+        return self.enabled and not self.deleted
+
+    def site_parts(self) -> SiteParts:
+        """What a site function is made of, without its secrets."""
+        mappings = [
+            SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
+            for one in self.mappings or ()
+            if not one.disabled
+        ]
+        return SiteParts(self.hog, self.inputs_schema, self.inputs.plain, self.filters, mappings)
+
+    @property
+    def secrets(self) -> Secrets:
+        mappings = {
+            label: mapping.inputs.secret
+            for label, mapping in self.labelled_mappings()
+            if mapping.inputs.secret
+        }
+        return Secrets(self.inputs.secret, mappings)
+
+    def labelled_mappings(self) -> list[tuple[str, MappingConfiguration]]:
+        """The mappings with what their secrets are kept under."""
+        mappings = self.mappings or ()
+        return list(zip(mapping_labels([one.name for one in mappings]), mappings, strict=True))

@@ -1,0 +1,84 @@
+"""Values that become secret leave the history too: no version and no entry of the activity log shows them again.
+
+An input may turn secret after its value was stored and shown in the clear (spec: hog-functions-api 10). From then on
+nothing tells it: what was kept of it before is taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hoglab.functions.configuration.inputs import Inputs
+from hoglab.functions.configuration.model import Configuration, mapping_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Part = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedSecret:
+    """The inputs that a change makes secret: keys of the function's own, and of mappings by their label."""
+
+    own: frozenset[str]
+    mappings: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def between(cls, before: Configuration, after: Configuration) -> TurnedSecret:
+        """What is a plain value before and a secret after."""
+        old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
+        turned: dict[str, frozenset[str]] = {}
+        for label, one in after.labelled_mappings():
+            known, inputs = old.get(one.id, (label, Inputs()))
+            if keys := _turned(inputs, one.inputs):
+                for each in {label, known}:
+                    turned[each] = turned.get(each, frozenset()) | keys
+        return cls(_turned(before.inputs, after.inputs), turned)
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.mappings)
+
+    def taken_from_content(self, content: Mapping[str, Any]) -> Part:
+        """The content of a version, or the parts that a draft has of it, without them."""
+        take: Mapping[str, Callable[[Any], Any]] = {
+            "inputs": self._taken_from_inputs,
+            "mappings": self._taken_from_mappings,
+        }
+        return {name: take[name](part) if name in take else part for name, part in content.items()}
+
+    def taken_from_change(self, change: Mapping[str, Any]) -> Part:
+        """One change of an activity entry without them."""
+        take: Callable[[Any], Any]
+        match change["field"]:
+            case "inputs":
+                take = self._taken_from_inputs
+            case "mappings":
+                take = self._taken_from_mappings
+            case _:
+                return dict(change)
+        return {**change, "before": take(change["before"]), "after": take(change["after"])}
+
+    def _taken_from_inputs(self, inputs: Mapping[str, Any] | None) -> Part | None:
+        return None if inputs is None else _without(inputs, self.own)
+
+    def _taken_from_mappings(self, mappings: list[Part] | None) -> list[Part] | None:
+        if mappings is None:
+            return None
+        labels = mapping_labels([one.get("name") for one in mappings])
+        return [
+            {**one, "inputs": _without(one["inputs"], self.mappings.get(label, ()))}
+            if one.get("inputs")
+            else one
+            for one, label in zip(mappings, labels, strict=True)
+        ]
+
+
+def _turned(before: Inputs, after: Inputs) -> frozenset[str]:
+    return frozenset(before.plain.keys() & after.secret.keys())
+
+
+def _without(items: Mapping[str, Any], keys: Iterable[str]) -> Part:
+    return {key: item for key, item in items.items() if key not in set(keys)}

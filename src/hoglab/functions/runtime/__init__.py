@@ -1,0 +1,1 @@
+"""Functions in memory, ready to run; and transformations."""

@@ -1,0 +1,114 @@
+"""Bringing what is compiled up to date when what filters speak about, or the compiler, has changed
+(spec: hog-functions-api 6.5).
+
+What runs on the server is always compiled from the source, with the present actions, test-account filters and
+cohorts; this keeps what the API shows and browsers run in step with that. It is no change by a person: no version,
+no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hoglab.accounts import store as accounts
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
+from hoglab.functions import store
+from hoglab.functions.configuration.builder import recompiled
+from hoglab.functions.configuration.compiler_version import COMPILER_VERSION
+from hoglab.functions.configuration.stored import read_configuration, row_values
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.secrets.box import SecretsError
+
+if TYPE_CHECKING:
+    from hoglab.filters.hog import FilterContext
+    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.storage.database import Database
+    from hoglab.storage.database.changes import Topic
+
+TOPICS: tuple[Topic, ...] = ("actions", "project", "cohorts")
+
+_logger = structlog.get_logger(__name__)
+
+
+class Recompiler(BackgroundService):
+    """Background service that compiles functions anew. `recompile` may also be called by itself."""
+
+    NAME = "recompiler"
+
+    def __init__(self, database: Database, box: SecretBox) -> None:
+        super().__init__()
+        self._database = database
+        self._box = box
+        self._waiting: set[int] = set()
+        self._unsubscribe = [database.changes.subscribe(topic, self._changed) for topic in TOPICS]
+
+    def start(self) -> None:
+        """Start working; projects that changed while the server was down are looked at first."""
+        with self._database.read() as connection:
+            self._waiting.update(store.projects_with_functions(connection))
+        super().start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the project at hand."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        super().stop(timeout_s)
+
+    def _changed(self, project_id: int) -> None:
+        self._waiting.add(project_id)
+        self.wake()
+
+    def round(self) -> None:
+        while self._waiting and not self.is_stopping:
+            project_id = self._waiting.pop()
+            try:
+                self.recompile(project_id)
+            except Exception:  # others are compiled all the same
+                _logger.exception("functions_not_recompiled", project_id=project_id)
+
+    def recompile(self, project_id: int) -> int:
+        """Compile the functions of a project again; returns how many of them changed by that."""
+        with self._database.read() as connection:
+            project = next((one for one in accounts.projects(connection) if one.id == project_id), None)
+            if project is None:
+                return 0
+            context = store.filter_context(connection, project)
+            rows = store.everything(connection, project_id)
+        compiled = {row["id"]: (row["updated_at"], self._changes(row, context)) for row in rows}
+        stale = {function_id: found for function_id, found in compiled.items() if found[1]}
+        if not stale:
+            return 0
+        with self._database.write() as tx:
+            for row in store.everything(tx.connection, project_id):
+                if row["id"] in stale:
+                    seen_at, changes = stale[row["id"]]
+                    # Compiling takes its time, and nobody else can write here: only what was saved meanwhile.
+                    values = changes if row["updated_at"] == seen_at else self._changes(row, context)
+                    store.change(tx.connection, row["id"], values)
+            tx.changed("functions", project_id)
+        return len(stale)
+
+    def _changes(self, row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
+        """The columns of a function that compiling it anew changes."""
+        try:
+            before = read_configuration(row, self._box)
+        except SecretsError as error:
+            _logger.warning("function_not_recompiled", function_id=row["id"], reason=str(error))
+            return {}
+        after = before
+        for programs in (True, False) if row["compiler_version"] != COMPILER_VERSION else (False,):
+            try:
+                after = recompiled(before, context, programs=programs)
+                break
+            except InvalidFunctionError as error:
+                # What the present compiler refuses stays as it is; it says so where somebody edits or runs it.
+                _logger.warning("function_not_recompiled", function_id=row["id"], reason=error.detail)
+        values = {**row_values(after, self._box), "compiler_version": COMPILER_VERSION}
+        return {name: values[name] for name in _COMPILED if values[name] != row[name]}
+
+
+_COMPILED = ("filters", "mappings", "transpiled", "bytecode", "inputs", "masking", "compiler_version")
+"""The columns that hold something compiled, or say by what."""

@@ -1,0 +1,240 @@
+"""The functions of every project, compiled and in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hoglab.accounts import store as accounts
+from hoglab.filters.hog import FilterContext
+from hoglab.functions import store
+from hoglab.functions.runtime.compile import CompiledFunction, FunctionSet, compile_function
+from hoglab.functions.secrets.box import SecretsError
+from hoglab.functions.site.functions import SITE_TYPES
+from hoglab.hog.errors import HogSourceError
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
+from hoglab.storage.database import DatabaseError, DatabaseUnreadableError
+
+if TYPE_CHECKING:
+    from hoglab.functions.environments import GeoIpLookup
+    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.store import Row
+    from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
+    from hoglab.storage.database.changes import Topic
+
+TOPICS: tuple[Topic, ...] = ("functions", "actions", "project", "cohorts")
+"""What a compiled function depends on."""
+
+EVENTS = "events"
+INTERNAL_SOURCES = frozenset({"events", "internal-events"})
+
+_logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFunctions:
+    """The enabled functions of one project, as they were at one moment."""
+
+    project: Project
+    by_id: Mapping[str, CompiledFunction]
+    destinations: FunctionSet
+    """Run after an event was stored."""
+    internal_destinations: FunctionSet
+    """Run on internal events."""
+    transformations: FunctionSet
+    """Change events before anything else sees them, in execution order."""
+    unusable: frozenset[str] = frozenset()
+    """Ids of those that are enabled and cannot be loaded, for their secrets cannot be read, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One function that may run. ``state``: what of its row says whether it changed; ``place``: its place among the
+    others (spec hog-runtime 0, step 5); ``compiled`` None: it cannot be loaded."""
+
+    state: tuple[object, ...]
+    filters: object
+    place: tuple[object, ...]
+    compiled: CompiledFunction | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What is known of a project. ``versions``: of `TOPICS`, when it was read."""
+
+    versions: tuple[int, ...]
+    functions: ProjectFunctions | None
+    context: FilterContext | None = None
+    entries: Mapping[str, _Entry] = field(default_factory=dict)
+
+
+class FunctionRegistry:
+    """Gives the runtime a project's functions, reading the database only after something changed."""
+
+    def __init__(
+        self,
+        database: Database,
+        box: SecretBox,
+        *,
+        geoip: GeoIpLookup | None = None,
+        limits: Limits = EXPRESSION_LIMITS,
+    ) -> None:
+        """``limits``: what one evaluation of a filter, or of the inputs of a function, may use."""
+        self.limits = limits
+        self._database = database
+        self._box = box
+        self._geoip = geoip
+        self._loaded: dict[int, _Loaded] = {}
+        self._projects: dict[
+            str, int
+        ] = {}  # of functions that were asked for by id; a function stays where it is
+        self._lock = threading.Lock()
+
+    def for_project(self, project_id: int) -> ProjectFunctions | None:
+        """The enabled functions of a project, None when there is no such project.
+
+        A change that was committed before the call is seen. Cheap while nothing changes. Raises `DatabaseError`.
+        """
+        versions = self._versions(project_id)
+        known = self._loaded.get(project_id)
+        if known is not None and known.versions == versions:
+            return known.functions
+        with self._lock:
+            versions = self._versions(project_id)
+            known = self._loaded.get(project_id)
+            if known is None or known.versions != versions:
+                known = self._loaded[project_id] = self._load(project_id, versions, known)
+        return known.functions
+
+    def known_project(self, function_id: str) -> int | None:
+        """The project of a function that was looked for before; asks nobody, so that an event loop may."""
+        return self._projects.get(function_id)
+
+    def find(self, function_id: str) -> tuple[Project, CompiledFunction] | None:
+        """An enabled function by its id alone, with its project; None when there is none."""
+        project_id = self._projects.get(function_id)
+        if project_id is None:
+            with self._database.read() as connection:
+                row = store.by_id(connection, function_id)
+            if row is None:
+                return None
+            project_id = self._projects[function_id] = row["project_id"]
+        functions = self.for_project(project_id)
+        found = None if functions is None else functions.by_id.get(function_id)
+        return None if functions is None or found is None else (functions.project, found)
+
+    def project_count(self) -> int:
+        """How many projects have functions."""
+        with self._database.read() as connection:
+            return len(store.projects_with_functions(connection))
+
+    def unusable(self) -> int:
+        """How many enabled functions could not be loaded, of the projects that were asked for."""
+        loaded = [known.functions for known in list(self._loaded.values())]
+        return sum(len(functions.unusable) for functions in loaded if functions is not None)
+
+    def _versions(self, project_id: int) -> tuple[int, ...]:
+        version = self._database.changes.version
+        return tuple(version(topic, project_id) for topic in TOPICS)
+
+    def _load(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
+        """What there is now. Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
+        try:
+            return self._read(project_id, versions, before)
+        except (DatabaseError, MemoryError) as error:
+            _logger.error("functions_not_loaded", project_id=project_id, reason=str(error))  # noqa: TRY400
+            raise
+        except Exception as error:
+            raise DatabaseUnreadableError(
+                f"the functions of project {project_id} cannot be loaded ({type(error).__name__}: {error})"
+            ) from error
+
+    def _read(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
+        """The same. Where only some functions changed, the others are not looked at again."""
+        changed = self._changed_since(project_id, before, versions)
+        with self._database.read() as connection:
+            if before is not None and before.functions is not None and changed is not None:
+                project, context = before.functions.project, before.context
+                rows = list(store.by_ids(connection, project_id, changed, full=True).values())
+            else:
+                changed = None
+                projects = {project.id: project for project in accounts.projects(connection)}
+                found = projects.get(project_id)
+                if found is None:
+                    return _Loaded(versions, None)
+                project, context = found, store.filter_context(connection, found)
+                rows = store.runnable(connection, project_id)
+        known = {} if before is None or before.context != context else before.entries
+        entries = {} if changed is None else {each: one for each, one in known.items() if each not in changed}
+        assert context is not None  # noqa: S101 - there is one with each project
+        for row in rows:
+            if row["enabled"] and not row["deleted"] and row["type"] not in SITE_TYPES:
+                entries[row["id"]] = self._entry(row, context, known.get(row["id"]))
+        functions = _in_order(project, entries, None if before is None else before.functions)
+        return _Loaded(versions, functions, context, entries)
+
+    def _changed_since(
+        self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
+    ) -> frozenset[str] | None:
+        """The ids of the functions that changed, when nothing else did, with those that could not be loaded; None when
+        anything may have changed."""
+        if before is None or before.versions[1:] != versions[1:]:
+            return None
+        changed = self._database.changes.items_between(TOPICS[0], project_id, before.versions[0], versions[0])
+        return None if changed is None or before.functions is None else changed | before.functions.unusable
+
+    def _entry(self, row: Row, context: FilterContext, known: _Entry | None) -> _Entry:
+        """A function that is as it was last time is not compiled again."""
+        order = row["execution_order"]
+        state = (row["updated_at"], order)
+        if known is not None and known.state == state and known.compiled is not None:
+            return known
+        place = (order is None, order or 0, row["created_at"], row["id"])
+        compiled = self._compile_one(row, context)
+        if compiled is not None and known is not None and known.compiled and known.filters == row["filters"]:
+            compiled = replace(compiled, filter=known.compiled.filter)  # so that it need not be fused again
+        return _Entry(state, row["filters"], place, compiled)
+
+    def _compile_one(self, row: Row, context: FilterContext) -> CompiledFunction | None:
+        """None for one that cannot be loaded: the others shall run."""
+        try:
+            return compile_function(row, self._box, context, self._geoip, self.limits)
+        except (SecretsError, HogSourceError) as error:
+            _logger.error("function_not_loaded", function_id=row["id"], reason=str(error))  # noqa: TRY400
+            return None
+        except Exception:
+            _logger.exception("function_not_loaded", function_id=row["id"])
+            return None
+
+
+def _in_order(
+    project: Project, entries: Mapping[str, _Entry], before: ProjectFunctions | None
+) -> ProjectFunctions:
+    """The functions of a project by what they are for."""
+    ordered = sorted(entries.values(), key=lambda one: one.place)
+    functions = [one.compiled for one in ordered if one.compiled is not None]
+    kinds: dict[str, list[CompiledFunction]] = {}
+    for one in functions:
+        kinds.setdefault(one.type, []).append(one)
+    internal = kinds.get("internal_destination", [])
+    return ProjectFunctions(
+        project=project,
+        by_id={one.id: one for one in functions},
+        destinations=FunctionSet(
+            [one for one in kinds.get("destination", []) if one.source == EVENTS],
+            None if before is None else before.destinations,
+        ),
+        internal_destinations=FunctionSet(
+            [one for one in internal if one.source in INTERNAL_SOURCES],
+            None if before is None else before.internal_destinations,
+        ),
+        transformations=FunctionSet(
+            kinds.get("transformation", []), None if before is None else before.transformations
+        ),
+        unusable=frozenset(each for each, one in entries.items() if one.compiled is None),
+    )

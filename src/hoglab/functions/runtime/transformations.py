@@ -1,0 +1,396 @@
+"""Transformations: functions that change or drop events before anything else sees them (spec: hog-runtime 7.2)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from time import thread_time
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID, uuid4
+
+import orjson
+import structlog
+
+from hoglab.filters.hog import FilterFailure
+from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
+from hoglab.functions.runtime.fair_share import FairShares
+from hoglab.functions.runtime.globals import filter_globals
+from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
+from hoglab.hog.rt.values import from_json, to_json
+from hoglab.http.fields.dates import utc_now
+from hoglab.storage.invocations import AppMetric, LogEntry
+
+if TYPE_CHECKING:
+    from hoglab.functions.runtime.body_run import BodyRun
+    from hoglab.functions.runtime.compile import CompiledFunction
+    from hoglab.functions.runtime.registry import FunctionRegistry
+    from hoglab.functions.secrets.redaction import Redact
+
+SUCCEEDED = "$transformations_succeeded"
+FAILED = "$transformations_failed"
+SKIPPED = "$transformations_skipped"
+
+PROJECT_SLOW_S = 6.0
+"""Once the functions of a project took more than this of one batch, so counted as one of them is, the others are given
+up earlier: all projects wait for the same batch."""
+
+OVER_SHARE = (
+    "The transformations of the project took more than their share of the time that all projects wait for, and were "
+    "given up for the rest of this batch of events."
+)
+
+_logger = structlog.get_logger(__name__)
+
+_INPUT_ERRORS = (HogRuntimeError, HogLimit, HogThrow)
+_MILLISECOND = timedelta(milliseconds=1)
+
+KINDS = {
+    "succeeded": "success",
+    "failed": "failure",
+    "inputs_failed": "failure",
+    "disabled_permanently": "failure",
+    "dropped": "other",
+    "filtered": "other",
+    "filtering_failed": "other",
+}
+"""The kind of each metric."""
+
+
+class TransformableEvent(Protocol):
+    """What a transformation sees and may change of an event."""
+
+    event: str
+    distinct_id: str
+    properties: dict[str, Any]
+
+    @property
+    def uuid(self) -> UUID: ...
+
+    @property
+    def timestamp(self) -> datetime: ...
+
+
+EventT = TypeVar("EventT", bound=TransformableEvent)
+
+Record = Callable[[Sequence[AppMetric], Sequence[LogEntry]], None]
+"""Keeps what runs leave behind. Best effort: it must not raise."""
+
+Watch = Callable[[str, float], None]
+"""Told of every run, and of filters and inputs that were slow: function id and computing time in milliseconds."""
+
+
+class BodyRunner(Protocol):
+    """Runs the programs of transformations where they can do no harm."""
+
+    def run(
+        self,
+        function_id: str,
+        source: str,
+        shared: bytes,
+        events: Iterable[bytes],
+        *,
+        hurried: bool = False,
+        most_s: float = math.inf,
+    ) -> Generator[BodyRun, None, None]:
+        """One answer for each event, in order. ``events`` are JSON objects with the globals of each run, ``shared``
+        is one with what all have in common; ``hurried``: be short with a program that is slow; ``most_s``: give it up
+        after so much computing in all."""
+        ...
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What the runs of one batch leave behind."""
+
+    project_id: int
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    logs: list[LogEntry] = field(default_factory=list)
+    given_up: set[str] = field(default_factory=set)
+    patience: Patience = field(default_factory=Patience)
+    slow_s: float = 0.0
+    """What was slow of all functions so far."""
+    allowed_s: float = math.inf
+    """What all functions together may compute."""
+    bodies_s: float = 0.0
+    """What their programs computed so far, in the process that runs them."""
+    started: float = field(default_factory=thread_time)
+
+    @property
+    def used_s(self) -> float:
+        """What was computed for them so far: programs, filters, inputs, and what handing events over takes."""
+        return self.bodies_s + thread_time() - self.started
+
+    @property
+    def left_s(self) -> float:
+        """What may be computed yet."""
+        return self.allowed_s - self.used_s
+
+    def slow(self, used_s: float) -> None:
+        self.slow_s += max(0.0, used_s - SLOW_RUN_S)
+
+    def count(self, function: CompiledFunction, name: str) -> None:
+        self.counts[function.id, name] += 1
+
+    def metrics(self, now: datetime) -> list[AppMetric]:
+        return [
+            AppMetric(self.project_id, function_id, KINDS[name], name, count, now)
+            for (function_id, name), count in self.counts.items()
+        ]
+
+
+@dataclass(slots=True, eq=False)
+class _Passage:
+    """An event on its way through the functions. ``shown``: what they see of it, made when it is first needed."""
+
+    event: Any
+    outcomes: dict[str, list[str]]
+    shown: dict[str, Any] | None = None
+    is_dropped: bool = False
+
+
+class Transformations:
+    """Runs the transformations of projects on batches of events.
+
+    Filters and inputs are computed here, within the language's limits; programs are left to ``bodies``.
+    """
+
+    def __init__(
+        self,
+        registry: FunctionRegistry,
+        bodies: BodyRunner,
+        *,
+        record: Record = lambda _metrics, _logs: None,
+        is_stopped: Callable[[str], bool] = lambda _function_id: False,
+        is_slowed: Callable[[str], bool] = lambda _function_id: False,
+        watch: Watch = lambda _function_id, _ms: None,
+        shares: FairShares | None = None,
+        site_url: str = "http://localhost:8000",
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``is_stopped``: whether the watcher has stopped a function, so that it is passed over; ``is_slowed``: whether
+        it was slow for long, so that it is given up earlier; ``shares``: what projects that wait for each other may
+        take."""
+        self._registry = registry
+        self._bodies = bodies
+        self._record = record
+        self._is_stopped = is_stopped
+        self._is_slowed = is_slowed
+        self._watch = watch
+        self._shares = shares or FairShares()
+        self._site_url = site_url
+        self._now = now
+
+    def transform(self, project_id: int, events: list[EventT]) -> list[EventT]:
+        """The events that are left, in order, changed in place."""
+        allowed_s = self._shares.allowed_s(project_id, len(events))
+        functions = self._registry.for_project(project_id)
+        if functions is None or not functions.transformations:
+            return events
+        notes = _Notes(project_id, allowed_s=allowed_s)
+        passages = []
+        for event in events:
+            for name in (SUCCEEDED, FAILED, SKIPPED):
+                event.properties.pop(name, None)
+            passages.append(_Passage(event, {SUCCEEDED: [], FAILED: [], SKIPPED: []}))
+        left = passages
+        for function in functions.transformations.functions:
+            self._apply(function, left, notes)
+            left = [passage for passage in left if not passage.is_dropped]
+        self._shares.spent(project_id, notes.used_s, len(events))
+        if notes.left_s < 0:
+            _logger.warning(
+                "transformations_over_share", project_id=project_id, used_s=round(notes.used_s, 1)
+            )
+        for passage in left:
+            passage.event.properties.update({name: all_ for name, all_ in passage.outcomes.items() if all_})
+        if notes.counts or notes.logs:
+            self._record(notes.metrics(self._now()), notes.logs)
+        return [passage.event for passage in left]
+
+    def _globals(self, event: TransformableEvent, project_id: int) -> dict[str, Any]:
+        properties = event.properties
+        stamp = event.timestamp.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return {
+            "project": {"id": project_id, "name": "", "url": self._site_url},
+            "event": {
+                "uuid": str(event.uuid),
+                "event": event.event,
+                "distinct_id": event.distinct_id,
+                "properties": properties,
+                "elements_chain": properties.get("$elements_chain") or "",
+                "timestamp": stamp,
+                "url": properties.get("$current_url") or "",
+            },
+        }
+
+    def _apply(self, function: CompiledFunction, passages: Sequence[_Passage], notes: _Notes) -> None:
+        """Run one function on events, and take over what it makes of them."""
+        label = f"{function.label} ({function.id})"
+        hurried = notes.slow_s > PROJECT_SLOW_S or self._is_slowed(function.id)
+        if hurried:
+            notes.patience.hurry(function.filter)
+            notes.patience.hurry(function.id)
+        asked: deque[tuple[_Passage, Redact]] = deque()
+
+        def wanted() -> Iterator[bytes]:
+            for passage in passages:
+                outcome = self._prepare(function, passage, notes)
+                if isinstance(outcome, str):
+                    passage.outcomes[outcome].append(label)
+                else:
+                    text, redact = outcome
+                    asked.append((passage, redact))
+                    yield text
+
+        shared: dict[str, Any] = {"project": {"id": notes.project_id, "name": "", "url": self._site_url}}
+        if function.has_fixed_inputs:
+            with suppress(*_INPUT_ERRORS):  # said of each event
+                shared["inputs"] = to_json(function.fixed_inputs[0])
+        text = orjson.dumps(shared)
+        runs = self._bodies.run(
+            function.id,
+            function.hog,
+            text,
+            wanted(),
+            hurried=hurried,
+            most_s=max(0.0, notes.left_s),
+        )
+        with closing(runs):
+            for run in runs:
+                passage, redact = asked.popleft()
+                outcome = self._settle(function, passage, run, redact, notes)
+                if outcome is None:
+                    passage.is_dropped = True
+                else:
+                    passage.outcomes[outcome].append(label)
+        excess_s = sum(map(notes.patience.excess_s, (function.filter, function.id)))
+        if excess_s:
+            notes.slow_s += excess_s
+            self._watch(function.id, (SLOW_RUN_S + excess_s) * 1_000)
+
+    def _prepare(
+        self, function: CompiledFunction, passage: _Passage, notes: _Notes
+    ) -> str | tuple[bytes, Redact]:
+        """The globals of a run, as JSON, and what hides the secrets among them; or the list that the event goes into
+        without one."""
+        if self._is_stopped(function.id):
+            notes.count(function, "disabled_permanently")
+            return SKIPPED
+        if notes.left_s < 0:
+            self._give_up(function, passage.event, notes)
+            return FAILED
+        if passage.shown is None:
+            passage.shown = self._globals(passage.event, notes.project_id)
+        shown = passage.shown
+        if not self._matches(function, shown, notes):
+            return SKIPPED
+        try:
+            if function.has_fixed_inputs:
+                return orjson.dumps({"event": shown["event"]}), function.fixed_inputs[1]
+            event = {**shown["event"], "properties": from_json(shown["event"]["properties"])}
+            variables = {"project": shown["project"], "event": event}
+            inputs = notes.patience.attempt(function.id, lambda: function.build_inputs(variables))
+            return orjson.dumps({"event": shown["event"], "inputs": to_json(inputs)}), function.redactor(
+                inputs
+            )
+        except _INPUT_ERRORS as error:
+            notes.count(function, "inputs_failed")
+            text = f"Error building inputs: {function.input_failure(error)}"
+            self._log(function, passage.event, [], text, str, notes)
+            return FAILED
+
+    def _matches(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> bool:
+        expression = function.filter.expression
+        if expression is not None and not expression.required and not expression.entries:
+            return True
+        try:
+            if function.filter.matches_in_time(filter_globals(shown), notes.patience):
+                return True
+        except FilterFailure as failure:
+            notes.count(function, "filtering_failed")
+            text = f"Error filtering event {shown['event']['uuid']}: {failure}"
+            notes.logs.append(self._entry(notes, function, str(uuid4()), "error", text, self._now()))
+            return False
+        notes.count(function, "filtered")
+        return False
+
+    def _settle(
+        self, function: CompiledFunction, passage: _Passage, run: BodyRun, redact: Redact, notes: _Notes
+    ) -> str | None:
+        """Take over what came of a run. Which list the event goes into, None for one that is dropped."""
+        event = passage.event
+        result = None if run.value is None else orjson.loads(run.value)
+        error = run.error
+        if error is None and result is not None:
+            error = _wrong_result(result)
+        if not run.given_up:
+            notes.slow(run.used_s)
+            notes.bodies_s += run.used_s
+            self._watch(function.id, run.used_s * 1_000)
+        if not run.given_up or function.id not in notes.given_up:  # said once: it may be thousands of events
+            self._log(function, event, run.lines, error, redact, notes)
+        if run.given_up:
+            notes.given_up.add(function.id)
+        if error is not None:
+            notes.count(function, "failed")
+            return FAILED
+        notes.count(function, "succeeded")
+        if result is None:
+            notes.count(function, "dropped")
+            return None
+        event.properties = result["properties"]
+        event.event = result.get("event", event.event)
+        event.distinct_id = result.get("distinct_id", event.distinct_id)
+        passage.shown = None
+        return SUCCEEDED
+
+    def _give_up(self, function: CompiledFunction, event: TransformableEvent, notes: _Notes) -> None:
+        """Pass an event by, for the project has had its share."""
+        notes.count(function, "failed")
+        if function.id not in notes.given_up:
+            notes.given_up.add(function.id)
+            self._log(function, event, [], OVER_SHARE, str, notes)
+
+    def _log(
+        self,
+        function: CompiledFunction,
+        event: TransformableEvent,
+        printed: Sequence[str],
+        error: str | None,
+        redact: Redact,
+        notes: _Notes,
+    ) -> None:
+        lines = [("info", line) for line in printed]
+        if error is not None:
+            lines.append(("error", f"Error executing function on event {event.uuid}: {error}"))
+        if not lines:
+            return
+        instance, now = str(event.uuid), self._now()
+        for number, (level, text) in enumerate(lines):
+            moment = now + number * _MILLISECOND
+            notes.logs.append(self._entry(notes, function, instance, level, redact(text), moment))
+
+    def _entry(
+        self,
+        notes: _Notes,
+        function: CompiledFunction,
+        instance: str,
+        level: str,
+        text: str,
+        moment: datetime,
+    ) -> LogEntry:
+        return LogEntry(notes.project_id, function.id, instance, moment, level, text)
+
+
+def _wrong_result(result: Any) -> str | None:
+    """What is wrong with what a transformation returned, None when it can be taken over."""
+    if not isinstance(result, dict) or not isinstance(result.get("properties"), dict):
+        return "Transformation must return an event object with properties, or null to drop the event"
+    for name in ("event", "distinct_id"):
+        if name in result and not isinstance(result[name], str):
+            return f"Transformation must return an event whose {name} is a string"
+    return None

@@ -1,0 +1,1 @@
+"""Secrets of functions: sealed at rest, kept out of logs."""

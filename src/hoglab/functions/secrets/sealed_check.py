@@ -1,0 +1,77 @@
+"""Whether the secret keys are those that sealed what is stored: a known text, sealed when there was nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from hoglab.functions.secrets.box import SecretsError
+from hoglab.storage.database.tables import hog_function, installation
+
+if TYPE_CHECKING:
+    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.storage.database import Database, Transaction
+    from hoglab.storage.directory import DataDirectory
+
+TEXT = "hoglab"
+
+
+def check_secrets(database: Database, box: SecretBox, directory: DataDirectory, *, accept_loss: bool) -> None:
+    """Refuse to start with keys that open nothing of what is stored.
+
+    With ``accept_loss`` it goes on: functions with secrets do not run until these are entered anew. Raises
+    `SecretsError`.
+    """
+    if unreadable(database, box) and not accept_loss:
+        raise SecretsError(
+            f"the secret keys are not those that encrypted the secrets of functions and flags: put {directory.path}/"
+            "secret-keys back (or HOGLAB_SECRET_KEYS), or restore a backup; `hoglab serve --accept-loss` goes on "
+            "without these secrets, which then have to be entered anew"
+        )
+
+
+def unreadable(database: Database, box: SecretBox) -> bool:
+    """Whether what is stored cannot be opened."""
+    with database.read() as connection:
+        sealed = connection.scalar(sa.select(installation.c.sealed_check))
+        if sealed is None:  # of an older version: any secret of a function will do
+            known = sa.select(hog_function.c.encrypted_inputs).where(
+                hog_function.c.encrypted_inputs.is_not(None), hog_function.c.deleted.is_(False)
+            )
+            secret = connection.scalar(known.limit(1))
+    try:
+        if sealed is not None:
+            return box.decrypt_text(sealed) != TEXT
+        box.unseal(secret)
+    except SecretsError:
+        return True
+    return False
+
+
+def unreadable_secrets(database: Database, box: SecretBox, *, full: bool) -> int:
+    """How many stored secrets the present keys do not open; without ``full`` only one is tried."""
+    count = int(unreadable(database, box))
+    if full:
+        known = sa.select(hog_function.c.encrypted_inputs).where(hog_function.c.encrypted_inputs.is_not(None))
+        with database.read() as connection:
+            for sealed in connection.scalars(known):
+                try:
+                    box.unseal(sealed)
+                except SecretsError:
+                    count += 1
+    return count
+
+
+def keep_check(database: Database, box: SecretBox) -> None:
+    """Make sure that there is a text that the present keys open. For a directory that was checked."""
+    with database.read() as connection:
+        sealed = connection.scalar(sa.select(installation.c.sealed_check))
+    if sealed is None or unreadable(database, box):
+        with database.write() as tx:
+            renew_check(tx, box)
+
+
+def renew_check(tx: Transaction, box: SecretBox) -> None:
+    """Seal the text with the newest key."""
+    tx.execute(sa.update(installation).values(sealed_check=box.encrypt_text(TEXT)))

@@ -1,0 +1,1 @@
+"""Site functions: functions that run in browsers."""

@@ -1,0 +1,151 @@
+"""Functions that run in browsers: what is compiled from them and what posthog-js is given (spec: hog-runtime 7.3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hoglab.filters.hog import build_filter
+from hoglab.filters.model import FilterError
+from hoglab.functions import store
+from hoglab.functions.environments import TEMPLATES
+from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.site.source import SiteSourceError, javascript_of
+from hoglab.hog.env import FILTER
+from hoglab.hog.errors import HogCompileError, HogSourceError
+from hoglab.hog.program import Input, compile_expression
+from hoglab.hog.site_function import SiteMapping, compile_site_function, transpile_value
+
+if TYPE_CHECKING:
+    from hoglab.filters.hog import FilterContext
+    from hoglab.hog.backend_javascript import JavaScript
+    from hoglab.hog.program import Program
+    from hoglab.storage.database import Database
+
+SITE_TYPES = frozenset({"site_destination", "site_app"})
+"""The types whose code runs in browsers."""
+
+
+def transpiled(javascript: JavaScript) -> dict[str, Any]:
+    """Generated code as the API shows it beside what it was generated from."""
+    return {"lang": "ts", "code": javascript.code, "stl": list(javascript.stl)}
+
+
+def transpile_input(value: Any) -> dict[str, Any]:
+    """The expression for the value of an input. Raises `HogSourceError`."""
+    return transpiled(transpile_value(value, TEMPLATES))
+
+
+def filter_program(filters: Mapping[str, Any] | None, context: FilterContext) -> Program:
+    """Filters as an expression that browsers evaluate. Raises `FilterError` for those that they cannot."""
+    program = compile_expression(build_filter(filters, context).node, FILTER)
+    try:
+        program.javascript  # noqa: B018 - finds functions that no browser has
+    except HogCompileError as error:
+        raise FilterError(error.message, "") from None
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMappingParts:
+    """One mapping: its schema, its plain inputs and its filters."""
+
+    inputs_schema: Sequence[Mapping[str, Any]]
+    inputs: Mapping[str, Mapping[str, Any]]
+    filters: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteParts:
+    """What a site function is made of. Secrets are none of it: browsers tell everybody what they are told."""
+
+    hog: str
+    inputs_schema: Sequence[Mapping[str, Any]]
+    inputs: Mapping[str, Mapping[str, Any]]
+    filters: Mapping[str, Any]
+    mappings: Sequence[SiteMappingParts] = ()
+
+    def transpile(self, context: FilterContext) -> str | None:
+        """What browsers run; None when the filters cannot be compiled.
+
+        Raises `InvalidFunctionError` for a source that is no module.
+        """
+        try:
+            mappings = [
+                SiteMapping(
+                    filter_program(one.filters, context), _inputs(one.inputs_schema, one.inputs, default=True)
+                )
+                for one in self.mappings
+            ]
+            filters = filter_program(self.filters, context)
+        except FilterError:
+            return None
+        inputs = _inputs(self.inputs_schema, self.inputs)
+        try:
+            return compile_site_function(site_module(self.hog), inputs, filters, mappings, TEMPLATES)
+        except HogSourceError as error:
+            raise _refused(error.message, error.line, error.column) from None
+
+
+def site_module(source: str) -> str:
+    """The JavaScript of a source. Raises `InvalidFunctionError`."""
+    try:
+        return javascript_of(source)
+    except SiteSourceError as error:
+        raise _refused(error.message, error.line, error.column) from None
+
+
+def _refused(message: str, line: int, column: int) -> InvalidFunctionError:
+    place = {"message": message, "line": line, "column": column}
+    return InvalidFunctionError("Error in TypeScript code", "hog", extra={"extra": place})
+
+
+def _inputs(
+    schema: Sequence[Mapping[str, Any]], items: Mapping[str, Mapping[str, Any]], *, default: bool = False
+) -> tuple[Input, ...]:
+    """The inputs in the order of their computation; those without a value are null, or their default."""
+    public = [entry for entry in schema if not entry.get("secret")]
+    missing = [
+        Input(entry["key"], entry.get("default") if default else None, "plain")
+        for entry in public
+        if entry["key"] not in items
+    ]
+    shown = {entry["key"] for entry in public}
+    ordered = sorted(items.items(), key=lambda pair: pair[1].get("order", -1))
+    computed = [
+        Input(key, item.get("value"), "hog" if "transpiled" in item else "plain")
+        for key, item in ordered
+        if key in shown
+    ]
+    return (*missing, *computed)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFunction:
+    """One function as posthog-js is given it."""
+
+    id: str
+    code: str
+    """A function expression; what it returns has ``init({posthog, callback})``."""
+
+
+class SiteFunctions:
+    """The enabled site functions of projects, read from the database only after something changed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[int, tuple[int, tuple[SiteFunction, ...]]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, project_id: int) -> tuple[SiteFunction, ...]:
+        """The functions of a project, oldest first."""
+        version = self._database.changes.version("functions", project_id)
+        known = self._known.get(project_id)
+        if known is None or known[0] != version:
+            with self._lock, self._database.read() as connection:
+                rows = store.site_functions(connection, project_id, sorted(SITE_TYPES))
+                known = (version, tuple(SiteFunction(row["id"], row["transpiled"]) for row in rows))
+                self._known[project_id] = known
+        return known[1]

@@ -1,0 +1,1 @@
+"""Templates inside of inputs, in Hog and in Liquid."""

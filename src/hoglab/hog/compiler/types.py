@@ -1,0 +1,268 @@
+"""Which kinds of value an expression can have, found out by name.
+
+A variable's kinds are the union of the kinds of everything ever assigned to it, wherever that happens; the
+same for what a function returns and, when all of its calls are visible, for its parameters. This is what lets
+the Python backend add two numbers with one instruction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hoglab.hog import nodes as n
+from hoglab.hog.rt.numbers import exact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.stdlib.registry import Function
+
+NULL, BOOL, INT, FLOAT, STR, ARRAY, DICT, OTHER = (1 << bit for bit in range(8))
+NUMBER = INT | FLOAT
+SMALL = NULL | BOOL | NUMBER
+SCALAR = NULL | BOOL | NUMBER | STR
+ANY = 255
+
+MAX_ROUNDS = 12
+"""Rounds after which an inference that has not settled is given up (everything can be anything)."""
+
+MAX_STEP = 2**20
+"""Constants up to this, in either direction, may be added without looking at the result."""
+
+_BY_NAME = {
+    "any": ANY, "array": ARRAY, "tuple": ARRAY, "boolean": BOOL, "null": NULL, "integer": NUMBER,
+    "float": NUMBER, "number": NUMBER, "string": STR, "object": DICT,
+}  # fmt: skip
+
+
+def kinds_of_names(names: Iterable[str]) -> int:
+    """The kinds that declarations of library functions name; an `integer` may be stored as a float."""
+    kinds = 0
+    for name in names:
+        kinds |= _BY_NAME.get(name, OTHER)
+    return kinds
+
+
+def kinds_of_function(function: Function) -> int:
+    """The kinds a library function declares for its result."""
+    return kinds_of_names(function.returns)
+
+
+def kind_of_value(value: object) -> int:
+    """The kind of a constant."""
+    if value is None:
+        return NULL
+    return {bool: BOOL, int: INT, float: FLOAT, str: STR}.get(exact(value).__class__, ANY)
+
+
+class Kinds:
+    """The kinds of every expression of one tree. Ask `of(expression)`."""
+
+    def __init__(
+        self, tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]
+    ) -> None:
+        self.names = names
+        self.functions = functions
+        self.symbols: dict[Symbol, int] = {}
+        self.returns: dict[n.Node, list[n.Expr | None]] = {}
+        self.returned: dict[n.Node, int] = {}
+        self.arguments: dict[Symbol, list[tuple[n.Expr, ...]]] = {}
+        self.memo: dict[n.Expr, int] = {}
+        if len(names.scopes) > 1:
+            self.collect(tree)
+        self.settle()
+
+    def of(self, node: n.Expr) -> int:
+        """A bit set of the kinds the expression may have."""
+        known = self.memo.get(node)
+        if known is None:
+            known = self.memo[node] = _VISITS.get(type(node), _any)(self, node)
+        return known
+
+    # --- gathering
+
+    def collect(self, tree: n.Node) -> None:
+        """Finds the `return`s of every function and the calls of every declared function."""
+        stack: list[tuple[n.Node, n.Node]] = [(tree, tree)]
+        while stack:
+            node, owner = stack.pop()
+            if isinstance(node, (n.Function, n.Lambda)):
+                owner = node
+                self.returns[node] = []
+            elif isinstance(node, n.ReturnStatement):
+                self.returns.setdefault(owner, []).append(node.expr)
+            elif isinstance(node, n.Call):
+                symbol = self.names.uses.get(node)
+                if symbol is not None and symbol.function is not None:
+                    self.arguments.setdefault(symbol, []).append(node.args)
+            stack += [(child, owner) for child in n.children(node)]
+
+    def settle(self) -> None:
+        symbols = self.names.symbols
+        params = self.parameter_values()
+        for _ in range(MAX_ROUNDS):
+            changed = False
+            self.memo.clear()
+            for symbol in symbols:
+                kinds = self.value_kinds(symbol, params.get(symbol))
+                if kinds != self.symbols.get(symbol, 0):
+                    self.symbols[symbol] = kinds
+                    changed = True
+            for function, values in self.returns.items():
+                kinds = self.returned_kinds(function, values)
+                if kinds != self.returned.get(function, 0):
+                    self.returned[function] = kinds
+                    changed = True
+            if not changed:
+                return
+        self.symbols = dict.fromkeys(symbols, ANY)
+        self.returned = dict.fromkeys(self.returns, ANY)
+        self.memo.clear()
+
+    def value_kinds(self, symbol: Symbol, arguments: list[n.Expr | None] | None) -> int:
+        if symbol.opaque and arguments is None:
+            return ANY
+        kinds = OTHER if symbol.function is not None else 0
+        for value in symbol.values:
+            kinds |= self.of(value)
+        for argument in arguments or ():
+            kinds |= NULL if argument is None else self.of(argument)
+        return kinds
+
+    def returned_kinds(self, function: n.Node, values: list[n.Expr | None]) -> int:
+        if isinstance(function, n.Lambda) and not isinstance(function.body, n.Block):
+            return NULL if isinstance(function.body, n.Placeholder) else self.of(function.body)
+        kinds = NULL  # for falling off the end
+        body = function.body if isinstance(function, (n.Function, n.Lambda)) else None
+        if isinstance(body, n.Block) and body.declarations and always_returns(body):
+            kinds = 0
+        for value in values:
+            kinds |= NULL if value is None else self.of(value)
+        return kinds
+
+    def parameter_values(self) -> dict[Symbol, list[n.Expr | None]]:
+        """For parameters of functions that are only ever called by name: what is passed for them."""
+        found: dict[Symbol, list[n.Expr | None]] = {}
+        for scope in self.names.scopes.values():
+            if scope.symbol is None or not only_called(scope.symbol):
+                continue
+            for position, param in enumerate(scope.params):
+                found[param] = [
+                    args[position] if position < len(args) else None
+                    for args in self.arguments.get(scope.symbol, ())
+                ]
+        return found
+
+
+def only_called(symbol: Symbol) -> bool:
+    """Whether a variable is a declared function that is never reassigned nor used as a value."""
+    return symbol.function is not None and not symbol.reassigned and not symbol.read_as_value
+
+
+def is_step(node: n.Expr) -> bool:
+    """Whether an operand is a constant so small that no loop can add it up to anything beyond exact integers."""
+    return isinstance(node, n.Constant) and node.value.__class__ is int and abs(node.value) <= MAX_STEP
+
+
+def always_returns(node: n.Node) -> bool:
+    """Whether every way through the statement ends in `return` or `throw`."""
+    if isinstance(node, (n.ReturnStatement, n.ThrowStatement)):
+        return True
+    if isinstance(node, n.Block):
+        return any(always_returns(statement) for statement in node.declarations)
+    if isinstance(node, n.IfStatement):
+        return node.else_ is not None and always_returns(node.then) and always_returns(node.else_)
+    return False
+
+
+# --- one visit per node class
+
+
+def _any(_kinds: Kinds, _node: n.Expr) -> int:
+    return ANY
+
+
+def _constant(_kinds: Kinds, node: n.Constant) -> int:
+    return kind_of_value(node.value)
+
+
+def _field(kinds: Kinds, node: n.Field) -> int:
+    symbol = kinds.names.uses.get(node)
+    if symbol is None or len(node.chain) > 1:
+        return ANY
+    if node in kinds.names.empty_reads:
+        return NULL
+    return kinds.symbols.get(symbol, 0)
+
+
+def _arithmetic(kinds: Kinds, node: n.ArithmeticOperation) -> int:
+    left, right = kinds.of(node.left), kinds.of(node.right)
+    if not left or not right:
+        return 0  # nothing is known to get here yet
+    if node.op in "+-" and is_step(node.right) and not left & ~INT:
+        return INT
+    if node.op in "+-*" and not (left | right) & ~NUMBER and not (left & INT and right & INT):
+        return FLOAT
+    return NUMBER
+
+
+def _boolean(_kinds: Kinds, _node: n.Expr) -> int:
+    return BOOL
+
+
+def _array(_kinds: Kinds, _node: n.Expr) -> int:
+    return ARRAY
+
+
+def _dict(_kinds: Kinds, _node: n.Expr) -> int:
+    return DICT
+
+
+def _lambda(_kinds: Kinds, _node: n.Expr) -> int:
+    return OTHER
+
+
+def _call(kinds: Kinds, node: n.Call) -> int:
+    symbol = kinds.names.uses.get(node)
+    if symbol is not None:
+        if symbol.function is None or symbol.reassigned:
+            return ANY
+        return kinds.returned.get(symbol.function, 0)
+    function = kinds.functions.get(node.name)
+    return ANY if function is None or function.is_async else kinds_of_function(function)
+
+
+def _if(kinds: Kinds, node: n.If) -> int:
+    found = NULL if node.otherwise is None else kinds.of(node.otherwise)
+    for _, value in node.branches:
+        found |= kinds.of(value)
+    return found
+
+
+def _if_null(kinds: Kinds, node: n.IfNull) -> int:
+    return (kinds.of(node.expr) & ~NULL) | kinds.of(node.otherwise)
+
+
+def _text(_kinds: Kinds, _node: n.Expr) -> int:
+    return STR
+
+
+_VISITS: dict[type[n.Expr], Callable[..., int]] = {
+    n.Constant: _constant,
+    n.Field: _field,
+    n.ArithmeticOperation: _arithmetic,
+    n.CompareOperation: _boolean,
+    n.BetweenExpr: _boolean,
+    n.And: _boolean,
+    n.Or: _boolean,
+    n.Not: _boolean,
+    n.If: _if,
+    n.IfNull: _if_null,
+    n.Concat: _text,
+    n.Array: _array,
+    n.Tuple: _array,
+    n.Dict: _dict,
+    n.Lambda: _lambda,
+    n.Call: _call,
+}

@@ -1,0 +1,1 @@
+"""The management API: routes, access checks, and the call of a handler."""

@@ -1,0 +1,334 @@
+"""The management API as an ASGI application: the checks in their order, then the handler.
+
+spec: experiments-api 1.4
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hoglab.http import errors
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
+from hoglab.http.identity import Principal, Project, Unknown
+from hoglab.http.management import access
+from hoglab.http.management.call import Call
+from hoglab.http.management.fair_threads import FairThreads
+from hoglab.http.management.idempotency import HEADER as IDEMPOTENCY_KEY
+from hoglab.http.management.preconditions import EntityTags, entity_tag
+from hoglab.http.management.routing import LAG_HEADER
+from hoglab.http.management.table import Entry, RoutingTable
+from hoglab.http.management.throttling import Throttle
+from hoglab.http.requests import budget
+from hoglab.http.requests.body import (
+    BODY_TIMEOUT_S,
+    JSON,
+    MAX_BODY_BYTES,
+    MULTIPART,
+    URLENCODED,
+    Body,
+    ContentType,
+    announces_body,
+    decode,
+    decoded_bytes,
+    discard_body,
+    empty_body,
+    header,
+    read_body,
+)
+from hoglab.http.responses import EncodedObject, empty_response, encode_json, json_response
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.types import Receive, Scope, Send
+
+    from hoglab.http.identity import Authenticator
+    from hoglab.http.management.idempotency import Idempotency
+    from hoglab.http.management.routing import Operation, ResourceRouter
+
+HANDLER_THREADS = 16
+"""How many handlers run at the same time."""
+HEAVY_THREADS = 4
+"""How many slow handlers (queries over events, say) run at the same time, beside the others. Of one project, one less:
+see `FairThreads`."""
+
+DECODING_THREADS = 2
+"""How many large bodies are decoded at the same time."""
+STRANGER_BODY_BYTES = 64 * 1024
+"""Largest body that is read to look for a key in it: what is longer comes with its key in the header."""
+
+RECORD_KEY = "hoglab.record"
+"""Where the scope keeps what the access log and the metrics want to know of a request."""
+
+_NOT_KEPT = "no-store"
+_REVALIDATED = "private, no-cache"
+"""What caches may do with an answer that does not say so itself: it is for the holder of a key, and may be secret."""
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_WITH_KEY = frozenset({JSON, URLENCODED, MULTIPART})
+"""Media types of bodies that may hold a key."""
+_KEY_ELSEWHERE = (
+    f" A key in the body is looked for in bodies of up to {STRANGER_BODY_BYTES} bytes; "
+    "send it as `Authorization: Bearer <key>`."
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """What is found out about a request while it is served."""
+
+    key_id: str | None = None
+    project_id: int | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """A request under way: what has been read of it so far."""
+
+    scope: Scope
+    receive: Receive
+    raw: bytes | None = None
+    untouched: bool = True
+    """Whether nobody has begun to read the body."""
+
+
+class ManagementApi:
+    """Serves the operations of all routers.
+
+    Checks happen in this order: route, key, scope, the key's limits, project, membership, throttle, method,
+    body, then the handler with its lookups and validation. Handlers that are plain functions run in threads.
+    """
+
+    def __init__(
+        self,
+        routers: Iterable[ResourceRouter],
+        authenticator: Authenticator,
+        *,
+        throttle: Throttle | None = None,
+        idempotency: Idempotency | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        body_timeout_s: float = BODY_TIMEOUT_S,
+        public_url: str | None = None,
+        lag_s: Callable[[], float] = lambda: 0.0,
+        threads: int = HANDLER_THREADS,
+        heavy_threads: int = HEAVY_THREADS,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.table = RoutingTable(operation for router in routers for operation in router.operations)
+        self._authenticator = authenticator
+        self._throttle = throttle
+        self._idempotency = idempotency
+        self._max_body_bytes = max_body_bytes
+        self._body_timeout_s = body_timeout_s
+        self._public_url = public_url
+        self._lag_s = lag_s
+        self._now = now
+        self._threads = FairThreads(threads, "hoglab-http")
+        self._heavy_threads = FairThreads(heavy_threads, "hoglab-heavy")
+        self._decoders = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="hoglab-decode")
+
+    def close(self) -> None:
+        """Take no more work. Handlers that are still running are not waited for."""
+        self._threads.close()
+        self._heavy_threads.close()
+        self._decoders.shutdown(wait=False, cancel_futures=True)
+
+    async def serve(
+        self, entry: Entry, segments: dict[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request whose path was found in `table`. Errors are raised, for the caller to answer."""
+        arrived = _Arrived(scope, receive)
+        try:
+            response = await self._answer(entry, segments, arrived)
+        finally:
+            if arrived.untouched:
+                await discard_body(scope, receive)
+        response.headers.setdefault(
+            "Cache-Control", _REVALIDATED if "ETag" in response.headers else _NOT_KEPT
+        )
+        await response(scope, receive, send)
+
+    async def _answer(self, entry: Entry, segments: dict[str, str], arrived: _Arrived) -> Response:
+        scope = arrived.scope
+        method: str = scope["method"]
+        record: Record = scope.setdefault(RECORD_KEY, Record())
+        operation = entry.operation(method)
+
+        principal, counted = await self._authenticated(arrived)
+        record.key_id = principal.key_id
+        if operation is not None:
+            access.check_scopes(principal, operation.needs)
+        project = None
+        if entry.project_scoped:
+            project = self._project(segments.pop("project_id"), principal)
+            principal = principal.at(project.organization_id)
+            record.project_id = project.id
+        else:
+            access.check_outside_projects(principal, operation)
+        owner = f"user:{principal.user.id}" if project is None else f"project:{project.id}"
+        budget.known_owner(scope, owner)
+        self._authenticator.used(principal)
+        if self._throttle is not None and counted:
+            wait_s = self._throttle.admit(principal.key_id)
+            if wait_s is not None:
+                raise errors.throttled(wait_s)
+
+        if operation is None:
+            raise errors.method_not_allowed(method, entry.allow)
+        if operation.handler is None:
+            return empty_response(405, {"Allow": entry.allow})
+        if method == "OPTIONS":
+            return _options(entry, operation)
+        body = await self._body(arrived, self._max_body_bytes) if method in _WITH_BODY else empty_body()
+        request = Request(scope, arrived.receive)
+        call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
+        response = await self._handled(
+            operation, operation.handler, call, segments, arrived.raw or b"", owner
+        )
+        if operation.reads_events:
+            response.headers[LAG_HEADER] = f"{await asyncio.to_thread(self._lag_s):.1f}"
+        return response
+
+    async def _authenticated(self, arrived: _Arrived) -> tuple[Principal, bool]:
+        """Who calls, and whether the place of the key makes the request count for throttles."""
+        scope = arrived.scope
+        key = access.key_from_header(header(scope, b"authorization"))
+        if key is not None:
+            return await self._principal(access.HEADER, key), True
+        key = access.key_from_query(scope["query_string"])
+        principal = None if key is None else await self._principal(access.QUERY, key)
+        in_body = await self._key_in_body(arrived, known=principal is not None)
+        if in_body is not None:
+            return await self._principal(access.BODY, in_body), False
+        if principal is None:
+            raise errors.not_authenticated()
+        return principal, True
+
+    async def _principal(self, place: str, key: str) -> Principal:
+        remembered = self._authenticator.recall(key)
+        if isinstance(remembered, Unknown):
+            # Not in the handlers' threads: when all of these are busy, keys can be checked all the same.
+            principal = await asyncio.to_thread(self._authenticator.authenticate, key)
+        else:
+            principal = remembered
+        if principal is None:
+            raise errors.authentication_failed(place, access.no_key(key))
+        return principal
+
+    async def _key_in_body(self, arrived: _Arrived, *, known: bool) -> str | None:
+        """The key inside a body, which is read for it. Of a stranger's, no more than `STRANGER_BODY_BYTES`."""
+        scope = arrived.scope
+        content_type = ContentType.of(header(scope, b"content-type"))
+        if content_type.media_type not in _WITH_KEY or not announces_body(scope):
+            return None
+        limit = self._max_body_bytes if known else min(self._max_body_bytes, STRANGER_BODY_BYTES)
+        try:
+            return access.key_from_body((await self._body(arrived, limit)).value)
+        except errors.ApiError as error:
+            if error.status == 413 and not known:
+                raise errors.not_authenticated(_KEY_ELSEWHERE) from None
+            # A body that cannot be understood holds no key; it is complained about when its turn comes.
+            if error.status not in (400, 415) or arrived.raw is None:
+                raise
+            return None
+
+    def _project(self, segment: str, principal: Principal) -> Project:
+        project_id = access.requested_project_id(segment, principal)
+        access.check_project_limit(principal, project_id)
+        project = self._authenticator.project(project_id)
+        if project is None:
+            raise errors.project_not_found()
+        access.check_organization_limit(principal, project.organization_id)
+        access.check_membership(principal, project)
+        return project
+
+    async def _body(self, arrived: _Arrived, limit_bytes: int) -> Body:
+        scope = arrived.scope
+        if arrived.raw is None:
+            arrived.untouched = False
+            arrived.raw = await read_body(scope, arrived.receive, limit_bytes, self._body_timeout_s)
+        content_type = ContentType.of(header(scope, b"content-type"))
+        if len(arrived.raw) <= _INLINE_BYTES:
+            return decode(arrived.raw, content_type)
+        loop = asyncio.get_running_loop()
+        budget.charge(
+            scope, await loop.run_in_executor(self._decoders, decoded_bytes, arrived.raw, content_type)
+        )
+        return await loop.run_in_executor(self._decoders, decode, arrived.raw, content_type)
+
+    async def _handled(
+        self,
+        operation: Operation,
+        handler: Callable[..., Any],
+        call: Call,
+        segments: dict[str, str],
+        raw_body: bytes,
+        owner: str,
+    ) -> Response:
+        values: dict[str, int | str] = {}
+        for name, kind in operation.params.items():
+            value = kind.read(segments[name])
+            if value is None:
+                raise errors.not_found()
+            values[name] = value
+        if operation.recall is not None:
+            recalled = operation.recall(call, **values)
+            if recalled is not None:
+                return _encoded(recalled, operation, call)
+        if operation.is_async:
+            return _encoded(await handler(call, **values), operation, call)
+
+        def run() -> Response:
+            return _encoded(handler(call, **values), operation, call)
+
+        idempotency = self._idempotency
+        if idempotency is not None and operation.method == "POST" and IDEMPOTENCY_KEY in call.request.headers:
+            run = partial(idempotency.answer, call, raw_body, run)
+        pool = self._heavy_threads if operation.heavy else self._threads
+        return await pool.run(owner, partial(contextvars.copy_context().run, run))
+
+
+_INLINE_BYTES = 64 * 1024
+"""Bodies up to this size are decoded on the event loop: a thread would cost more."""
+
+
+def _encoded(result: Any, operation: Operation, call: Call) -> Response:
+    if isinstance(result, Response):
+        return result
+    if result is None:
+        return empty_response(operation.status)
+    if isinstance(result, EncodedObject):
+        return _versioned(result, operation, call)
+    told = warnings_of_body(operation.body, operation.response, call.decoded.value)
+    answer = with_warnings(result, told) if isinstance(result, dict) else result
+    if operation.versioned:
+        return _versioned(EncodedObject(encode_json(answer), entity_tag(result)), operation, call)
+    return json_response(answer, operation.status)
+
+
+def _versioned(shown: EncodedObject, operation: Operation, call: Call) -> Response:
+    headers = {"ETag": shown.tag}
+    known = EntityTags.of(call.request.headers.get("if-none-match"))
+    if known is not None and operation.method == "GET" and known.name(shown.tag):
+        return empty_response(304, headers)
+    return Response(shown.body, operation.status, headers, JSON)
+
+
+def _options(entry: Entry, operation: Operation) -> Response:
+    body = {
+        "name": operation.tag,
+        "description": operation.summary,
+        "renders": [JSON],
+        "parses": [JSON, URLENCODED, MULTIPART],
+    }
+    return json_response(body, headers={"Allow": entry.allow})

@@ -1,0 +1,248 @@
+"""POST requests that may be sent again without taking effect again.
+
+A client sends ``Idempotency-Key`` with a value of its own choice. The first request with it is carried out; later
+ones get the same answer (with ``Idempotency-Replayed: true``) for `KEPT_FOR`. Rules as in the IETF draft
+"The Idempotency-Key HTTP Header Field": 422 for another request under the same key, 409 while the first one runs.
+
+Answers of success are kept, encrypted, because they may hold new secrets. A request that was refused changed nothing,
+so its key is free again. The row of a key is marked in the transaction of the request's first change. One process
+owns the database and knows which requests it is carrying out; a row without an answer that is of none of these was
+cut off, by the end of its process or because the database could not be written, and its mark says whether the request
+may run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+from sqlalchemy import and_, delete, select, update
+from sqlalchemy.dialects.sqlite import insert
+from starlette.responses import Response
+
+from hoglab.http import errors
+from hoglab.storage.database import DatabaseError, Rebuildable
+from hoglab.storage.database.tables.requests import idempotency_key
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+    from hoglab.http.management.call import Call
+    from hoglab.http.management.cipher import Cipher
+    from hoglab.storage.database import Database, Transaction
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+KEPT_FOR = timedelta(hours=24)
+"""How long a key is remembered."""
+PRUNE_EVERY = timedelta(minutes=10)
+MAX_KEY_CHARACTERS = 255
+MAX_ANSWER_BYTES = 1024 * 1024
+"""A longer answer is not kept: its request is known to have taken effect, and 409 says so."""
+RETRY_AFTER_S = 1
+"""What ``Retry-After`` says while the first request is being carried out."""
+
+_KEPT_HEADERS = ("content-type", "etag", "cache-control")
+_KEY = re.compile(rf"[\x21-\x7e]{{1,{MAX_KEY_CHARACTERS}}}")
+
+_log = structlog.get_logger("hoglab.http")
+_row = idempotency_key.c
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One request under a key."""
+
+    user_id: int
+    key: str
+    fingerprint: str
+    now: datetime
+
+    @property
+    def name(self) -> tuple[int, str]:
+        return self.user_id, self.key
+
+    @property
+    def row(self) -> ColumnElement[bool]:
+        return and_(_row.user_id == self.user_id, _row.key == self.key)
+
+
+class Idempotency:
+    """Carries out requests with an idempotency key, once each."""
+
+    def __init__(self, database: Database, cipher: Cipher) -> None:
+        self._database = database
+        self._cipher = cipher
+        self._pruned_at: datetime | None = None
+        self._running: dict[tuple[int, str], str] = {}  # fingerprints of the requests being carried out
+        self._lock = threading.Lock()  # of the two above
+
+    def answer(self, call: Call, raw_body: bytes, handle: Callable[[], Response]) -> Response:
+        """The answer to a request that carries the header: that of ``handle``, or the one given before.
+
+        Called in the thread of the handler. Raises 400 for a key that is none, 409 and 422, and what ``handle``
+        raises.
+        """
+        claim = _Claim(call.principal.user.id, _checked_key(call), _fingerprint(call, raw_body), call.now)
+        self._prune(claim.now)
+        running = self._begin(claim)
+        if running is not None:
+            _check_same(claim, running)
+            return self._beside(claim)
+        try:
+            earlier = self._take(claim)
+            return self._first(claim, handle) if earlier is None else earlier
+        finally:
+            self._end(claim)
+
+    def _begin(self, claim: _Claim) -> str | None:
+        """Be the one to deal with a key; the fingerprint of another request when that one is at it."""
+        with self._lock:
+            running = self._running.get(claim.name)
+            if running is None:
+                self._running[claim.name] = claim.fingerprint
+            return running
+
+    def _end(self, claim: _Claim) -> None:
+        with self._lock:
+            del self._running[claim.name]
+
+    def _beside(self, claim: _Claim) -> Response:
+        """The answer while another thread deals with the key: it may be repeating a kept one, too."""
+        with self._database.read() as connection:
+            found = connection.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
+        if found is None or found["status"] is None or _is_forgotten(found, claim.now):
+            raise errors.conflict(
+                f"The first request with this {HEADER} is still being carried out.",
+                "idempotency_key_in_use",
+                {"Retry-After": str(RETRY_AFTER_S)},
+            )
+        return self._replay(claim, found)
+
+    def _first(self, claim: _Claim, handle: Callable[[], Response]) -> Response:
+        """Carry a request out, and keep its answer when it is a success."""
+        try:
+            with self._database.accompanied(lambda transaction: _mark_applied(transaction, claim)):
+                response = handle()
+        except BaseException:
+            self._release(claim)
+            raise
+        if response.status_code >= 400:
+            self._release(claim)
+        else:
+            self._keep(claim, response)
+        return response
+
+    def _take(self, claim: _Claim) -> Response | None:
+        """Reserve the key; the answer to give instead when it is spent."""
+        values = {
+            "fingerprint": claim.fingerprint,
+            "applied": False,
+            "status": None,
+            "body": None,
+            "created_at": claim.now,
+        }
+        with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
+            found = transaction.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
+            if found is None or _is_forgotten(found, claim.now) or _was_cut_off(found):
+                statement = insert(idempotency_key).values(user_id=claim.user_id, key=claim.key, **values)
+                transaction.execute(
+                    statement.on_conflict_do_update(index_elements=["user_id", "key"], set_=values)
+                )
+                return None
+        return self._replay(claim, found)
+
+    def _replay(self, claim: _Claim, found: Any) -> Response:
+        _check_same(claim, found["fingerprint"])
+        if found["body"] is None:
+            raise errors.conflict(
+                f"The first request with this {HEADER} took effect, but its answer was not kept.",
+                "idempotent_answer_lost",
+            )
+        kept = orjson.loads(self._cipher.decrypt_text(found["body"]))
+        return Response(kept["body"], found["status"], {**kept["headers"], REPLAYED: "true"})
+
+    def _keep(self, claim: _Claim, response: Response) -> None:
+        """Remember the answer. What has happened is told even when that fails."""
+        body = bytes(response.body)
+        kept = None
+        if len(body) <= MAX_ANSWER_BYTES:
+            headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+            kept = self._cipher.encrypt_text(
+                orjson.dumps({"headers": headers, "body": body.decode()}).decode()
+            )
+        statement = update(idempotency_key).where(claim.row)
+        try:
+            with self._database.write() as transaction:
+                transaction.execute(statement.values(applied=True, status=response.status_code, body=kept))
+        except DatabaseError as error:
+            _log.warning("idempotent_answer_not_kept", error=str(error))
+
+    def _release(self, claim: _Claim) -> None:
+        """Forget a key whose request changed nothing."""
+        try:
+            with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
+                transaction.execute(delete(idempotency_key).where(claim.row, ~_row.applied))
+        except DatabaseError as error:
+            # Its row counts as cut off from now on; the failure of the request itself matters more.
+            _log.warning("idempotency_key_not_released", error=str(error))
+
+    def _prune(self, now: datetime) -> None:
+        with self._lock:
+            if self._pruned_at is not None and now < self._pruned_at + PRUNE_EVERY:
+                return
+            self._pruned_at = now
+        with self._database.write(rebuildable=Rebuildable.EXPIRED) as transaction:
+            transaction.execute(delete(idempotency_key).where(_row.created_at <= now - KEPT_FOR))
+
+
+def _is_forgotten(found: Any, now: datetime) -> bool:
+    return bool(found["created_at"] <= now - KEPT_FOR)
+
+
+def _was_cut_off(found: Any) -> bool:
+    """Whether a request that nobody carries out any more ended before it changed anything."""
+    return found["status"] is None and not found["applied"]
+
+
+def _check_same(claim: _Claim, fingerprint: str) -> None:
+    """Raises 422 when the key came with another request before."""
+    if fingerprint != claim.fingerprint:
+        raise errors.unprocessable(
+            f"This {HEADER} was used for another request.", "idempotency_key_reused", HEADER
+        )
+
+
+def _mark_applied(transaction: Transaction, claim: _Claim) -> None:
+    transaction.execute(update(idempotency_key).where(claim.row).values(applied=True))
+
+
+def _checked_key(call: Call) -> str:
+    key = call.request.headers.get(HEADER, "")
+    if not _KEY.fullmatch(key):
+        raise errors.validation_error(
+            f"Must be 1 to {MAX_KEY_CHARACTERS} visible ASCII characters without spaces.", HEADER
+        )
+    return key
+
+
+def _fingerprint(call: Call, raw_body: bytes) -> str:
+    """Of everything that makes two requests the same: method, address, query and body."""
+    scope = call.request.scope
+    digest = hashlib.blake2b(digest_size=32)
+    for part in (
+        scope["method"].encode(),
+        scope["path"].rstrip("/").encode(),
+        scope["query_string"],
+        raw_body,
+    ):
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return digest.hexdigest()

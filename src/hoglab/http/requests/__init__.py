@@ -1,0 +1,1 @@
+"""Requests: who sent them, and their bodies within limits."""

@@ -1,0 +1,1 @@
+"""Inference: the comparison of two groups, by method."""

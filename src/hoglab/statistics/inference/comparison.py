@@ -1,0 +1,160 @@
+"""One test variant against the baseline: validation, effect, test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoglab.statistics.config import (
+    BayesianConfig,
+    DifferenceType,
+    FrequentistConfig,
+    Method,
+    StatisticsConfig,
+)
+from hoglab.statistics.inference.bayesian import BayesianTest, bayesian_test
+from hoglab.statistics.inference.cuped import CupedAdjustment, cuped_effect
+from hoglab.statistics.inference.effects import Effect, effect_of
+from hoglab.statistics.inference.frequentist import FrequentistTest, welch_test
+from hoglab.statistics.inference.sequential import SequentialTest, sequential_test
+from hoglab.statistics.inference.validation import ValidationFailure, baseline_failures, variant_failures
+from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.samples.kinds import SufficientStatistics
+from hoglab.statistics.samples.quantiles import QuantileSample
+from hoglab.statistics.samples.sums import Proportion, WithCovariate
+
+MIN_BAYESIAN_CONVERSIONS = 5
+"""Least conversions and least non-conversions of a Bayesian funnel, on either side."""
+MAX_BAYESIAN_SUM = 1e15
+MAX_BAYESIAN_SUM_SQUARES = 1e30
+MIN_FREQUENTIST_BASELINE_MEAN = 1e-10
+MAX_MAGNITUDE = 1e150
+"""Larger numbers than this cannot be squared in double arithmetic."""
+
+Inference = BayesianTest | FrequentistTest | SequentialTest
+"""What a method says about an effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantComparison:
+    """The statistics half of a variant's result row (spec experiment-results 5.1).
+
+    `test` is None, and so are the wire fields drawn from it, when the statistics were refused; `refusal` then
+    says why. The row's sufficient statistics are those of `statistics`, always unadjusted.
+    """
+
+    method: Method
+    statistics: SufficientStatistics
+    validation_failures: tuple[ValidationFailure, ...] = ()
+    refusal: Refusal | None = None
+    test: Inference | None = None
+    cuped: CupedAdjustment | None = None
+
+    @property
+    def chance_to_win(self) -> float | None:
+        """P(test > baseline); None for frequentist or refused rows."""
+        return self.test.chance_to_win if isinstance(self.test, BayesianTest) else None
+
+    @property
+    def credible_interval(self) -> tuple[float, float] | None:
+        """None for frequentist or refused rows."""
+        return self.test.credible_interval if isinstance(self.test, BayesianTest) else None
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided; None for Bayesian or refused rows."""
+        return self.test.p_value if isinstance(self.test, FrequentistTest | SequentialTest) else None
+
+    @property
+    def confidence_interval(self) -> tuple[float, float] | None:
+        """None for Bayesian or refused rows."""
+        return (
+            self.test.confidence_interval if isinstance(self.test, FrequentistTest | SequentialTest) else None
+        )
+
+    @property
+    def significant(self) -> bool | None:
+        """None for refused rows."""
+        return None if self.test is None else self.test.significant
+
+
+def compare(
+    config: StatisticsConfig, baseline: SufficientStatistics, variant: SufficientStatistics
+) -> VariantComparison:
+    """Compare a test variant with the baseline.
+
+    Statistics exist only when neither group has validation failures and the numbers allow a test; otherwise
+    the result carries the variant's own failures and the reason, and nothing is raised. CUPED takes place
+    when it is enabled and both groups are `WithCovariate`. Raises ValueError when the two groups are of
+    different kinds.
+    """
+    failures = variant_failures(variant)
+    if failures:
+        return VariantComparison(config.method, variant, failures, Refusal.INVALID_VARIANT)
+    if baseline_failures(baseline):
+        return VariantComparison(config.method, variant, refusal=Refusal.INVALID_BASELINE)
+    try:
+        effect, adjustment = estimate_effect(config, baseline, variant)
+        test = infer(config.test, effect)
+    except RefusalError as refused:
+        return VariantComparison(config.method, variant, refusal=refused.reason)
+    return VariantComparison(config.method, variant, test=test, cuped=adjustment)
+
+
+def estimate_effect(
+    config: StatisticsConfig, baseline: SufficientStatistics, variant: SufficientStatistics
+) -> tuple[Effect, CupedAdjustment | None]:
+    """The effect of `variant` over `baseline`, with the CUPED adjustment if one took place.
+
+    Raises RefusalError when the method in `config` refuses these statistics (spec experiment-results 4.2 to
+    4.4) and ValueError when the two groups are of different kinds.
+    """
+    if not config.cuped.enabled:
+        baseline, variant = _outcome(baseline), _outcome(variant)
+    if _kind(baseline) != _kind(variant):
+        raise ValueError(f"cannot compare {_kind(variant)} with a baseline of {_kind(baseline)}")
+    for group in (baseline, variant):
+        if not all(abs(number) <= MAX_MAGNITUDE for number in (group.number_of_samples, *group.sums)):
+            raise RefusalError(Refusal.OUT_OF_RANGE)
+    _refuse_for_method(config.test, baseline, variant)
+    difference_type = config.test.difference_type
+    if isinstance(baseline, WithCovariate) and isinstance(variant, WithCovariate):
+        return cuped_effect(difference_type, config.cuped.relative_variance, baseline, variant)
+    return effect_of(difference_type, baseline.moments(), variant.moments()), None
+
+
+def infer(config: BayesianConfig | FrequentistConfig, effect: Effect) -> Inference:
+    """Judge an effect by the configured method. Raises RefusalError when it has no usable variance."""
+    if isinstance(config, BayesianConfig):
+        return bayesian_test(config, effect)
+    return (sequential_test if config.sequential_testing_enabled else welch_test)(config, effect)
+
+
+def _outcome(group: SufficientStatistics) -> SufficientStatistics:
+    return group.outcome if isinstance(group, WithCovariate) else group
+
+
+def _kind(group: SufficientStatistics) -> str:
+    if isinstance(group, WithCovariate):
+        return f"{type(group.outcome).__name__} with covariate"
+    if isinstance(group, QuantileSample):
+        return f"{type(group).__name__} at {group.level:g}"
+    return type(group).__name__
+
+
+def _refuse_for_method(
+    config: BayesianConfig | FrequentistConfig, baseline: SufficientStatistics, variant: SufficientStatistics
+) -> None:
+    """Each method's own silent refusals."""
+    relative = config.difference_type is DifferenceType.RELATIVE
+    if isinstance(config, FrequentistConfig):
+        if relative and abs(baseline.mean) < MIN_FREQUENTIST_BASELINE_MEAN:
+            raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
+        return
+    for group in (baseline, variant):
+        if abs(group.sum) > MAX_BAYESIAN_SUM or group.sum_squares > MAX_BAYESIAN_SUM_SQUARES:
+            raise RefusalError(Refusal.OUT_OF_RANGE)
+        # An adjusted funnel is treated as a sample mean, without this rule.
+        if isinstance(group, Proportion) and min(group.sum, group.non_conversions) < MIN_BAYESIAN_CONVERSIONS:
+            raise RefusalError(Refusal.TOO_FEW_CONVERSIONS)
+    if relative and baseline.mean <= 0:
+        raise RefusalError(Refusal.BASELINE_MEAN_NOT_POSITIVE)

@@ -1,0 +1,1 @@
+"""Results of the two metric kinds of the former engine."""

@@ -1,0 +1,1 @@
+"""Planning: power, sample size and running time."""

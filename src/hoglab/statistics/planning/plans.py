@@ -1,0 +1,213 @@
+"""Power and sample size of an experiment to come, from the baseline's own history.
+
+A plan runs the comparison that the experiment will run, on the statistics that are to be expected: history
+scaled to the planned size as the control, and the same with every value grown by one factor as the test
+variant. So the plan of a relative effect, of CUPED or of a sequential test is that of this very method.
+
+The estimate is taken as Normal around the true effect; for a relative one the plan knows that its standard error
+moves with it. Growing by a factor is what most effects on counts and
+amounts look like; where a constant is added to every value instead, the variance does not grow and slightly
+fewer entities suffice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from hoglab.statistics.config import BayesianConfig, DifferenceType, StatisticsConfig
+from hoglab.statistics.distributions import (
+    normal_cdf,
+    normal_critical_value,
+    student_t_critical_value,
+)
+from hoglab.statistics.inference.bayesian import rejection_bounds
+from hoglab.statistics.inference.comparison import estimate_effect
+from hoglab.statistics.inference.cuped import pooled_theta
+from hoglab.statistics.inference.effects import Effect, effect_of
+from hoglab.statistics.inference.sequential import sequential_critical_value
+from hoglab.statistics.planning.power import DEFAULT_POWER
+from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.samples.kinds import SufficientStatistics
+from hoglab.statistics.samples.quantiles import QuantileSample, quantile_precision
+from hoglab.statistics.samples.sums import Moments, Proportion, Retention, SampleMean, WithCovariate
+
+MIN_PLANNED_SIZE = 100
+"""Fifty in each of two groups: below this a result has no statistics."""
+MAX_PLANNED_SIZE = 10**12
+
+
+def power_at(
+    config: StatisticsConfig,
+    baseline: SufficientStatistics,
+    difference: float,
+    sample_size: int,
+    *,
+    test_share: float = 0.5,
+) -> float:
+    """Chance that `sample_size` entities in both groups together give a significant result.
+
+    `difference` is the true effect in the unit of `config`: a fraction of the baseline when relative.
+    `baseline` is history: the statistics of any number of comparable entities (values, for a quantile). For a
+    sequential test this is the power of a single look at the end; looking earlier too can only add to it.
+    Raises RefusalError where the method would refuse, and ValueError for a difference of zero, one that takes
+    a rate out of 0..1, or a share outside (0, 1).
+    """
+    if not 0 < test_share < 1:
+        raise ValueError("test_share must lie strictly between 0 and 1")
+    effect, spread = _expected_effect(config, baseline, difference, sample_size, test_share)
+    error = effect.standard_error
+    low, high = _rejection_bounds(config, error, effect.precision, sample_size)
+    below, above = (low - difference) / (error * spread), (difference - high) / (error * spread)
+    return min(normal_cdf(below) + normal_cdf(above), 1.0)
+
+
+def sample_size_for(
+    config: StatisticsConfig,
+    baseline: SufficientStatistics,
+    difference: float,
+    *,
+    test_share: float = 0.5,
+    power: float = DEFAULT_POWER,
+) -> int:
+    """Least number of entities in both groups together with at least this `power`, 100 or more.
+
+    Arguments and errors as of `power_at`; ValueError too for a power outside (0, 1) and for one that no
+    practical size reaches.
+    """
+    if not 0 < power < 1:
+        raise ValueError("power must lie strictly between 0 and 1")
+
+    def enough(size: int) -> bool:
+        return power_at(config, baseline, difference, size, test_share=test_share) >= power
+
+    high = MIN_PLANNED_SIZE
+    while not enough(high):
+        high *= 2
+        if high > MAX_PLANNED_SIZE:
+            raise ValueError("no practical sample size has this power")
+    low = high // 2 if high > MIN_PLANNED_SIZE else high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return high
+
+
+def _rejection_bounds(
+    config: StatisticsConfig, error: float, precision: float | None, sample_size: int
+) -> tuple[float, float]:
+    """An estimate below the first or above the second is significant."""
+    test = config.test
+    if isinstance(test, BayesianConfig):
+        return rejection_bounds(test, error, precision)
+    if test.sequential_testing_enabled:
+        critical = sequential_critical_value(test, sample_size)
+    elif precision is None:
+        critical = normal_critical_value(test.alpha / 2)
+    else:
+        critical = student_t_critical_value(test.alpha / 2, precision)
+    return -critical * error, critical * error
+
+
+def _expected_effect(
+    config: StatisticsConfig,
+    baseline: SufficientStatistics,
+    difference: float,
+    sample_size: int,
+    test_share: float,
+) -> tuple[Effect, float]:
+    """The effect between history as control and grown history as test at the planned sizes, and the spread of e/√V."""
+    relative = config.test.difference_type is DifferenceType.RELATIVE
+    if difference == 0:
+        raise ValueError("difference must not be zero")
+    if baseline.mean == 0:
+        raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
+    growth = 1 + (difference if relative else difference / baseline.mean)
+    size_test = max(round(sample_size * test_share), 2)
+    size_control = max(sample_size - size_test, 2)
+    if isinstance(baseline, WithCovariate):
+        if config.cuped.enabled:
+            control, test = _scaled(baseline, size_control, 1), _scaled(baseline, size_test, growth)
+            effect = estimate_effect(config, control, test)[0]
+            theta = pooled_theta(control, test)
+            return effect, _spread(
+                growth, _Noise.of(control, theta), _Noise.of(test, theta)
+            ) if relative else 1
+        baseline = baseline.outcome
+    history = baseline.moments()
+    before, after = (_resized(baseline, history, size) for size in (size_control, size_test))
+    after = replace(after, mean=growth * history.mean, variance=_grown_variance(baseline, history, growth))
+    effect = effect_of(config.test.difference_type, before, after)
+    noises = _Noise(before.variance_of_mean), _Noise(after.variance_of_mean)
+    return effect, _spread(growth, *noises) if relative else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """Variances of a group's mean outcome ȳ and of θ times its mean covariate, and their covariance."""
+
+    outcome: float
+    covariance: float = 0.0
+    covariate: float = 0.0
+
+    @classmethod
+    def of(cls, group: WithCovariate, theta: float) -> _Noise:
+        n = group.number_of_samples
+        return cls(group.variance / n, theta * group.covariance / n, theta**2 * group.covariate_variance / n)
+
+    def of_weighted(self, weight: float) -> float:
+        """Variance of weight·ȳ - θ·x̄."""
+        return weight * weight * self.outcome - 2 * weight * self.covariance + self.covariate
+
+
+def _spread(growth: float, control: _Noise, test: _Noise) -> float:
+    """Standard deviation of e/√V for a relative effect, which is not 1: V depends on the means that e is made of.
+
+    With r = ȳt/ȳc, b²·V = D²(r) = A + B(r), where A is the variance of ȳt - θ·x̄t and B(r) that of r·ȳc - θ·x̄c.
+    The delta method on e/√V = (ȳt - ȳc - θ(x̄t - x̄c))/D(r): with k = (r - 1)·B'(r)/(2D²), its variance is that
+    of (1 - k)·ȳt - θ·x̄t plus that of (1 - k·r)·ȳc - θ·x̄c, over D².
+    """
+    total = test.of_weighted(1) + control.of_weighted(growth)
+    if total <= 0:
+        raise RefusalError(Refusal.NO_VARIANCE)
+    slope = 2 * (growth * control.outcome - control.covariance)
+    k = (growth - 1) * slope / (2 * total)
+    return sqrt((test.of_weighted(1 - k) + control.of_weighted(1 - k * growth)) / total)
+
+
+def _resized(baseline: SufficientStatistics, history: Moments, size: int) -> Moments:
+    """The moments of a group of another size; fewer values also tell less of the variance of a quantile."""
+    if isinstance(baseline, QuantileSample):
+        precision = quantile_precision(baseline.level, size)
+        return replace(history, number_of_samples=size, precision=precision)
+    return replace(history, number_of_samples=size)
+
+
+def _grown_variance(baseline: SufficientStatistics, moments: Moments, growth: float) -> float:
+    if not isinstance(baseline, Proportion | Retention):
+        return growth * growth * moments.variance
+    rate = growth * moments.mean
+    if not 0 <= rate <= 1:
+        raise ValueError("the difference takes the rate out of 0..1")
+    return rate * (1 - rate)
+
+
+def _scaled(group: WithCovariate, size: int, growth: float) -> WithCovariate:
+    """The sums to expect of `size` such entities with grown outcomes and the same covariates.
+
+    A conversion stays a 1: more of them grow Σy² by the factor itself, not by its square.
+    """
+    scale = size / group.number_of_samples
+    converts = isinstance(group.outcome, Proportion)
+    if converts and not 0 <= growth * group.mean <= 1:
+        raise ValueError("the difference takes the rate out of 0..1")
+    return WithCovariate(
+        SampleMean(
+            size,
+            scale * growth * group.sum,
+            scale * growth * (1 if converts else growth) * group.sum_squares,
+        ),
+        scale * group.covariate_sum,
+        scale * group.covariate_sum_squares,
+        scale * growth * group.covariate_sum_product,
+    )

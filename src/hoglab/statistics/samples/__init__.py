@@ -1,0 +1,1 @@
+"""Sufficient statistics of one variant."""

@@ -1,0 +1,1 @@
+"""Sealed events: segments that are sorted, compressed and dropped as a whole."""

@@ -1,0 +1,169 @@
+"""Erasing events: not only out of answers, but out of the file.
+
+The engine marks rows as deleted and leaves their bytes where they were. So segments that lose events are written anew
+without them, what is left of recent events too, and blocks of the file that are free are overwritten. A segment that
+loses all its events is dropped whole.
+"""
+
+# ruff: noqa: S608 - names of our own, and numbers
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hoglab.storage.event_store.rows import FILLER
+from hoglab.storage.event_store.sealed.sealing import TIMEOUT_S, Segment, rewrite, segments, within
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from hoglab.storage.event_store import Reader
+
+_BLOCKS = (
+    "SELECT block_size, free_blocks FROM pragma_database_size() WHERE database_name = current_database()"
+)
+
+
+# The places of the rows in each group of the engine. Rows that were added since the last checkpoint are in none.
+_ROW_GROUPS = (
+    "SELECT min(stats.min::BIGINT), max(stats.max::BIGINT) FROM pragma_storage_info('sealed_events') "
+    "WHERE column_name = 'place' AND segment_type <> 'VALIDITY' GROUP BY row_group_id"
+)
+_METADATA = "SELECT coalesce(sum(len(free_list)), 0) FROM pragma_metadata_info()"
+
+_SINCE = (
+    "SELECT DISTINCT distinct_id FROM stored_events WHERE project_id = $project_id AND log_offset > $log_offset "
+    "AND distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))"
+)
+
+ROW_GROUP_ROWS = 122_880
+"""Rows that the engine keeps together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """Which events are to be erased: SQL over a row of stored events, and its parameters."""
+
+    condition: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def before(cls, project_id: int, moment: datetime) -> Doomed:
+        """Events of a project that happened before a moment."""
+        values = {"project_id": project_id, "moment": moment}
+        return cls("(project_id = $project_id AND timestamp < $moment)", values)
+
+    @classmethod
+    def of_person(
+        cls, project_id: int, person_ids: list[UUID], distinct_ids: list[str], log_offset: int
+    ) -> Doomed:
+        """Events of somebody under any id that came in log records up to ``log_offset``."""
+        return cls(
+            "(project_id = $project_id AND log_offset <= $log_offset "
+            "AND (coalesce(person_id IN (SELECT unnest($person_ids::VARCHAR[])::UUID), FALSE) "
+            "OR distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))))",
+            {
+                "project_id": project_id,
+                "log_offset": log_offset,
+                "person_ids": [str(each) for each in person_ids],
+                "distinct_ids": distinct_ids,
+            },
+        )
+
+
+def uuids(reader: Reader, doomed: Doomed) -> list[UUID]:
+    """Those of the events that `erase` would delete."""
+    sql = f"SELECT uuid FROM stored_events WHERE {doomed.condition}"
+    return [uuid for (uuid,) in reader.execute(sql, doomed.parameters, timeout_s=TIMEOUT_S)]
+
+
+def distinct_ids_since(
+    reader: Reader, project_id: int, distinct_ids: Sequence[str], log_offset: int
+) -> set[str]:
+    """Those of some distinct ids of which events came in later log records."""
+    values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
+    return {found for (found,) in reader.execute(_SINCE, values)}
+
+
+def erase(reader: Reader, doomed: Doomed) -> int:
+    """Delete events; how many. Their bytes go with `DuckDbEventStore.scrub`.
+
+    Each step is a transaction: after a failure some may be gone. Raises as `Reader.execute`.
+    """
+    erased = 0
+    for group in _sharing(reader):
+        losses = [_count(reader, f"sealed_events WHERE {within(each)}", doomed) for each in group]
+        if not any(losses):
+            continue
+        _fill_up(reader)
+        for (
+            segment
+        ) in group:  # also those that lose nothing: the engine keeps rows of a group of which one is left
+            rewrite(reader, [segment], without=doomed.condition, parameters=doomed.parameters)
+        reader.execute(f"DELETE FROM sealed_events WHERE place = {FILLER}", timeout_s=TIMEOUT_S)
+        erased += sum(losses)
+    recent = _count(reader, "events WHERE TRUE", doomed)
+    if recent:
+        reader.execute(f"DELETE FROM events WHERE {doomed.condition}", doomed.parameters, timeout_s=TIMEOUT_S)
+    return erased + recent
+
+
+def _count(reader: Reader, rows: str, doomed: Doomed) -> int:
+    sql = f"SELECT count(*) FROM {rows} AND {doomed.condition}"
+    [(found,)] = reader.execute(sql, doomed.parameters or None, timeout_s=TIMEOUT_S)
+    return int(found)
+
+
+def _sharing(reader: Reader) -> list[list[Segment]]:
+    """Segments in the order of the table; those of which rows may lie in one group of the engine are together."""
+    ranges = reader.execute(_ROW_GROUPS, timeout_s=TIMEOUT_S)
+    found: list[list[Segment]] = []
+    reached = 0  # up to which place the row groups of the last segments go
+    for segment in sorted(segments(reader), key=lambda each: each.first_place):
+        if found and segment.first_place <= reached:
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+        reached = max(
+            [
+                reached,
+                *(
+                    last
+                    for first, last in ranges
+                    if first <= segment.last_place and last >= segment.first_place
+                ),
+            ]
+        )
+    return found
+
+
+def _fill_up(reader: Reader) -> None:
+    """Have the next sealed events begin a new group of rows, by rows that are no events."""
+    nothing = ", ".join(
+        f"{value} AS {name}"
+        for name, value in {
+            "seq": -1, "project_id": -1, "uuid": "uuid()", "event": "''", "distinct_id": "''",
+            "timestamp": "TIMESTAMP '1970-01-01'", "captured_at": "TIMESTAMP '1970-01-01'", "person_mode": "''",
+            "log_offset": -1, "elements_chain": "''", "properties": "'{}'", "person_properties": "'{}'",
+        }.items()
+    )  # fmt: skip
+    reader.execute(
+        f"INSERT INTO sealed_events BY NAME SELECT {FILLER} AS place, {nothing}, 0 AS copied_at "
+        f"FROM range({ROW_GROUP_ROWS})",
+        timeout_s=TIMEOUT_S,
+    )
+
+
+def overwrite_free_blocks(reader: Reader) -> None:
+    """Write over blocks of the file that are free: they hold what was deleted. The caller makes checkpoints before,
+    in between and after (see `DuckDbEventStore.scrub`)."""
+    [(size, free)] = reader.execute(_BLOCKS)
+    numbers = int(size) // 8 * (int(free) + 8)
+    reader.execute("CREATE OR REPLACE TABLE overwritten (number BIGINT USING COMPRESSION uncompressed)")
+    reader.execute(f"INSERT INTO overwritten FROM range({numbers})", timeout_s=TIMEOUT_S)
+    # Least and greatest values stand beside the description of tables, in parts of blocks that are reused one by one.
+    [(parts,)] = reader.execute(_METADATA)
+    reader.execute(f"COMMENT ON TABLE overwritten IS '{'.' * (4096 * (int(parts) + 64))}'")

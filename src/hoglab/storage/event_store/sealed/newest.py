@@ -1,0 +1,153 @@
+"""The newest events that meet a condition: reading costs what is found, not what is stored.
+
+First only what decides the order is read, from the newest window of time on, until there is enough; windows that lie
+further back are longer. Then the columns that are asked for are read of the rows that were found. Whoever asks for
+somebody's events by distinct id is told the places of sealed ones by an index, unless there are too many of them.
+"""
+
+# ruff: noqa: S608 - names of our own, and numbers
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hoglab.storage.event_store.mirrored import whole
+from hoglab.storage.event_store.sealed.sealing import digest_of
+from hoglab.storage.event_store.transactions import transaction
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import Reader
+
+FIRST_WINDOW = timedelta(hours=1)
+GROWTH = 24
+MAX_WINDOW = timedelta(days=366 * 30)
+"""A window that is longer reaches back to the beginning."""
+MAX_PLACES = 2_000
+"""Sealed events that the index is asked for; whoever has more of them has some in the newest windows."""
+
+Key = tuple[datetime, int, int]
+"""When an event happened, its ``seq``, and its place, -1 where it is not sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events: SQL over a row of ``stored_events`` with its parameters. ``after`` and ``before`` are exclusive.
+
+    ``distinct_ids``, where it is known, are all that such events may have; the condition must say so, too.
+    """
+
+    project_id: int
+    condition: str = "TRUE"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    after: datetime | None = None
+    before: datetime | None = None
+    distinct_ids: Sequence[str] | None = None
+
+
+def newest_events(
+    reader: Reader, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
+) -> list[tuple[Any, ...]]:
+    """Some columns of ``stored_events`` of the newest events, newest first. Raises as `Reader.execute`."""
+    keys: list[Key] = []
+    with transaction(reader):  # in between, events may be sealed
+        for relation, bounds in _parts(reader, wanted, timeout_s):
+            missing = limit + offset - len(keys)
+            keys += _keys(reader, wanted, relation, bounds, missing, timeout_s)
+            if len(keys) >= limit + offset:
+                break
+        return _rows(reader, keys[offset:], columns, timeout_s)
+
+
+_Bounds = tuple[datetime | None, datetime | None]
+
+
+def _parts(reader: Reader, wanted: Wanted, timeout_s: float) -> Iterator[tuple[str, _Bounds]]:
+    """Relations with the times from which on and before which they are asked, such that later ones are older."""
+    if wanted.distinct_ids is not None:
+        places = _places(reader, wanted, timeout_s)
+        if len(places) <= MAX_PLACES:
+            chosen = f"place IN ({', '.join(map(str, [-1, *places]))})"
+            yield f"(SELECT * FROM stored_events WHERE {chosen}) AS events", (None, wanted.before)
+            return
+    until = wanted.before
+    newest = wanted.before or _newest_recent(reader, wanted.project_id, timeout_s) or datetime.now(UTC)
+    window = FIRST_WINDOW
+    while window <= MAX_WINDOW:
+        since = _earlier(newest, window)
+        if wanted.after is not None and since <= wanted.after:
+            break
+        yield "stored_events AS events", (since, until)
+        until = newest = since
+        window *= GROWTH
+    yield "stored_events AS events", (None, until)
+
+
+def _earlier(moment: datetime, by: timedelta) -> datetime:
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    least = datetime(1, 1, 2, tzinfo=UTC)
+    return aware - by if aware - least > by else least
+
+
+def _newest_recent(reader: Reader, project_id: int, timeout_s: float) -> datetime | None:
+    """When the newest of the events happened that are not sealed."""
+    sql = "SELECT max(timestamp) FROM events WHERE project_id = $project_id AND timestamp <= $now"
+    values = {"project_id": project_id, "now": datetime.now(UTC)}
+    [(found,)] = reader.execute(sql, values, timeout_s=timeout_s)
+    return None if found is None else found.replace(tzinfo=UTC)
+
+
+def _places(reader: Reader, wanted: Wanted, timeout_s: float) -> list[int]:
+    digests = {digest_of(wanted.project_id, each) for each in wanted.distinct_ids or ()}
+    if not digests:
+        return []
+    found = reader.execute(
+        f"SELECT place FROM sealed_distinct_id WHERE digest IN ({', '.join(map(str, digests))}) "
+        f"LIMIT {MAX_PLACES + 1}",
+        timeout_s=timeout_s,
+    )
+    return [place for (place,) in found]
+
+
+def _keys(
+    reader: Reader, wanted: Wanted, relation: str, bounds: _Bounds, limit: int, timeout_s: float
+) -> list[Key]:
+    since, until = bounds
+    conditions = {
+        "project_id = $project_id": wanted.project_id,
+        "timestamp > $after": wanted.after,
+        "timestamp >= $since": since,
+        "timestamp < $until": until,
+    }
+    told = {condition: value for condition, value in conditions.items() if value is not None}
+    values = {condition.rpartition("$")[2]: value for condition, value in told.items()}
+    sql = (
+        f"SELECT timestamp, seq, place FROM {relation} WHERE {' AND '.join(told)} AND {wanted.condition} "
+        "ORDER BY timestamp DESC, seq DESC LIMIT $limit"
+    )
+    found = reader.execute(sql, {**wanted.parameters, **values, "limit": limit}, timeout_s=timeout_s)
+    return [(timestamp, seq, place) for timestamp, seq, place in found]
+
+
+def _rows(
+    reader: Reader, keys: Sequence[Key], columns: Sequence[str], timeout_s: float
+) -> list[tuple[Any, ...]]:
+    if not keys:
+        return []
+    recent = [str(seq) for _, seq, place in keys if place < 0]
+    sealed = [str(place) for _, _, place in keys if place >= 0]
+    found: dict[int, tuple[Any, ...]] = {}
+    if recent:
+        names = ", ".join("properties" if name == "whole_properties" else name for name in columns)
+        sql = f"SELECT seq, {names} FROM events WHERE seq IN ({', '.join(recent)})"
+        found |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
+    if sealed:
+        # By their numbers the engine fetches rows alone; else it reads all of the blocks that they are in.
+        text = whole("properties", "copied_at")
+        names = ", ".join(text if name == "whole_properties" else name for name in columns)
+        chosen = f"SELECT rowid FROM sealed_events WHERE place IN ({', '.join(sealed)})"
+        sql = f"SELECT seq, {names} FROM sealed_events WHERE rowid IN ({chosen})"
+        found |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
+    return [found[seq] for _, seq, _ in keys]
