@@ -59,7 +59,7 @@ from hoglab.hog.program import (
 )
 from hoglab.hog.read_set import ReadSet, read_set
 from hoglab.hog.rt.context import Limits
-from hoglab.hog.rt.values import from_json, to_json
+from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
 from hoglab.hog.session import Session
 from hoglab.hog.site_function import SiteMapping, compile_site_function

@@ -21,8 +21,9 @@ from hoglab.hog.backend_python import FILE_NAME
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow, Position
 from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.rt.context import FREE_UNITS, Context, Limits, NeedsBudgetError, activate, active
+from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.values import Value, from_json, to_json
+from hoglab.hog.rt.values import Value
 from hoglab.hog.tracebacks import ErrorInfo, explain
 
 if TYPE_CHECKING:

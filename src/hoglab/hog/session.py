@@ -15,7 +15,8 @@ from hoglab.hog.interpreter import VISITORS, Interpreted, run_on
 from hoglab.hog.interpreter.machine import Machine
 from hoglab.hog.parser import parse_program
 from hoglab.hog.program import Program, check_globals
-from hoglab.hog.rt.values import Value, from_json
+from hoglab.hog.rt.conversion import from_json
+from hoglab.hog.rt.values import Value
 from hoglab.hog.run import Execution, Result, Suspended
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import pytest
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.access import get_property, items, keys, set_property, values
 from hoglab.hog.rt.context import Context, activate
-from hoglab.hog.rt.values import HogDate, HogDateTime, HogError, HogFunction, HogTuple, dict_key
+from hoglab.hog.rt.conversion import dict_key
+from hoglab.hog.rt.values import HogDate, HogDateTime, HogError, HogFunction, HogTuple
 
 ARRAY = ["a", "b", "c"]
 MAPPING = {"k": 1, 2: "two", dict_key(True): "yes", None: "nothing"}

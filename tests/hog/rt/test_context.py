@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hoglab.hog.errors import HogLimit, HogRuntimeError
+from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt import context
 from hoglab.hog.rt.context import (
     CHUNK,
@@ -25,7 +25,6 @@ from hoglab.hog.rt.context import (
     Limits,
     activate,
 )
-from hoglab.hog.rt.values import HogFunction
 
 
 class Timer:
@@ -329,39 +328,3 @@ def test_lines_shown_before_are_skipped() -> None:
     for line in "abc":
         ctx.print(line)
     assert ctx.lines == ["c"]
-
-
-# Calls
-
-
-def test_closures_are_padded_with_null() -> None:
-    ctx = Context()
-    pair = HogFunction("pair", 2, 2, lambda a, b: [a, b])
-    assert ctx.call(pair, [1, 2]) == [1, 2]
-    assert ctx.call(pair, [1]) == [1, None]
-    assert ctx.call(pair, ()) == [None, None]
-    with pytest.raises(HogRuntimeError, match=r"^Too many arguments\. Passed 3, expected 2$"):
-        ctx.call(pair, [1, 2, 3])
-
-
-def test_library_functions_check_their_arity() -> None:
-    ctx = Context()
-    trim = HogFunction("trim", 1, 2, lambda *args: args, "stl")
-    assert ctx.call(trim, ["a"]) == ("a",)
-    with pytest.raises(HogRuntimeError, match=r"^Function trim requires at least 1 arguments$"):
-        ctx.call(trim, [])
-    with pytest.raises(HogRuntimeError, match=r"^Function trim requires at most 2 arguments$"):
-        ctx.call(trim, [1, 2, 3])
-    assert ctx.call(HogFunction("concat", 1, None, lambda *args: len(args), "stl"), [1] * 300) == 300
-
-
-@pytest.mark.parametrize("value", [5, None, "upper", print, lambda x: x, [1]])
-def test_only_function_values_can_be_called(value: Any) -> None:
-    with pytest.raises((HogRuntimeError, TypeError), match=r"Invalid closure|not a value"):
-        Context().call(value, [])
-
-
-def test_arguments_are_limited() -> None:
-    many = HogFunction("many", 0, None, lambda *args: len(args), "stl")
-    with pytest.raises(HogRuntimeError, match=r"^Too many arguments$"):
-        Context().call(many, [None] * 301)

@@ -13,18 +13,10 @@ from tests.hog.shapes import bomb, nested
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt import json_text
 from hoglab.hog.rt.context import Context, Limits, activate
+from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.json_text import parse, stringify
 from hoglab.hog.rt.printing import repr_value
-from hoglab.hog.rt.values import (
-    MAX_DEPTH,
-    MAX_NODES,
-    HogDate,
-    HogDateTime,
-    HogError,
-    HogFunction,
-    HogTuple,
-    dict_key,
-)
+from hoglab.hog.rt.values import MAX_DEPTH, MAX_NODES, HogDate, HogDateTime, HogError, HogFunction, HogTuple
 
 JSON = st.recursive(
     st.none()

@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.context import Context, Limits, activate
+from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.printing import MAX_TEXT, concat_text, js_join, js_string, repr_value, to_string
-from hoglab.hog.rt.values import (
-    MAX_DEPTH,
-    MAX_NODES,
-    HogDate,
-    HogDateTime,
-    HogError,
-    HogFunction,
-    HogTuple,
-    dict_key,
-)
+from hoglab.hog.rt.values import MAX_DEPTH, MAX_NODES, HogDate, HogDateTime, HogError, HogFunction, HogTuple
 
 LAMBDA = HogFunction("lambda", 1, 1, lambda x: x)
 

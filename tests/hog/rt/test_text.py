@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hoglab.hog.rt.conversion import clean_text
 from hoglab.hog.rt.text import joined, units, utf16_length, utf16_reversed, utf16_slice
-from hoglab.hog.rt.values import clean_text
 
 TEXT = st.text(st.characters(exclude_categories=[]) | st.sampled_from("a\ud83d\ude00😀é"))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.hog.shapes import bomb, nested
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.conversion import dict_key, from_json, index_keys_first, to_json
 from hoglab.hog.rt.printing import repr_value
 from hoglab.hog.rt.values import (
     FALSE_KEY,
@@ -22,13 +23,9 @@ from hoglab.hog.rt.values import (
     HogFunction,
     HogTuple,
     copy_value,
-    dict_key,
-    from_json,
-    index_keys_first,
     items_of,
     keys_of,
     live_size,
-    to_json,
 )
 
 JSON = st.recursive(

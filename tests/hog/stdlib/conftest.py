@@ -15,7 +15,8 @@ from hoglab.hog import nodes
 from hoglab.hog.parser import parse_expression
 from hoglab.hog.rt import access, coerce
 from hoglab.hog.rt.context import Context, activate
-from hoglab.hog.rt.values import HogFunction, HogTuple, dict_key
+from hoglab.hog.rt.conversion import dict_key
+from hoglab.hog.rt.values import HogFunction, HogTuple
 from hoglab.hog.stdlib import LIBRARY
 
 # A busy machine must not fail a property; times are tested on purpose elsewhere.

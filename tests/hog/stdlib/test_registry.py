@@ -8,6 +8,7 @@ import pytest
 
 from hoglab import hog
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.printing import repr_value
 from hoglab.hog.stdlib import LIBRARY, Function
@@ -317,7 +318,7 @@ def test_library_functions_are_values() -> None:
     ctx = Context()
     upper = LIBRARY["upper"].as_value(ctx)
     assert repr_value(upper) == "fn<upper(1)>"
-    assert ctx.call(upper, ["a"]) == "A"
+    assert callback(ctx, upper, 1)("a") == "A"
     assert repr_value(LIBRARY["concat"].as_value(ctx)) == "fn<concat(0)>"
     with pytest.raises(HogRuntimeError, match="Function upper requires at least 1 arguments"):
-        ctx.call(upper, [])
+        callback(ctx, upper, 0)()

@@ -14,8 +14,8 @@ from hoglab.functions.environments import DELIVERING
 from hoglab.hog.env import host_function
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import Context
+from hoglab.hog.rt.conversion import to_json
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.values import to_json
 from hoglab.hog.run import Execution
 
 MAX_CHAIN = 9

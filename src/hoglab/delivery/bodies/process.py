@@ -52,8 +52,8 @@ from hoglab.hog.errors import HogRuntimeError, HogSourceError  # noqa: E402
 from hoglab.hog.parser.recursion import ensure_stack  # noqa: E402
 from hoglab.hog.program import Program, compile_program  # noqa: E402
 from hoglab.hog.rt.context import memory_text  # noqa: E402
+from hoglab.hog.rt.conversion import from_json, to_json  # noqa: E402
 from hoglab.hog.rt.printing import is_truthy  # noqa: E402
-from hoglab.hog.rt.values import from_json, to_json  # noqa: E402
 from hoglab.hog.run import REPEAT_FACTOR, Execution, Finished, Suspended  # noqa: E402
 
 HELD_RUNS = 1_000

@@ -164,5 +164,5 @@ class Frames:
 
 
 def json_of(value: Any) -> bytes:
-    """Plain JSON data (`hoglab.hog.rt.values.to_json`) as text."""
+    """Plain JSON data (`hoglab.hog.rt.conversion.to_json`) as text."""
     return orjson.dumps(value)

@@ -31,7 +31,7 @@ from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.values import from_json
+from hoglab.hog.rt.conversion import from_json
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import InvocationResult, NewInvocation

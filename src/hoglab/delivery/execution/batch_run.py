@@ -19,7 +19,7 @@ from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution.program_run import ProgramRun, known_globals
 from hoglab.delivery.runs.results import INPUTS_FAILED, error_kind, kept_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.values import from_json, to_json
+from hoglab.hog.rt.conversion import from_json, to_json
 
 if TYPE_CHECKING:
     from hoglab.delivery.execution.program_run import EventFacts

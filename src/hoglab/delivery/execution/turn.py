@@ -48,7 +48,7 @@ from hoglab.delivery.runs.state import NOTHING, InvalidStateError, State, Timing
 from hoglab.filters.hog.patience import Patience
 from hoglab.functions.secrets.box import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.values import from_json, to_json
+from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (
     AppMetric,

@@ -25,8 +25,8 @@ from hoglab.functions.runtime.globals import filter_globals
 from hoglab.functions.runtime.registry import FunctionRegistry, ProjectFunctions
 from hoglab.functions.runtime.transformations import FAILED, SKIPPED, SUCCEEDED, Transformations
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
+from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.values import from_json, to_json
 from hoglab.http.fields.dates import parse_moment
 
 if TYPE_CHECKING:

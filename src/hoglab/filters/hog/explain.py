@@ -19,8 +19,8 @@ from hoglab.hog import nodes as n
 from hoglab.hog.compiler.analyse import read_paths
 from hoglab.hog.compiler.symbols import resolve
 from hoglab.hog.env import FILTER_ROOTS
+from hoglab.hog.rt.conversion import to_json
 from hoglab.hog.rt.printing import is_truthy
-from hoglab.hog.rt.values import to_json
 from hoglab.hog.unparse import write
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
 from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.values import from_json, to_json
+from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.invocations import AppMetric, LogEntry
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt import access, coerce, printing
+from hoglab.hog.rt.calls import callback
+from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.numbers import to_double
-from hoglab.hog.rt.values import SCALARS, HogError, HogFunction, HogTuple, Value, dict_key
+from hoglab.hog.rt.values import SCALARS, HogError, HogFunction, HogTuple, Value
 
 if TYPE_CHECKING:
     from hoglab.hog.rt.context import Context
@@ -65,7 +67,7 @@ def global_chain(root: Value, chain: tuple[str, ...]) -> Value:
 def call_value(ctx: Context, *values: Value) -> Value:
     """Calls the last value, a function, with the others (arguments are evaluated before the callee)."""
     function = values[-1]
-    return ctx.callback(function, len(values) - 1)(*values[:-1])
+    return callback(ctx, function, len(values) - 1)(*values[:-1])
 
 
 def local_function(name: str, arity: int, call: Any) -> HogFunction:

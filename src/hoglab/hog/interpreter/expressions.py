@@ -11,17 +11,10 @@ from hoglab.hog import nodes as n
 from hoglab.hog.errors import HogRuntimeError, missing_global
 from hoglab.hog.rt import coerce
 from hoglab.hog.rt.access import copied, get_property
+from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.numbers import exact
 from hoglab.hog.rt.printing import concat_text, is_truthy
-from hoglab.hog.rt.values import (
-    CONTAINER_COST,
-    ENTRY_COST,
-    SCALARS,
-    VALUE_COST,
-    HogTuple,
-    Value,
-    dict_key,
-)
+from hoglab.hog.rt.values import CONTAINER_COST, ENTRY_COST, SCALARS, VALUE_COST, HogTuple, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

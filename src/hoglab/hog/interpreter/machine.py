@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.hog import nodes as n
 from hoglab.hog.compiler.analyse import surcharge
 from hoglab.hog.errors import HogLimit
+from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.values import HogFunction, Value
 
 if TYPE_CHECKING:
@@ -173,11 +174,11 @@ class Machine:
 
     def call(self, function: Value, args: Sequence[Value]) -> Any:
         """What calling a function value gives: the visit of its body, or the value itself."""
-        callback = self.context.callback(function, len(args))
+        called = callback(self.context, function, len(args))
         closure = function.call
         if closure.__class__ is Closure and closure.machine is self:
             return self.enter(closure, [*args, *[None] * (function.arity - len(args))])
-        return callback(*args)
+        return called(*args)
 
     def enter(self, closure: Closure, args: Sequence[Value]) -> Generator[Any, Any, Value]:
         """The visit of a function's body; `args` are as many as it has parameters."""

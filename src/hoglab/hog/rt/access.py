@@ -5,6 +5,7 @@ from typing import Final
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, Context, charge, grow
+from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.text import utf16_length
 from hoglab.hog.rt.values import (
     HogDate,
@@ -13,7 +14,6 @@ from hoglab.hog.rt.values import (
     HogTuple,
     Value,
     copy_parts,
-    dict_key,
     items_of,
     keys_of,
 )

@@ -18,9 +18,9 @@ from itertools import chain, repeat
 from operator import length_hint
 from typing import Final, NoReturn, TypeVar
 
-from hoglab.hog.errors import HogLimit, HogRuntimeError
+from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.numbers import format_number
-from hoglab.hog.rt.values import HogFunction, HogTuple, Value, live_size
+from hoglab.hog.rt.values import HogTuple, Value, live_size
 
 T = TypeVar("T")
 
@@ -399,54 +399,6 @@ class Context:
             self.lines.append(line[:most] + TRUNCATED if len(line) > most else line)
         else:
             self.dropped_lines += 1
-
-    # Calls
-
-    def call(self, function: Value, args: list[Value] | tuple[Value, ...]) -> Value:
-        """Calls a function value.
-
-        A closure gets null for missing arguments and refuses surplus ones; a library function checks its
-        arity.  spec: hog-language 5.7, 10.1.
-
-        Raises:
-            HogRuntimeError: not a function, or a wrong number of arguments.
-        """
-        return self.callback(function, len(args))(*args)
-
-    def callback(self, function: Value, count: int) -> Callable[..., Value]:
-        """The Python callable that calls a function value with exactly `count` arguments.
-
-        Raises as `call`.
-        """
-        if function.__class__ is not HogFunction:
-            raise HogRuntimeError(f"Invalid closure: {_shown(function)}")
-        if count > self.limits.arguments:
-            raise HogRuntimeError("Too many arguments")
-        call: Callable[..., Value] = function.call
-        if function.kind != "local":
-            check_arity(function.name, count, function.arity, function.max_arity)
-            return call
-        missing = function.arity - count
-        if missing == 0:
-            return call
-        if missing < 0:
-            raise HogRuntimeError(f"Too many arguments. Passed {count}, expected {function.arity}")
-        padding = (None,) * missing
-        return lambda *args: call(*args, *padding)
-
-
-def check_arity(name: str, count: int, least: int, most: int | None) -> None:
-    """Refuses a call of a library function with too few or too many arguments.  spec: hog-language 10.1."""
-    if count < least:
-        raise HogRuntimeError(f"Function {name} requires at least {least} arguments")
-    if most is not None and count > most:
-        raise HogRuntimeError(f"Function {name} requires at most {most} arguments")
-
-
-def _shown(value: Value) -> str:
-    from hoglab.hog.rt.printing import repr_value
-
-    return repr_value(value)[:100]
 
 
 class NeedsBudgetError(BaseException):

@@ -15,6 +15,7 @@ import orjson
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, charge, grow
+from hoglab.hog.rt.conversion import from_json, index_keys_first, key_text, marker_of
 from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, number_from_text, tidy
 from hoglab.hog.rt.printing import MAX_TEXT, Extent
 from hoglab.hog.rt.regex import build_matcher
@@ -26,11 +27,7 @@ from hoglab.hog.rt.values import (
     HogFunction,
     HogTuple,
     Value,
-    from_json,
     function_text,
-    index_keys_first,
-    key_text,
-    marker_of,
 )
 
 # What makes parsed values differ from JavaScript's: markers, integer-like keys, integers beyond 2^53.

@@ -10,6 +10,7 @@ from typing import Final
 
 from hoglab.hog.errors import HogThrow
 from hoglab.hog.rt.access import values
+from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.coerce import eq
 from hoglab.hog.rt.context import LONG, Context, charge
 from hoglab.hog.rt.printing import is_truthy, js_string
@@ -36,7 +37,7 @@ def _map(ctx: Context, transform: Value, items: Value) -> list[Value]:
     elements = values(items)
     if not elements:
         return []
-    call = ctx.callback(transform, 1)
+    call = callback(ctx, transform, 1)
     account(ctx, len(elements))
     results: list[Value] = []
     building = ctx.budget.building
@@ -65,7 +66,7 @@ def _filter(ctx: Context, keep: Value, items: Value) -> list[Value]:
     elements = values(items)
     if not elements:
         return []
-    call = ctx.callback(keep, 1)
+    call = callback(ctx, keep, 1)
     account(ctx, len(elements))
     return [element for element, _ in zip(elements, ctx.ticks, strict=False) if is_truthy(call(element))]
 
@@ -82,7 +83,7 @@ def _exists(ctx: Context, test: Value, items: Value) -> bool:
     elements = values(items)
     if not elements:
         return False
-    call = ctx.callback(test, 1)
+    call = callback(ctx, test, 1)
     return any(is_truthy(call(element)) for element, _ in zip(elements, ctx.ticks, strict=False))
 
 
@@ -98,7 +99,7 @@ def _count(ctx: Context, test: Value, items: Value) -> int:
     elements = values(items)
     if not elements:
         return 0
-    call = ctx.callback(test, 1)
+    call = callback(ctx, test, 1)
     return sum(is_truthy(call(element)) for element, _ in zip(elements, ctx.ticks, strict=False))
 
 
@@ -119,7 +120,7 @@ def _reduce(ctx: Context, combine: Value, items: Value, initial: Value) -> Value
     elements = values(items)
     if not elements:
         return initial
-    call = ctx.callback(combine, 2)
+    call = callback(ctx, combine, 2)
     result = initial
     for element, _ in zip(elements, ctx.ticks, strict=False):
         result = call(result, element)

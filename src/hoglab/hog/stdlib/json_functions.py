@@ -6,9 +6,10 @@ from functools import partial
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.access import get_property
 from hoglab.hog.rt.coerce import read_float_prefix, read_integer_prefix
+from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.json_text import parse, stringify
 from hoglab.hog.rt.printing import js_string
-from hoglab.hog.rt.values import HogTuple, Value, dict_key
+from hoglab.hog.rt.values import HogTuple, Value
 from hoglab.hog.stdlib.registry import function
 
 declare = partial(function, category="json", cost="linear")

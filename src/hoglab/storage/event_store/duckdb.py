@@ -117,8 +117,7 @@ class DuckDbReader:
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`,
-        `QueryError` and `EventStoreUnavailableError`."""
+        """See `Reader.execute`."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         given = _given(parameters)
         with self._deadlines.within(limit_s, self._cursor.interrupt) as deadline:

@@ -1,0 +1,86 @@
+"""The modules of the product and what they import, read without running them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import hoglab
+
+ROOT = Path(hoglab.__file__).parent
+NodeT = TypeVar("NodeT", bound=Hashable)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module by its name; packages by that of theirs."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """The modules that each module imports anywhere: in functions and for type checking, too."""
+    known = modules()
+    return {name: frozenset(_imported(name, path, known)) for name, path in known.items()}
+
+
+def _imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterable[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            assert node.level == 0, f"{name} imports by a relative name"
+            targets = [
+                submodule if (submodule := f"{node.module}.{alias.name}") in known else node.module
+                for alias in node.names
+            ]
+        else:
+            continue
+        yield from (target for target in targets if target in known and target != name)
+
+
+def circles(arrows: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
+    """The groups of nodes of which each leads to each other (strongly connected components, by Kosaraju)."""
+    order: list[NodeT] = []
+    seen: set[NodeT] = set()
+    for start in arrows:
+        _visit(start, arrows, seen, order)
+    backwards: dict[NodeT, list[NodeT]] = {}
+    for start, ends in arrows.items():
+        for end in ends:
+            backwards.setdefault(end, []).append(start)
+    found = []
+    seen = set()
+    for start in reversed(order):
+        group: list[NodeT] = []
+        _visit(start, backwards, seen, group)
+        if len(group) > 1:
+            found.append(set(group))
+    return found
+
+
+def _visit(
+    start: NodeT, arrows: Mapping[NodeT, Iterable[NodeT]], seen: set[NodeT], order: list[NodeT]
+) -> None:
+    """Add what can be reached from a node and was not seen yet to ``order``, each after what it leads to."""
+    if start in seen:
+        return
+    seen.add(start)
+    way = [(start, iter(arrows.get(start, ())))]
+    while way:
+        node, ends = way[-1]
+        for end in ends:
+            if end not in seen:
+                seen.add(end)
+                way.append((end, iter(arrows.get(end, ()))))
+                break
+        else:
+            way.pop()
+            order.append(node)
