@@ -32,7 +32,7 @@ const passNull = (at) => (fn, args) => (args[at] === null ? null : fn(args))
 const noneForNull = (fn, args) => (args[0] === null ? [] : fn(args))
 const CORRECTIONS = {
     D4: {
-        length: passNull(0), upper: passNull(0), lower: passNull(0), reverse: passNull(0), trim: passNull(0),
+        length: (fn, args) => (args[0] === null ? null : (fn(args) ?? null)), upper: passNull(0), lower: passNull(0), reverse: passNull(0), trim: passNull(0),
         trimLeft: passNull(0), trimRight: passNull(0), replaceOne: passNull(0), replaceAll: passNull(0),
         splitByString: passNull(1), keys: noneForNull, values: noneForNull,
     },
