@@ -13,6 +13,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
+from hoglab.delivery.state import without_persons
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.ingestion.routes import events_router
 from hoglab.people import derived_person_id
@@ -89,6 +90,7 @@ def client(house: Any) -> Iterator[ApiClient]:
         house.log,
         house.store,
         ingested=lambda: house.ingestion.position,
+        without=without_persons,
         forget_results=lambda: None,
     )
     app = build_app(
