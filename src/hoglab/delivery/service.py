@@ -105,8 +105,11 @@ class Delivery:
         on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``bodies``: a pool that outlives this object, or the limits of a pool of its own. ``geoip_database``: what
-        transformations look addresses up in. ``mail_server``: where the e-mails of functions go, None for nowhere."""
+        """``bodies``: a pool that outlives this object, or the limits of a pool of its own.
+
+        ``geoip_database``: what transformations look addresses up in. ``mail_server``: where the e-mails of functions
+        go, None for nowhere.
+        """
         self.queue = queue
         self.queue_database = queue_database
         self.registry = registry

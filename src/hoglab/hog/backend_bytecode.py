@@ -131,8 +131,11 @@ class _Compiler:
         return code + self.end_scope()
 
     def body(self, node: n.Statement) -> Code:
-        """The body of a branch or loop. A function that stands there alone has a scope of its own: the official
-        compiler leaves its place on the stack to chance."""
+        """The body of a branch or loop.
+
+        A function that stands there alone has a scope of its own: the official compiler leaves its place on the stack
+        to chance.
+        """
         if not isinstance(node, n.Function):
             return self.statement(node)
         self.begin_scope()

@@ -51,7 +51,9 @@ class EventRetention:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``most_days`` holds for all projects, which may keep events for fewer; None: they are kept for ever.
-        ``forget_results`` drops what results keep of events from before a moment."""
+
+        ``forget_results`` drops what results keep of events from before a moment.
+        """
         self._database = database
         self._events = events
         self._projects = projects

@@ -172,8 +172,11 @@ class PersonErasing:
                 more = person_search.fill(tx.connection)
 
     def carry_out(self) -> int:
-        """Erase everywhere who is to be erased by now; how many. While functions are at work on them, and after errors
-        of the engines, which are raised, some of it may be done, and the next call does the rest."""
+        """Erase everywhere who is to be erased by now; how many.
+
+        While functions are at work on them, and after errors of the engines, which are raised, some of it may be done,
+        and the next call does the rest.
+        """
         self._purge()
         due = self._due(self._ingested())
         if not due:

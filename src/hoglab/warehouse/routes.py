@@ -50,8 +50,10 @@ def warehouse_router(service: WarehouseService) -> ResourceRouter:
 
     @routes.post("/", body=TableIn, response=TableOut, status=201, heavy=True)
     def create_table(call: Call) -> dict[str, Any]:
-        """Register files of the server as a table. Needs an admin. The files belong to no project: any project of the
-        server may register them."""
+        """Register files of the server as a table.
+
+        Needs an admin. The files belong to no project: any project of the server may register them.
+        """
         access.check_level(call.principal, Level.ADMIN)
         body = call.validate(TableIn)
         row = service.add(

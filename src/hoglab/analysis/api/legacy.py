@@ -42,8 +42,10 @@ STATS_VERSION = 2
 def legacy_answer(
     found: ExperimentInputs, span: Span | None, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, Any]:
-    """The answer to an ``ExperimentTrendsQuery`` or ``ExperimentFunnelsQuery``. Raises `ApiError` and
-    `DefinitionError`."""
+    """The answer to an ``ExperimentTrendsQuery`` or ``ExperimentFunnelsQuery``.
+
+    Raises `ApiError` and `DefinitionError`.
+    """
     if span is None:
         raise _no_results(exposures=False, baseline=None, tests=False)
     if query["kind"] == "ExperimentTrendsQuery":

@@ -44,8 +44,10 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StatementRunner:
-    """Statements of one engine over one relation of events. All methods raise `DefinitionError` for what cannot be
-    asked and `ComputationError` for what fails."""
+    """Statements of one engine over one relation of events.
+
+    All methods raise `DefinitionError` for what cannot be asked and `ComputationError` for what fails.
+    """
 
     store: Readable
     dialect: Dialect

@@ -85,8 +85,10 @@ class ExperimentResults:
         return prepared(found.project, self._service.now(), identity, refresh, keeps=False)
 
     def _examining(self, found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
-        """The work of looking for what endangers an experiment. Its answer has no findings where they cannot be told
-        without exposures."""
+        """The work of looking for what endangers an experiment.
+
+        Its answer has no findings where they cannot be told without exposures.
+        """
 
         def known() -> Mapping[str, Any]:
             if exposures is None:

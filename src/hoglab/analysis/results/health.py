@@ -382,8 +382,11 @@ class ExperimentHealth:
         }
 
     def findings(self, found: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
-        """Everything worth saying about an experiment, worst first. ``exposures`` are asked for where they can be
-        counted; what that raises is raised. Raises `ComputationError` when the events cannot be looked at."""
+        """Everything worth saying about an experiment, worst first.
+
+        ``exposures`` are asked for where they can be counted; what that raises is raised. Raises `ComputationError`
+        when the events cannot be looked at.
+        """
         now, start = self._service.now(), found.row.start_date
         unreadable = _unreadable(found)
         if start is None or start > now:

@@ -69,8 +69,10 @@ class Attempts:
 
     @contextmanager
     def trying(self, key: SeriesKey) -> Iterator[None]:
-        """Note that the computation of the block begins, and what came of it. Raises `DidNotEndError` instead where a
-        process before did not finish it."""
+        """Note that the computation of the block begins, and what came of it.
+
+        Raises `DidNotEndError` instead where a process before did not finish it.
+        """
         error: Exception | None = None
         try:
             self.begin(key)

@@ -48,8 +48,9 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/runs/", query=RunsQuery, response=RunPage, heavy=True)
     def runs(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """The runs of a function, the newest first. One that waits for another attempt is `running`, with the error of
-        the last one and the moment of the next.
+        """The runs of a function, the newest first.
+
+        One that waits for another attempt is `running`, with the error of the last one and the moment of the next.
         """
         with database.read() as metadata:
             row = store.get(metadata, call.project.id, function_id)

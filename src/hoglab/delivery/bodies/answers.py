@@ -66,8 +66,10 @@ class Answers:
         return time.monotonic() - self._since >= KEPT_S
 
     def _ring(self, *_: object) -> None:
-        """What is being worked on takes long. When nothing is, whoever changes the answers just now looks at the
-        time next."""
+        """What is being worked on takes long.
+
+        When nothing is, whoever changes the answers just now looks at the time next.
+        """
         if not self._at_work:
             return
         try:

@@ -24,8 +24,10 @@ _Ended = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class BodiesOnLoop:
-    """Awaits jobs of a `BodyPool`. They go to it in groups, and what they come to comes back with few wake-ups of the
-    loop: many small jobs stay cheap. Who awaits goes on with it a few at a time, one function after the other.
+    """Awaits jobs of a `BodyPool`.
+
+    They go to it in groups, and what they come to comes back with few wake-ups of the loop: many small jobs stay cheap.
+    Who awaits goes on with it a few at a time, one function after the other.
 
     Made on the loop that awaits `run`.
     """

@@ -68,8 +68,11 @@ _DISPATCHED = Metric(
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Who is asked about events. ``functions``: those of a project; ``globals``: makes what they see of an event;
-    ``source``: where the events come from."""
+    """Who is asked about events.
+
+    ``functions``: those of a project; ``globals``: makes what they see of an event; ``source``: where the events come
+    from.
+    """
 
     functions: Callable[[ProjectFunctions], FunctionSet]
     globals: Callable[[KnownProject, IngestedEvent], dict[str, Any]]
@@ -202,8 +205,11 @@ class EventDispatcher:
             self.commit(plan)
 
     def plan(self, events: Sequence[IngestedEvent]) -> Plan:
-        """What events cause. Changes nothing, and is not fit for being committed after another plan of the same
-        functions was: masking counts from what is stored."""
+        """What events cause.
+
+        Changes nothing, and is not fit for being committed after another plan of the same functions was: masking counts
+        from what is stored.
+        """
         batch = Plan(self._now(), self._audience.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:

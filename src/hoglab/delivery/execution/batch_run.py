@@ -50,8 +50,11 @@ class BuildInputs(Protocol):
 
 @dataclass(slots=True)
 class Contents:
-    """What the program of a batch sees. ``inputs`` by id of the item, as plain JSON data; ``failed``: the items that
-    it does not see, for their inputs failed, and why; ``shown``: the ids of those that it sees."""
+    """What the program of a batch sees.
+
+    ``inputs`` by id of the item, as plain JSON data; ``failed``: the items that it does not see, for their inputs
+    failed, and why; ``shown``: the ids of those that it sees.
+    """
 
     events: list[dict[str, Any]] = field(default_factory=list)
     inputs: dict[str, Any] = field(default_factory=dict)

@@ -36,8 +36,10 @@ def sent_by(call: Call, key: str, limits: MailLimits) -> FetchRequest | Email | 
 
 
 def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailure:
-    """The request that a program's ``fetch(url, options)`` asks for. ``key`` becomes `IDEMPOTENCY_KEY`
-    unless the program sets that header itself."""
+    """The request that a program's ``fetch(url, options)`` asks for.
+
+    ``key`` becomes `IDEMPOTENCY_KEY` unless the program sets that header itself.
+    """
     url = args[0] if args else None
     if not isinstance(url, str):
         return FetchFailure("invalid_url", "TypeError", "Invalid URL")

@@ -64,8 +64,10 @@ class RetryPolicy:
         )
 
     def delay_s(self, answer: Answer, attempts: int, now: datetime, age_s: float = 0.0) -> float | None:
-        """How long to wait before the next attempt, None when there is to be none. ``attempts``: made so far;
-        ``age_s``: how long ago the run was queued."""
+        """How long to wait before the next attempt, None when there is to be none.
+
+        ``attempts``: made so far; ``age_s``: how long ago the run was queued.
+        """
         if not retriable(answer) or (self.max_attempts is not None and attempts >= self.max_attempts):
             return None
         random = self.random()

@@ -315,8 +315,11 @@ class Turn:
     def _build_inputs(
         self, function: CompiledFunction, variables: dict[str, Any], mapping: CompiledMapping | None
     ) -> dict[str, Any]:
-        """Build inputs, of one event of many, too, unless those of the others took too long. They are computed in the
-        server, so that slow ones count as a body does. Raises `HogRuntimeError`, `HogThrow` and `HogLimit`."""
+        """Build inputs, of one event of many, too, unless those of the others took too long.
+
+        They are computed in the server, so that slow ones count as a body does. Raises `HogRuntimeError`, `HogThrow`
+        and `HogLimit`.
+        """
         patience = self._patience
         known = len(patience.slow_runs(function.id))
         try:
@@ -461,8 +464,10 @@ class Turn:
         return self._settle("failed", "failed", error=failure, kind=kind)
 
     def _suspend(self, scheduled_at: datetime | None = None, *, error: str | None = None) -> Settled:
-        """Put the invocation back, with all that it takes to come to this point again. ``error``: why the request is
-        to be repeated."""
+        """Put the invocation back, with all that it takes to come to this point again.
+
+        ``error``: why the request is to be repeated.
+        """
         run, state = self._parts
         claimed = self.claimed
         if not state.journal:

@@ -34,8 +34,10 @@ CAUGHT_UP = timedelta(seconds=5)
 
 
 class Room:
-    """How much more may be enqueued. May be used by any thread; its answers cost no look at the disk while little
-    waits."""
+    """How much more may be enqueued.
+
+    May be used by any thread; its answers cost no look at the disk while little waits.
+    """
 
     def __init__(
         self,

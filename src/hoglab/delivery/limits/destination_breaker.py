@@ -55,8 +55,11 @@ class CircuitBreakers:
         self._lock = threading.Lock()
 
     def note(self, function_id: str, destination: str, patience_s: float, *, failed: bool) -> bool:
-        """Note what came of an attempt. ``failed``: as a later one need not. ``patience_s``: for how long its runs are
-        tried; 0 for so few attempts that none are to be saved. Whether that let runs go on."""
+        """Note what came of an attempt.
+
+        ``failed``: as a later one need not. ``patience_s``: for how long its runs are tried; 0 for so few attempts that
+        none are to be saved. Whether that let runs go on.
+        """
         with self._lock:
             if self._destinations.setdefault(function_id, destination) != destination:
                 self._destinations[function_id] = SEVERAL

@@ -66,8 +66,10 @@ def _rounded(number: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """State and bucket of one function, as they were at ``at``. Tokens have fractions, or runs that follow
-    each other closely would never see the bucket fill."""
+    """State and bucket of one function, as they were at ``at``.
+
+    Tokens have fractions, or runs that follow each other closely would never see the bucket fill.
+    """
 
     state: int
     tokens: float

@@ -108,8 +108,10 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailure:
-    """No answer came. ``name`` and ``detail`` are fixed texts, which programs may compare with; ``reason`` says in full
-    what happened."""
+    """No answer came.
+
+    ``name`` and ``detail`` are fixed texts, which programs may compare with; ``reason`` says in full what happened.
+    """
 
     kind: FailureKind
     name: str

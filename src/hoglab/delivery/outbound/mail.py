@@ -50,8 +50,11 @@ _HOST_NAME = re.compile(r"[a-zA-Z0-9.-]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class MailLimits:
-    """Named limits of e-mails. ``total_s``: one attempt, with connecting (``connect_s``); ``at_once``: attempts under
-    way; ``subject_chars`` are those of names, too; ``content_bytes``: text and HTML together, in UTF-8."""
+    """Named limits of e-mails.
+
+    ``total_s``: one attempt, with connecting (``connect_s``); ``at_once``: attempts under way; ``subject_chars`` are
+    those of names, too; ``content_bytes``: text and HTML together, in UTF-8.
+    """
 
     total_s: float = 30.0
     connect_s: float = 5.0

@@ -54,8 +54,11 @@ class Item(msgspec.Struct, omit_defaults=True):
 
 
 class State(msgspec.Struct, omit_defaults=True):
-    """``globals`` never holds inputs. What is below ``journal`` is only there once a program was suspended:
-    from then on it goes on with the source and the inputs that it began with."""
+    """``globals`` never holds inputs.
+
+    What is below ``journal`` is only there once a program was suspended: from then on it goes on with the source and
+    the inputs that it began with.
+    """
 
     globals: msgspec.Raw
     event_uuid: str | None = None

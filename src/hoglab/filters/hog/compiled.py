@@ -27,8 +27,11 @@ class FilterFailure(Exception):  # noqa: N818 - what became of an evaluation, co
 
 
 class CompiledFilter:
-    """One filter. ``expression`` is None for a filter that could not be compiled: it fails on every event; ``limits``:
-    what one evaluation may use."""
+    """One filter.
+
+    ``expression`` is None for a filter that could not be compiled: it fails on every event; ``limits``: what one
+    evaluation may use.
+    """
 
     __slots__ = ("_names", "_program", "expression")
 

@@ -32,8 +32,9 @@ ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One way of looking at an event. ``operand`` is what a property is compared with; ``negated``: it holds if that
-    fails.
+    """One way of looking at an event.
+
+    ``operand`` is what a property is compared with; ``negated``: it holds if that fails.
 
     ``when_null`` is the answer where the property is null or missing. Two decisions with the same ``key`` are alike.
     """

@@ -42,8 +42,10 @@ def encode_answer(
     evaluated_at_ms: int,
     config: dict[str, Any] | None = None,
 ) -> bytes:
-    """The whole body. ``errors`` says that some flag failed, ``request_id`` is the text of a UUID, and ``config``
-    adds remote-config fields.
+    """The whole body.
+
+    ``errors`` says that some flag failed, ``request_id`` is the text of a UUID, and ``config`` adds remote-config
+    fields.
     """
     # Written by hand: the records are encoded already, and request ids are UUIDs, so nothing needs quoting.
     parts = [b"{"]

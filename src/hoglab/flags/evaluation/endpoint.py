@@ -79,8 +79,10 @@ class FlagEvaluator:
         known_persons: KnownPersons | None = None,
         places: Places | None = None,
     ) -> None:
-        """``known_persons``: those of the one service that writes persons; without them, each is read. ``places``:
-        the properties of the place of an address, where there is somebody to tell them."""
+        """``known_persons``: those of the one service that writes persons; without them, each is read.
+
+        ``places``: the properties of the place of an address, where there is somebody to tell them.
+        """
         self.places = places
         self.registry = registry
         self._database = database
@@ -114,8 +116,10 @@ class FlagEvaluator:
         hash_keys: Mapping[str, str] | Reason | None = None,
         ip: str | None = None,
     ) -> tuple[list[Outcome], bool]:
-        """Outcomes of the selected flags, and whether any failed. ``hash_keys``: see `keep_bucketing`; ``ip``: the
-        address whose place counts."""
+        """Outcomes of the selected flags, and whether any failed.
+
+        ``hash_keys``: see `keep_bucketing`; ``ip``: the address whose place counts.
+        """
         search_on_account(project.id)
         facts = self._facts.get(project.id)
         if facts is None:

@@ -13,8 +13,11 @@ from hoglab.functions.site.functions import SiteMappingParts, SiteParts
 
 @dataclass(frozen=True, slots=True)
 class MappingConfiguration:
-    """One mapping. ``id``: what its runs know it by, the same wherever it stands and however it is edited; ``given``:
-    the keys that the request had, which are the keys that are shown."""
+    """One mapping.
+
+    ``id``: what its runs know it by, the same wherever it stands and however it is edited; ``given``: the keys that the
+    request had, which are the keys that are shown.
+    """
 
     id: str = ""
     name: str | None = None

@@ -54,8 +54,11 @@ class ProjectFunctions:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One function that may run. ``state``: what of its row says whether it changed; ``place``: its place among the
-    others (spec hog-runtime 0, step 5); ``compiled`` None: it cannot be loaded."""
+    """One function that may run.
+
+    ``state``: what of its row says whether it changed; ``place``: its place among the others (spec hog-runtime 0, step
+    5); ``compiled`` None: it cannot be loaded.
+    """
 
     state: tuple[object, ...]
     filters: object

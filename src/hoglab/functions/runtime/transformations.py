@@ -96,9 +96,11 @@ class BodyRunner(Protocol):
         hurried: bool = False,
         most_s: float = math.inf,
     ) -> Generator[BodyRun, None, None]:
-        """One answer for each event, in order. ``events`` are JSON objects with the globals of each run, ``shared``
-        is one with what all have in common; ``hurried``: be short with a program that is slow; ``most_s``: give it up
-        after so much computing in all."""
+        """One answer for each event, in order.
+
+        ``events`` are JSON objects with the globals of each run, ``shared`` is one with what all have in common;
+        ``hurried``: be short with a program that is slow; ``most_s``: give it up after so much computing in all.
+        """
         ...
 
 

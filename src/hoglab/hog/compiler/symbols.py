@@ -169,8 +169,11 @@ class _Resolver:
         self.close_block()
 
     def body(self, node: n.Statement) -> None:
-        """The body of a branch or loop. A function that stands there alone is known there alone: it exists only if
-        the body is reached, and the variables behind it keep their places."""
+        """The body of a branch or loop.
+
+        A function that stands there alone is known there alone: it exists only if the body is reached, and the
+        variables behind it keep their places.
+        """
         if isinstance(node, n.Function):
             self.open_block()
             self.statement(node)

@@ -18,8 +18,10 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """`place`: behind other code on its line, on a line of its own, or inside a line. `blank`: an empty line
-    stands before it."""
+    """`place`: behind other code on its line, on a line of its own, or inside a line.
+
+    `blank`: an empty line stands before it.
+    """
 
     text: str
     place: Literal["trailing", "own", "inline"]

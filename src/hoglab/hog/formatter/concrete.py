@@ -54,8 +54,11 @@ class Span:
 
 @dataclass(slots=True)
 class Concrete:
-    """A parsed text. `lists` says of closing brackets what they close: `call`, `array`, `tuple`, `dict`,
-    `parameters` or `block`; other brackets hold one thing. `closing` finds them from opening ones."""
+    """A parsed text.
+
+    `lists` says of closing brackets what they close: `call`, `array`, `tuple`, `dict`, `parameters` or `block`; other
+    brackets hold one thing. `closing` finds them from opening ones.
+    """
 
     source: str
     tokens: list[Token]

@@ -25,8 +25,11 @@ class Arguments(NamedTuple):
 
 
 class LiteralParser(TokenReader):
-    """Parses literals. `self.brackets` counts enclosing brackets: 0 at the outer level of a program,
-    where a number with a trailing dot ends the statement (`return 1.a` is `return 1.` and `a`)."""
+    """Parses literals.
+
+    `self.brackets` counts enclosing brackets: 0 at the outer level of a program, where a number with a trailing dot
+    ends the statement (`return 1.a` is `return 1.` and `a`).
+    """
 
     def __init__(self, source: str, tokens: list[Token]) -> None:
         super().__init__(source, tokens)

@@ -74,8 +74,9 @@ def _position(key: Value) -> int | None:
 
 
 def set_property(ctx: Context, obj: Value, key: Value, value: Value) -> None:
-    """Stores a member.  A write past the end of an array fills the gap with null.  spec: hog-language 9
-    (D10).
+    """Stores a member.
+
+    A write past the end of an array fills the gap with null.  spec: hog-language 9 (D10).
 
     Raises:
         HogRuntimeError: a position below 1, or a value that has no members to set.

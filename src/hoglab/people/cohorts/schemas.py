@@ -99,8 +99,11 @@ class CohortPatch(WireModel):
 
 
 class CohortIn(CohortPatch):
-    """A new cohort. A file of members comes as the part ``csv`` of a multipart form, with a column
-    ``person_id``, ``distinct_id`` or ``email``."""
+    """A new cohort.
+
+    A file of members comes as the part ``csv`` of a multipart form, with a column ``person_id``, ``distinct_id`` or
+    ``email``.
+    """
 
     name: Annotated[str, Text(max_length=400)]
     create_static_person_ids: PersonIds | None = Field(None, alias="_create_static_person_ids")
@@ -156,8 +159,11 @@ class CohortOut(WireModel):
 
 
 class CalculationOut(WireModel):
-    """How far finding the members of a cohort has come. Cohorts are calculated one after the other: one that waits
-    for its turn is calculating, and nobody is being looked at for it yet."""
+    """How far finding the members of a cohort has come.
+
+    Cohorts are calculated one after the other: one that waits for its turn is calculating, and nobody is being looked
+    at for it yet.
+    """
 
     notes = NOTES
 

@@ -22,7 +22,9 @@ EMAIL_COLUMNS = frozenset({"email", "e-mail", "email_address"})
 @dataclass(frozen=True, slots=True)
 class Members:
     """Persons that a request names: by uuid, by distinct id, and by the property ``email``, whatever its case.
-    Unknown ones are left out later."""
+
+    Unknown ones are left out later.
+    """
 
     person_ids: list[str] = field(default_factory=list)
     distinct_ids: list[str] = field(default_factory=list)

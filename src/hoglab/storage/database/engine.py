@@ -40,8 +40,10 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
     def changed(self, topic: Topic, project_id: int, item: str | None = None) -> None:
-        """Raise the version of a topic in this transaction and tell its listeners after the commit. ``item``: the id of
-        the only thing that changed, for caches that need not read the others again."""
+        """Raise the version of a topic in this transaction and tell its listeners after the commit.
+
+        ``item``: the id of the only thing that changed, for caches that need not read the others again.
+        """
         if not self._feed:
             raise ValueError("this database keeps no change versions")
         check_topic(topic)
@@ -180,8 +182,11 @@ class Database:
             return self.changes.refresh(connection)
 
     def purge(self, *, rewrite: bool = False) -> None:
-        """Have the bytes of what was deleted leave the files. ``rewrite``: also where the file is not overwritten with
-        each deletion. Raises `DatabaseBusyError`: to be called again."""
+        """Have the bytes of what was deleted leave the files.
+
+        ``rewrite``: also where the file is not overwritten with each deletion. Raises `DatabaseBusyError`: to be called
+        again.
+        """
         with explained(self._connections.name):
             self._connections.purge(rewrite=rewrite)
 

@@ -48,8 +48,10 @@ def lost_commits(path: Path) -> str | None:
 
 
 class _Found(NamedTuple):
-    """What is in a log. ``whole``: the frames up to the last commit that SQLite reads; ``commits``: up to the last one
-    that there is."""
+    """What is in a log.
+
+    ``whole``: the frames up to the last commit that SQLite reads; ``commits``: up to the last one that there is.
+    """
 
     salts: bytes
     whole: int

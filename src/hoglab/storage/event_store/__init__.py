@@ -83,8 +83,11 @@ class PersonOverride:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """What is written together. ``is_checked``: an encoder wrote the JSON of all rows, so that it need not be
-    asked again whether every engine can read it."""
+    """What is written together.
+
+    ``is_checked``: an encoder wrote the JSON of all rows, so that it need not be asked again whether every engine can
+    read it.
+    """
 
     rows: Sequence[EventRow]
     overrides: Sequence[PersonOverride] = field(default_factory=tuple)
@@ -100,8 +103,11 @@ class Reader(Protocol):
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`,
-        `QueryError`, `EventStoreUnavailableError`."""
+        """All rows of a query.
+
+        Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`, `QueryError`,
+        `EventStoreUnavailableError`.
+        """
         ...
 
     def stream(

@@ -86,8 +86,11 @@ ResultStatus = Literal["running", "succeeded", "failed", "cancelled"]
 
 
 class InvocationResult(Struct, frozen=True):
-    """How a run went so far (spec: hog-runtime 4.10). Of two results of an invocation, the one with the
-    larger ``version`` (microseconds, strictly increasing in a process) stays."""
+    """How a run went so far (spec: hog-runtime 4.10).
+
+    Of two results of an invocation, the one with the larger ``version`` (microseconds, strictly increasing in a
+    process) stays.
+    """
 
     invocation_id: str
     project_id: int
@@ -158,9 +161,12 @@ class BackfillOverError(Exception):
 
 
 class Sweep(NamedTuple):
-    """What the janitor did. ``poisoned`` invocations lost their worker too often: they are claimed for the
-    caller, who must `InvocationQueue.finish` them as failed, with result, log and metric. Until then each
-    sweep after the heartbeat limit hands them out again."""
+    """What the janitor did.
+
+    ``poisoned`` invocations lost their worker too often: they are claimed for the caller, who must
+    `InvocationQueue.finish` them as failed, with result, log and metric. Until then each sweep after the heartbeat
+    limit hands them out again.
+    """
 
     reset: int
     poisoned: list[ClaimedInvocation]
@@ -265,9 +271,11 @@ class InvocationQueue(Protocol):
         metrics: Sequence[AppMetric] = (),
         results: Sequence[InvocationResult] = (),
     ) -> frozenset[str]:
-        """Apply the outcomes of turns with logs, metrics and results in one transaction. An outcome whose
-        lock token is no longer valid changes nothing (what else is given is written all the same). Returns
-        the ids that were applied."""
+        """Apply the outcomes of turns with logs, metrics and results in one transaction.
+
+        An outcome whose lock token is no longer valid changes nothing (what else is given is written all the same).
+        Returns the ids that were applied.
+        """
         ...
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:

@@ -158,8 +158,10 @@ def _fill_up(reader: Reader) -> None:
 
 
 def overwrite_free_blocks(reader: Reader) -> None:
-    """Write over blocks of the file that are free: they hold what was deleted. The caller makes checkpoints before,
-    in between and after (see `DuckDbEventStore.scrub`)."""
+    """Write over blocks of the file that are free: they hold what was deleted.
+
+    The caller makes checkpoints before, in between and after (see `DuckDbEventStore.scrub`).
+    """
     [(size, free)] = reader.execute(_BLOCKS)
     numbers = int(size) // 8 * (int(free) + 8)
     reader.execute("CREATE OR REPLACE TABLE overwritten (number BIGINT USING COMPRESSION uncompressed)")
