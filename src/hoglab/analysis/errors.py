@@ -39,8 +39,10 @@ class DidNotEndError(ComputationError):
 
 
 def wire_error(error: ComputationError) -> ApiError:
-    """How a request learns that something could not be computed: 503 when the server is at fault, 429 when it may be
-    asked again, else 400."""
+    """How a request learns that something could not be computed.
+
+    503 when the server is at fault, 429 when it may be asked again, else 400.
+    """
     if isinstance(error, UnavailableError):
         return unavailable(str(error), STORE_RETRY_S)
     if error.retry:

@@ -49,8 +49,10 @@ def decompress_lz64(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _text(units: array[int]) -> str:
-    """Surrogates without their other half become U+FFFD, all at once: the codec takes longer for each of them than for
-    a page of text."""
+    """Surrogates without their other half become U+FFFD, all at once.
+
+    The codec takes longer for each of them than for a page of text.
+    """
     found = np.frombuffer(units, dtype=np.uint16)
     kinds = found & _SURROGATE_BITS
     first, second = kinds == _HIGH_SURROGATE, kinds == _LOW_SURROGATE

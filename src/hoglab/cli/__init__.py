@@ -85,8 +85,10 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Let a standard stream that came closed lead nowhere: else the next file or socket takes its number, which libuv
-    takes for a fault, and which is written to by whatever writes to that stream.
+    """Let a standard stream that came closed lead nowhere.
+
+    Else the next file or socket takes its number, which libuv takes for a fault, and which is written to by whatever
+    writes to that stream.
     """
     for number, (name, mode) in enumerate([("stdin", "r"), ("stdout", "w"), ("stderr", "w")]):
         if getattr(sys, name) is None:

@@ -191,8 +191,10 @@ class Delivery:
         return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)))
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
-        """What asks one function, or (None) all that hear of events of a source, about events that came before;
-        it begins no run that was begun before. None when none of them runs."""
+        """What asks one function, or (None) all that hear of events of a source, about events that came before.
+
+        It begins no run that was begun before. None when none of them runs.
+        """
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
         audience = internal_audience(event_globals) if source == INTERNAL else stored_audience(event_globals)
         functions = self.registry.for_project(project_id)

@@ -74,8 +74,9 @@ class Exposure:
 
 
 def exposures_of(row: ExperimentRow, flag: FlagRow) -> tuple[Exposure, ...]:
-    """What exposes people, any of these: the custom filter of ``parameters``, else the criteria, else the call of
-    the flag.
+    """What exposes people, any of these.
+
+    The custom filter of ``parameters``, else the criteria, else the call of the flag.
 
     Written exposures are copies of calls that gave a variant. Results count the calls while there are no copies;
     here both make a member, for whoever has the copy has made the call (spec experiment-results 2.2).

@@ -1,5 +1,6 @@
-"""Staged configurations: a former version is copied into the draft, and published once somebody has looked at it
-(spec: hog-functions-api 20.2).
+"""Drafts: staged configurations of functions (spec: hog-functions-api 20.2).
+
+A former version is copied into the draft, and published once somebody has looked at it.
 """
 
 from __future__ import annotations

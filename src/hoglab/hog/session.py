@@ -29,8 +29,10 @@ _OPEN_CODES = frozenset({"unmatched-brace", "unterminated-string", "unterminated
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a piece gave: the value of its last statement if that is an expression (or of a `return`), and what was
-    found before it ran."""
+    """What a piece gave.
+
+    The value of its last statement if that is an expression (or of a `return`), and what was found before it ran.
+    """
 
     result: Result
     diagnostics: tuple[Diagnostic, ...]

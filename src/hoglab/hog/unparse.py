@@ -1,5 +1,6 @@
-"""Trees of expressions as source text, for people: the text parses to the same tree (but for `not` before a
-bracket, which is read as a call).
+"""Trees of expressions as source text, for people.
+
+The text parses to the same tree (but for `not` before a bracket, which is read as a call).
 
 For texts that authors wrote there is the formatter, which keeps how they wrote them.
 """

@@ -54,8 +54,11 @@ class Batch:
 
 
 class BatchSize:
-    """How many events a batch may have: fewer while their transformations are slow, so that they come to all of them
-    within the time that they have for a batch, and that others do not wait long for it."""
+    """How many events a batch may have.
+
+    Fewer while their transformations are slow, so that they come to all of them within the time that they have for a
+    batch, and that others do not wait long for it.
+    """
 
     def __init__(self, most: int, *, first: int, least: int, wanted_s: float) -> None:
         """``first``: before anything is known; ``wanted_s``: how long the transformations of a batch should take."""

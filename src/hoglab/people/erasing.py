@@ -117,9 +117,11 @@ class PersonErasing:
         forget_results: Callable[[], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``ingested`` is the log offset up to which everything is done; ``without`` leaves persons with some ids, or
-        distinct ids, out of the state of an invocation (None: nobody is left); ``forget_results`` drops what results
-        keep of events."""
+        """``ingested`` is the log offset up to which everything is done.
+
+        ``without`` leaves persons with some ids, or distinct ids, out of the state of an invocation (None: nobody is
+        left); ``forget_results`` drops what results keep of events.
+        """
         self._database = database
         self._queue_database = queue_database
         self._known = known
@@ -276,8 +278,10 @@ class PersonErasing:
         )
 
     def _forget_runs(self, subjects: _Subjects) -> bool:
-        """Delete what ingestion and functions noted of persons, and what functions were still to do with them; whether
-        none is at work on them that will leave more."""
+        """Delete what ingestion and functions noted of persons, and what functions were still to do with them.
+
+        Whether none is at work on them that will leave more.
+        """
         is_over = self._forget_invocations(subjects)
         with self._queue_database.read() as connection:
             found = _left_behind(connection, subjects)

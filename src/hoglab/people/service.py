@@ -157,8 +157,10 @@ class PersonService:
             return store.load_position(connection)
 
     def overrides_after(self, log_offset: int) -> list[PersonOverride]:
-        """The merges that log records after ``log_offset`` caused: what a crash may have kept from the
-        event store."""
+        """The merges that log records after ``log_offset`` caused.
+
+        What a crash may have kept from the event store.
+        """
         with self._database.read() as connection:
             return [PersonOverride(*row) for row in store.load_overrides(connection, log_offset)]
 

@@ -60,8 +60,11 @@ COLUMNS = {
 
 
 def write(report: ExperimentReport, target: Path) -> None:
-    """Write a report in the form that the name of the file says: ``.html``, ``.json``, or rows as ``.csv``,
-    ``.parquet`` or ``.jsonl``. Raises `hoglab.transfer.exporting.ExportError`."""
+    """Write a report in the form that the name of the file says.
+
+    ``.html``, ``.json``, or rows as ``.csv``, ``.parquet`` or ``.jsonl``. Raises
+    `hoglab.transfer.exporting.ExportError`.
+    """
     match target.suffix:
         case ".html":
             _write_text(target, page(report))

@@ -195,8 +195,9 @@ def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlot:
-    """Intervals as wide as there is room for up to ``width`` characters: on one axis when they are relative, else on
-    one for each metric, because each has a unit of its own.
+    """Intervals as wide as there is room for up to ``width`` characters.
+
+    On one axis when they are relative, else on one for each metric, because each has a unit of its own.
 
     ``┃`` no effect, ``●`` the estimate, ``◆`` the known truth, ``◀▶`` cut off.
     """

@@ -312,7 +312,7 @@ def write_identity(database: Database, table: sa.Table, identity: Identity, **fu
 
 
 def changes(database: Database) -> int:
-    """How much was changed in the metadata so far: grows with every change of a flag, key, function, …"""
+    """How much was changed in the metadata so far: grows with every change of a flag, key, function."""
     with database.read() as connection:
         return connection.scalar(sa.select(sa.func.coalesce(sa.func.sum(change_version.c.version), 0))) or 0
 

@@ -364,8 +364,9 @@ Question = ExperimentQuestion | ExposureQuestion | PlanQuestion | SimulationQues
 
 
 class QueryBody(WireModel):
-    """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``; for experiments of the former engine
-    also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``.
+    """``query.kind`` is ``ExperimentQuery`` or ``ExperimentExposureQuery``.
+
+    For experiments of the former engine also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``.
 
     Of the first two ``experiment_id`` alone is enough: what is not said is taken from the experiment. A metric may be
     given whole (``metric``) or named by its ``metric_uuid``; else it is the first primary one.

@@ -108,8 +108,10 @@ class ExperimentInputs:
         return tuple(self.tables[name] for name in names if name in self.tables)
 
     def edited(self, metric: Mapping[str, Any]) -> tuple[object, ...]:
-        """What may be edited beside a metric and changes its numbers: the actions and cohorts that it, the exposure
-        criteria and the test accounts name, as they are now. Empty where they name none.
+        """What may be edited beside a metric and changes its numbers.
+
+        The actions and cohorts that it, the exposure criteria and the test accounts name, as they are now. Empty where
+        they name none.
         """
         criteria = self.calculation.exposure_criteria or {}
         ids = metrics.action_ids([metric]) | set(exposure_action_ids(criteria))

@@ -25,8 +25,11 @@ SELECT EXISTS (
 
 
 def flag_property_seen(store: EventStore) -> Callable[[int, Collection[str], datetime, int], bool]:
-    """A test ``(project_id, event_names, since, sample)``: whether any of the newest ``sample`` events of each
-    name since a moment has a property that begins with ``$feature/``."""
+    """A test ``(project_id, event_names, since, sample)``.
+
+    Whether any of the newest ``sample`` events of each name since a moment has a property that begins with
+    ``$feature/``.
+    """
 
     def seen(project_id: int, event_names: Collection[str], since: datetime, sample: int) -> bool:
         with store.reader() as reader:

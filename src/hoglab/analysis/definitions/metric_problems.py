@@ -54,8 +54,10 @@ class Named:
     cohorts: Mapping[int, Cohort]
 
     def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
-        """Why the results of a metric would be refused, and where in it, in one line; None for what can be
-        computed."""
+        """Why the results of a metric would be refused, and where in it, in one line.
+
+        None for what can be computed.
+        """
         try:
             _compile(self._question(_SOME_EXPERIMENT, metric, self.reader.metric(metric)))
         except DefinitionError as error:

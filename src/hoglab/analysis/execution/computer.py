@@ -213,8 +213,10 @@ class Computer:
         return counts
 
     def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
-        """The days of the span's grid whose points may be others for what was stored behind the log offset ``after``,
-        each with the last offset of that: events of the time up to ``until``, and merges of persons with such."""
+        """The days whose points may be others for what was stored behind the log offset ``after``.
+
+        Each has the last offset of that: events of the time up to ``until``, and merges of persons with such.
+        """
         question, runner = self._resolver.resolved(question), self._runner
         rows = runner.rows(lambda scope: arrivals(scope, after, until), question)
         if runner.rows(lambda scope: any_merge(scope, after), question):

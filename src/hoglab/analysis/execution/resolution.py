@@ -47,8 +47,10 @@ class Resolver:
         return replace(self, seen={})
 
     def resolved(self, question: Question) -> Question:
-        """The question with what counts as exposure in its project (spec experiment-results 2.2), and with the
-        files and the groups that there are now."""
+        """The question with what its project and the moment decide.
+
+        That is what counts as exposure (spec experiment-results 2.2), and the files and the groups that there are now.
+        """
         question = replace(question, files=self._files(question.metric), groups=self._known_groups(question))
         exposures = question.exposures
         if exposures.substitute is None:

@@ -301,8 +301,10 @@ class IncrementalAggregation:
     # -- going on --------------------------------------------------------------------------------------
 
     def further(self, recent: str, *, back: bool) -> Statement:
-        """The partials that come to entities in `KNOWN`: from their ``recent`` events, or for those that go ``back``,
-        from their `TOUCHED_EVENTS`."""
+        """The partials that come to entities in `KNOWN`.
+
+        From their ``recent`` events, or for those that go ``back``, from their `TOUCHED_EVENTS`.
+        """
         partials = self.pipeline.partials
         known = ["variant", *self._carried, *self._partials]
         also = f", known.place{_items('known.{0} AS known_{0}', known)}"

@@ -63,8 +63,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Work:
-    """What one answer cost: events looked at, entities looked at, of them those that went on from their state, and
-    whether contributions were made anew."""
+    """What one answer cost.
+
+    Events looked at, entities looked at, of them those that went on from their state, and whether contributions were
+    made anew.
+    """
 
     events: int = 0
     entities: int = 0

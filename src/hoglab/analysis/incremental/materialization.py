@@ -201,8 +201,11 @@ class Materialization:
         )
 
     def recent(self, *, merged: bool) -> str:
-        """Events that came in after ``$watermark``: what of them is not the same for a whole log, whose number in
-        the column ``log`` says what is. Only those of the first one may be exposures."""
+        """Events that came in after ``$watermark``.
+
+        What of them is not the same for a whole log, whose number in the column ``log`` says what is. Only those of the
+        first one may be exposures.
+        """
         return " UNION ALL ".join(
             f"SELECT * FROM ({self._selected(log, self._stored, [f'{place} AS log'], merged=merged)}) AS log "
             "WHERE seq > $watermark"

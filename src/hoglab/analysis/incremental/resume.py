@@ -119,8 +119,11 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What there is beside what is known: events that came in after the ``watermark``, and ``others``, statements
-    for entities to look at for another reason. ``increment`` is the number of the increment that takes them in."""
+    """What there is beside what is known.
+
+    Events that came in after the ``watermark``, and ``others``, statements for entities to look at for another reason.
+    ``increment`` is the number of the increment that takes them in.
+    """
 
     watermark: int
     others: Sequence[Statement]

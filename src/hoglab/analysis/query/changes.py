@@ -24,11 +24,11 @@ MERGED = "moved_event"
 
 
 def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
-    """Rows ``(day, newest)``: the days of events that may change a point, up to ``until``, that came in log records
-    behind ``after``.
+    """Rows ``(day, newest)``: the days of events that came in late and may change a point.
 
-    ``newest`` is the offset of the last of these records. What is read from before the start of the span is of the
-    first day. An event of somebody who was not exposed is among them.
+    They are events up to ``until`` that came in log records behind ``after``; ``newest`` is the offset of the last of
+    these records. What is read from before the start of the span is of the first day. An event of somebody who was not
+    exposed is among them.
     """
     question, metric = scope.question, scope.question.metric
     some = _that_count(scope)

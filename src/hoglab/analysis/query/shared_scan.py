@@ -57,8 +57,10 @@ class SharedScan:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A question, and what its statement reads of events: to tell who is exposed, beside `EXPOSURE_TABLES`, and
-    for the rest."""
+    """A question, and what its statement reads of events.
+
+    To tell who is exposed, beside `EXPOSURE_TABLES`, and for the rest.
+    """
 
     question: Question
     exposures: Reads

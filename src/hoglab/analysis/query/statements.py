@@ -147,8 +147,9 @@ def can_telescope(metric: Metric) -> bool:
 
 
 def can_share(question: Question) -> bool:
-    """Whether all that a question reads is events of its own entities: then others may read them with it, and what
-    follows from them may be kept.
+    """Whether all that a question reads is events of its own entities.
+
+    Then others may read them with it, and what follows from them may be kept.
 
     Sessions are made of events that no metric asks for, they, tables and groups are joined by those who ask, and
     quantiles of cells need another question for everybody.

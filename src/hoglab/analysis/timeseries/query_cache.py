@@ -107,8 +107,10 @@ class Status:
         return self.ended_at is not None
 
     def cancel(self, patience_s: float) -> None:
-        """Ask it to end until it does, for a while: an engine forgets an interrupt that comes just before a
-        statement begins."""
+        """Ask it to end until it does, for a while.
+
+        An engine forgets an interrupt that comes just before a statement begins.
+        """
         deadline = time.monotonic() + patience_s
         while not self.ended.is_set() and time.monotonic() < deadline:
             self.cancellation.request()

@@ -23,8 +23,10 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
 
     @routes.get("/health/", response=list[FunctionHealthOut], heavy=True)
     def health(call: Call) -> list[dict[str, Any]]:
-        """How functions fared in the last 24 hours: successes, failures, what waits, and the last error of those that
-        failed or wait for another attempt. Those that did nothing are left out.
+        """How functions fared in the last 24 hours.
+
+        Successes, failures, what waits, and the last error of those that failed or wait for another attempt. Those that
+        did nothing are left out.
         """
         with delivery.queue_database.read() as connection:
             counts = run_history.counts(connection, call.project.id, delivery.now())

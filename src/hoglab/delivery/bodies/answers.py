@@ -21,12 +21,16 @@ KEPT_BYTES = 1 << 18
 
 
 class Answers:
-    """Used by the main thread, which gets the signals: `begin` work on a request, `add` the answer to it, `send` at the
-    end of a message."""
+    """Used by the main thread, which gets the signals.
+
+    `begin` work on a request, `add` the answer to it, `send` at the end of a message.
+    """
 
     def __init__(self, channel: socket.socket, done: int) -> None:
-        """``done``: a pipe that takes a byte for each answer, so that the server knows how far a process came that
-        dies before it has sent them."""
+        """``done``: a pipe that takes a byte for each answer.
+
+        By it the server knows how far a process came that dies before it has sent them.
+        """
         self._channel = channel
         self._done = done
         self._kept = bytearray()

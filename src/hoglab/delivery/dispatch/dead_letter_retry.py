@@ -28,9 +28,11 @@ _column = dead_event.c
 
 @dataclass(slots=True)
 class Revival:
-    """What became of a request: ``queued`` invocations were enqueued (with ``dry_run``: would be); ``tried``
-    events were asked about, of which ``failed`` failed again; ``skipped`` ones are for functions that are disabled
-    or deleted, or for nobody, and stay."""
+    """What became of a request.
+
+    ``queued`` invocations were enqueued (with ``dry_run``: would be); ``tried`` events were asked about, of which
+    ``failed`` failed again; ``skipped`` ones are for functions that are disabled or deleted, or for nobody, and stay.
+    """
 
     queued: int = 0
     tried: int = 0

@@ -85,8 +85,9 @@ def stored_audience(event_globals: EventGlobals) -> Audience:
 
 
 class EventDispatcher:
-    """Asks the functions of projects about events and enqueues what they are to do: the destinations, unless another
-    audience is named.
+    """Asks the functions of projects about events and enqueues what they are to do.
+
+    The destinations, unless another audience is named.
 
     Used by one thread: that of ingestion calls `dispatch` for each batch that it has stored.
     """
@@ -108,7 +109,8 @@ class EventDispatcher:
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``once``: leave out runs that were begun before, not only those that are still in the queue;
+        """``once``: leave out runs that were begun before, not only those that are still in the queue.
+
         ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may have
         computed; runs that are quick (`QUICK_RUN_S`) count for nothing, however many there are.
         """

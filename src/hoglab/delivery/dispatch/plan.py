@@ -39,8 +39,10 @@ _logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How many events a set of functions was asked about, and how many of them each function let through or failed on,
-    by its place in the set."""
+    """Counts of events that a set of functions was asked about.
+
+    Beside all, how many of them each function let through or failed on, by its place in the set.
+    """
 
     functions: FunctionSet
     events: int

@@ -1,6 +1,6 @@
-"""Functions that send events to their own project with `fetch`, or call its webhooks, and so may start themselves
-again and again (spec: hog-runtime 4.5, last paragraph).
+"""Loops: functions that start themselves again and again (spec: hog-runtime 4.5, last paragraph).
 
+A function may send events to its own project with `fetch`, or call its webhooks.
 The events that such a request sends are marked with how often the function did that on the way to it, and from
 `MAX_DEPTH` on it is not sent. A request to a webhook says in a header how long the chain is that led to it, as
 `postHogCapture` counts it, for its event has no properties of its own. Where a request cannot be understood it goes out

@@ -145,7 +145,7 @@ def _asked_s(answer: Answer, now: datetime) -> float | None:
 
 
 def excused(status: int, codes: Sequence[int | str]) -> bool:
-    """Whether a status is among a function's ``non_failure_status_codes``: 404, "4xx", …"""
+    """Whether a status is among a function's ``non_failure_status_codes``: 404 or "4xx"."""
     family = f"{status // 100}xx"
     return any(
         code == status or (isinstance(code, str) and code.strip().lower() in (family, str(status)))

@@ -81,8 +81,10 @@ class Room:
         return self.left_to(function_id) > 0 and self.for_any()
 
     def left_to(self, function_id: str) -> int:
-        """How many more one function may have waiting, whatever other projects have; not above 0 when it, or its
-        project, has too many."""
+        """How many more one function may have waiting, whatever other projects have.
+
+        Not above 0 when it, or its project, has too many.
+        """
         left = self.max_waiting - self._queue.backlog_of(function_id)
         if self._queue.backlog() < self.max_waiting_of_project:
             return left
@@ -104,8 +106,10 @@ class Room:
         return self._of_projects[known[0].id]
 
     def load(self, most: int) -> int:
-        """How many invocations could be begun now, apart from those of functions that hold themselves back; counted
-        up to ``most``."""
+        """How many invocations could be begun now, apart from those of functions that hold themselves back.
+
+        Counted up to ``most``.
+        """
         if self._queue.backlog() == 0:
             return 0
         return self._queue.due(self.now(), most=most, apart_from=self._held_back())

@@ -103,8 +103,11 @@ class InFlight:
 
 
 class Quota:
-    """What one claim may take: as much of each function as fits beside what is at work, and as its pace and its circuit
-    breaker allow. Used by the thread that claims."""
+    """What one claim may take.
+
+    As much of each function as fits beside what is at work, and as its pace and its circuit breaker allow. Used by the
+    thread that claims.
+    """
 
     def __init__(self, tallies: Tallies, paces: Paces, breakers: CircuitBreakers) -> None:
         self._tallies = tallies

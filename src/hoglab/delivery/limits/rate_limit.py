@@ -44,8 +44,10 @@ class Paces:
         self._held_back: set[str] = set()
 
     def look_up(self) -> None:
-        """Ask for limits that are wanted and not known, and now and then for all: `allowance` asks nobody, so that
-        it may be called inside of a transaction."""
+        """Ask for limits that are wanted and not known, and now and then for all.
+
+        `allowance` asks nobody, so that it may be called inside of a transaction.
+        """
         now = self._clock()
         if now >= self._look_again_at:
             self._look_again_at = now + LOOK_AGAIN_S

@@ -128,8 +128,10 @@ class Connections:
     async def exchange(
         self, origin: Origin, request: bytes, *, bodiless: bool, holder: Holder, progress: Progress
     ) -> Answer:
-        """Send a request, once more when its connection breaks before an answer begins; waits while too many are
-        open. ``bodiless``: the answer has none, whatever its head says (HEAD). ``holder``: on whose account.
+        """Send a request, once more when its connection breaks before an answer begins.
+
+        Waits while too many are open. ``bodiless``: the answer has none, whatever its head says (HEAD). ``holder``: on
+        whose account.
 
         Raises `DisconnectedError`, `InvalidAnswerError`, `BlockedAddressError`, `ConnectTimeoutError` and what else
         systems say of names, connections and certificates (`OSError`).
@@ -198,8 +200,10 @@ class Connections:
             self._sweep = self._loop.call_later(self._limits.keepalive_s / 2, self._let_go)
 
     def _make_room(self) -> None:
-        """Close one that waits when as many are open, or about to be, as may be: those at work are fewer, or this
-        one would wait."""
+        """Close one that waits when as many are open, or about to be, as may be.
+
+        Those at work are fewer, or this one would wait.
+        """
         if len(self._open) + self._opening <= self._limits.connections:
             return
         waiting = (next((one for one in idle if one.is_reusable), None) for idle in self._idle.values())

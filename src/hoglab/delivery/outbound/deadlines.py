@@ -20,8 +20,10 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self) -> _Wait:
-        """For a ``with`` block: as with `asyncio.timeout`, what takes too long in it is cancelled, and the block
-        raises `TimeoutError`."""
+        """For a ``with`` block.
+
+        As with `asyncio.timeout`, what takes too long in it is cancelled, and the block raises `TimeoutError`.
+        """
         task = asyncio.current_task(self._loop)
         assert task is not None  # noqa: S101 - who awaits is in a task
         wait = _Wait(self._waits, task, self._loop.time() + self._limit_s)

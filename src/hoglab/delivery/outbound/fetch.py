@@ -1,5 +1,7 @@
-"""Outgoing HTTP requests of hog functions: what is sent, and what programs get to see of the answer (spec hog-runtime
-4.5 and 9). Redirects are not followed. `connections` does the talking, behind the guard.
+"""Outgoing HTTP requests of hog functions.
+
+What is sent, and what programs get to see of the answer (spec hog-runtime 4.5 and 9). Redirects are not followed.
+`connections` does the talking, behind the guard.
 """
 
 from __future__ import annotations
@@ -176,8 +178,10 @@ class Fetcher:
         return _response(answer)
 
     def destination_of(self, text: str) -> str:
-        """The host and the port that a URL leads to, the same for all spellings of an address; empty when it leads
-        nowhere."""
+        """The host and the port that a URL leads to, the same for all spellings of an address.
+
+        Empty when it leads nowhere.
+        """
         target = self._target_of(text)
         return "" if isinstance(target, FetchFailure) else target.origin.destination
 

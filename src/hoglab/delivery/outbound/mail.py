@@ -1,5 +1,6 @@
-"""E-mails of hog functions: what ``sendEmail`` may say, and handing it to the operator's SMTP server (spec: hog-runtime
-4.2; RFC 5321, RFC 5322).
+"""E-mails of hog functions.
+
+What ``sendEmail`` may say, and handing it to the operator's SMTP server (spec: hog-runtime 4.2; RFC 5321, RFC 5322).
 
 The server is the operator's choice, not that of a function, so the guard of outgoing requests does not apply to it.
 """

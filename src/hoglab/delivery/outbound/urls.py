@@ -1,5 +1,8 @@
-"""Which URLs can be fetched (spec hog-runtime 9): what is wrong with a URL itself is said before anything is looked up,
-and is final, for no later attempt would find it otherwise."""
+"""Which URLs can be fetched (spec hog-runtime 9).
+
+What is wrong with a URL itself is said before anything is looked up, and is final, for no later attempt would find it
+otherwise.
+"""
 
 from __future__ import annotations
 

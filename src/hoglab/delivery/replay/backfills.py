@@ -168,8 +168,10 @@ class Backfills(BackgroundService):
         return 0.0
 
     def _has_room_for(self, function_id: str) -> bool:
-        """Whether neither the function has much to do nor all others together, apart from what nobody could begin
-        now and those that hold themselves back."""
+        """Whether neither the function has much to do nor all others together.
+
+        What nobody could begin now does not count, nor what holds itself back.
+        """
         most, delivery = self._max_backlog, self._delivery
         return delivery.queue.backlog_of(function_id) < most and delivery.room.load(most) < most
 

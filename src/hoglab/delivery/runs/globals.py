@@ -121,8 +121,10 @@ def has_person(event: IngestedEvent) -> bool:
 
 
 def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]) -> dict[str, Any]:
-    """As much of the globals as filters that look at the roots ``reads`` need, for
-    `hoglab.functions.runtime.globals.filter_globals`."""
+    """The part of the globals that filters need which look at the roots ``reads``.
+
+    For `hoglab.functions.runtime.globals.filter_globals`.
+    """
     row = event.row
     seen: dict[str, Any] = {
         "event": row.event,

@@ -43,8 +43,10 @@ INVENTED_PERSON = {"id": "00000000-0000-4000-8000-000000000000", "name": "Ada", 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """``globals`` as test runs take them; ``stored``: whether there was such an event, ``matches``: whether the
-    filters let it through."""
+    """``globals`` as test runs take them.
+
+    ``stored``: whether there was such an event, ``matches``: whether the filters let it through.
+    """
 
     globals: Mapping[str, Any]
     stored: bool
@@ -63,8 +65,10 @@ class Samples:
         self._catch_up = catch_up
 
     def find(self, project: Project, configuration: Configuration, context: FilterContext) -> Sample:
-        """The newest event that matches; the newest of all when none of `PORTIONS` does; one that is made up when
-        there are none. Raises as `Reader.execute`.
+        """The newest event that matches.
+
+        The newest of all when none of `PORTIONS` does; one that is made up when there are none. Raises as
+        `Reader.execute`.
         """
         last: dict[str, Any] | None = None
         if (configuration.type or "destination") in STORED_EVENTS:

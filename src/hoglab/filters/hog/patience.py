@@ -108,7 +108,9 @@ class Patience:
         return self._slow_runs.get(key, ())
 
     def excess_s(self, key: Hashable) -> float:
-        """How much of a batch it took that it should not have: its slow runs beyond what each may take, or all of
-        its time when that alone is too much."""
+        """How much of a batch it took that it should not have.
+
+        Its slow runs beyond what each may take, or all of its time when that alone is too much.
+        """
         used = self._used_s.get(key, 0.0)
         return used if used > BATCH_S else self._slow_s.get(key, 0.0)

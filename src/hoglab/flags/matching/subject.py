@@ -111,8 +111,10 @@ class Subject:
         self._failure: StoredFactsError | None = None
 
     def person_property(self, key: str) -> Any:
-        """A person property, or `MISSING`: the request wins, then where it comes from, then storage, then ``x``
-        for ``$initial_x``."""
+        """A person property, or `MISSING`.
+
+        The request wins, then where it comes from, then storage, then ``x`` for ``$initial_x``.
+        """
         if self._place is not None:
             self.known = {**self._place(), **self.known}
             self._place = None

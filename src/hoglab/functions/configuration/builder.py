@@ -375,8 +375,10 @@ def _unasked(sent: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> l
 
 
 def recompiled(current: Configuration, context: FilterContext, *, programs: bool) -> Configuration:
-    """The same configuration compiled anew: its filters, which depend on ``context``, and what browsers run;
-    ``programs``: its code, inputs and masking too. Nothing is checked that saving has checked before.
+    """The same configuration compiled anew.
+
+    Its filters, which depend on ``context``, and what browsers run; ``programs``: its code, inputs and masking too.
+    Nothing is checked that saving has checked before.
 
     Filters that cannot be compiled any more say so. Raises `InvalidFunctionError` for programs that cannot be.
     """

@@ -50,8 +50,10 @@ def counterparts(
     found: dict[int, int] = {}
 
     def pair(key: Callable[[_Face], Hashable], *, named: bool = False, alone: bool = False) -> None:
-        """Pair those that are left and have the same key, those without a name unless ``named``; ``alone``: where
-        there is one of each."""
+        """Pair those that are left and have the same key, those without a name unless ``named``.
+
+        ``alone``: where there is one of each.
+        """
         others = _by_key(key, [one for one in old if named or one.label is None], set(found.values()))
         for same, places in _by_key(key, [one for one in new if named or one.label is None], found).items():
             there = others.get(same, [])

@@ -51,8 +51,10 @@ class FairShares:
         self._last_at = self._others_at = -math.inf
 
     def allowed_s(self, project_id: int, events: int = 0) -> float:
-        """How long the functions of a project may compute, on so many events that pay for some of it: infinite when
-        nobody else waits, below zero for a project that owes more than these events pay for."""
+        """How long the functions of a project may compute, on so many events that pay for some of it.
+
+        Infinite when nobody else waits, below zero for a project that owes more than these events pay for.
+        """
         now = self._clock()
         if project_id != self._last:
             self._last, self._others_at = project_id, self._last_at

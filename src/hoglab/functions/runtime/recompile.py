@@ -1,5 +1,4 @@
-"""Bringing what is compiled up to date when what filters speak about, or the compiler, has changed
-(spec: hog-functions-api 6.5).
+"""Recompilation when what filters speak about, or the compiler, has changed (spec: hog-functions-api 6.5).
 
 What runs on the server is always compiled from the source, with the present actions, test-account filters and
 cohorts; this keeps what the API shows and browsers run in step with that. It is no change by a person: no version,

@@ -184,8 +184,10 @@ class FunctionRegistry:
     def _changed_since(
         self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
     ) -> frozenset[str] | None:
-        """The ids of the functions that changed, when nothing else did, with those that could not be loaded; None when
-        anything may have changed."""
+        """The ids of the functions that changed, when nothing else did, with those that could not be loaded.
+
+        None when anything may have changed.
+        """
         if before is None or before.versions[1:] != versions[1:]:
             return None
         changed = self._database.changes.items_between(TOPICS[0], project_id, before.versions[0], versions[0])

@@ -173,9 +173,11 @@ class Transformations:
         site_url: str = "http://localhost:8000",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``is_stopped``: whether the watcher has stopped a function, so that it is passed over; ``is_slowed``: whether
-        it was slow for long, so that it is given up earlier; ``shares``: what projects that wait for each other may
-        take."""
+        """``is_stopped``: whether the watcher has stopped a function, so that it is passed over.
+
+        ``is_slowed``: whether it was slow for long, so that it is given up earlier; ``shares``: what projects that wait
+        for each other may take.
+        """
         self._registry = registry
         self._bodies = bodies
         self._record = record
@@ -277,8 +279,10 @@ class Transformations:
     def _prepare(
         self, function: CompiledFunction, passage: _Passage, notes: _Notes
     ) -> str | tuple[bytes, Redact]:
-        """The globals of a run, as JSON, and what hides the secrets among them; or the list that the event goes into
-        without one."""
+        """The globals of a run, as JSON, and what hides the secrets among them.
+
+        Or the list that the event goes into without one.
+        """
         if self._is_stopped(function.id):
             notes.count(function, "disabled_permanently")
             return SKIPPED

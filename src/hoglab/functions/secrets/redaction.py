@@ -140,8 +140,10 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def _texts_of(secret: str) -> Iterator[str]:
-    """A secret as it may stand in a text: as it is, inside JSON, as Hog prints it, inside HTML, and as a part of an
-    address."""
+    """A secret as it may stand in a text.
+
+    As it is, inside JSON, as Hog prints it, inside HTML, and as a part of an address.
+    """
     yield secret
     if secret.isascii() and secret.isalnum():
         return  # what follows changes nothing
@@ -164,8 +166,10 @@ def _in_json(text: str) -> str:
 
 
 def _encoded(secret: str) -> list[tuple[int, str]]:
-    """A secret in hexadecimal digits, and as a part of what is encoded as base64, wherever it begins in that: lengths
-    and patterns. Short ones would be found in any text."""
+    """A secret in hexadecimal digits, and as a part of what is encoded as base64, wherever it begins in that.
+
+    Lengths and patterns. Short ones would be found in any text.
+    """
     data = secret.encode("utf-8", "replace")
     if len(data) < MIN_ENCODED_BYTES:
         return []

@@ -21,8 +21,11 @@ _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 def name_findings(
     tree: n.Node, names: Resolution, functions: Mapping[str, Function], known: Globals | None
 ) -> None:
-    """Reports variables, parameters and functions that are never read, names that hide functions, and globals
-    that nobody provides."""
+    """Findings about names.
+
+    They are variables, parameters and functions that are never read, names that hide functions, and globals that nobody
+    provides.
+    """
     read = _read(tree, names)
     for symbol, node in _declared(names):
         if symbol.name.startswith("_"):

@@ -30,8 +30,11 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What stands before a token: comments, and whether there is an empty line between the last one (or the token
-    before) and the token. `newline`: whether there is a line break at all."""
+    """What stands before a token.
+
+    Comments, and whether there is an empty line between the last one (or the token before) and the token. `newline`:
+    whether there is a line break at all.
+    """
 
     comments: tuple[Comment, ...] = ()
     blank: bool = False

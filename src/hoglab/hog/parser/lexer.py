@@ -39,7 +39,7 @@ _WORDS = {**dict.fromkeys(RESERVED, "reserved"), **dict.fromkeys(LITERALS, "lite
 
 
 class Token(NamedTuple):
-    """`kind` is the operator's own text, or one of:
+    """`kind` is the operator's own text, or one of.
 
     `name` (an identifier that is no reserved word; `word` is it in lower case), `quoted` (a quoted
     identifier), `reserved` (`word` in lower case), `literal` (null, inf, nan), `number`, `string`,

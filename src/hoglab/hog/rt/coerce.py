@@ -1,5 +1,6 @@
-"""Conversions and operators between values of any class: truth, numbers, equality, order, membership,
-patterns.
+"""Conversions and operators between values of any class.
+
+Truth, numbers, equality, order, membership, patterns.
 
 Compiled programs take the common cases inline and come here for the rest, so each function first looks at the
 classes it meets most.  Work that grows with the operands is charged to the active context.  spec:
@@ -234,8 +235,9 @@ def _all_finite(items: list[Value]) -> bool:
 
 
 def eq(left: Value, right: Value) -> bool:
-    """`left = right`: the same number, text or truth value after conversion; containers are equal to
-    themselves only.
+    """`left = right`: the same number, text or truth value after conversion.
+
+    Containers are equal to themselves only.
 
     Exceptions: arrays of finite numbers and temporal values compare by what they hold.
     """
@@ -358,10 +360,7 @@ def ge(left: Value, right: Value) -> bool:
 
 
 def same(left: Value, right: Value) -> bool:
-    """Strict identity, JavaScript's ===:
-
-    no conversion; containers are the same only as themselves; NaN is not.
-    """
+    """Strict identity, JavaScript's ===: no conversion; containers are the same only as themselves; NaN is not."""
     a = left.__class__
     if a is int or a is float:
         return (right.__class__ is int or right.__class__ is float) and left == right
@@ -410,10 +409,7 @@ def member(needle: Value, items: list[Value]) -> bool:
 
 
 def like(value: Value, pattern: Value) -> bool:
-    """`value like pattern`:
-
-    `%` stands for any run, `_` for one character, neither for a line break; unanchored.
-    """
+    """`value like pattern`: `%` stands for any run, `_` for one character, neither for a line break; unanchored."""
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
         charge(len(text) >> 6)

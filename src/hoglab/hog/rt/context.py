@@ -201,10 +201,7 @@ class Budget:
             self.check_time()
 
     def grow(self, n_bytes: int) -> None:
-        """Accounts for memory about to be allocated;
-
-        measures the live values when the limit may be reached.
-        """
+        """Accounts for memory about to be allocated; measures the live values when the limit may be reached."""
         self.allocated += n_bytes
         if self.strict and n_bytes > SHORT_GROWTH:
             drawn = self._ticks - length_hint(self._chunk)
@@ -402,8 +399,10 @@ class Context:
 
 
 class NeedsBudgetError(BaseException):
-    """An expression that is evaluated without a budget has work to do that must be measured: it is to be evaluated
-    with one. Nothing in the language catches it."""
+    """An expression that is evaluated without a budget has work to do that must be measured.
+
+    It is to be evaluated with one. Nothing in the language catches it.
+    """
 
 
 class _Unmetered(Context):

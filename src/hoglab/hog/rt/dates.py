@@ -150,10 +150,7 @@ def date_text(date: HogDate) -> str:
 
 
 def datetime_text(moment: HogDateTime) -> str:
-    """ISO 8601 with milliseconds:
-
-    `Z` for UTC, else the offset; empty for an instant without a calendar date.
-    """
+    """ISO 8601 with milliseconds: `Z` for UTC, else the offset; empty for an instant without a calendar date."""
     try:
         wall_clock = local_time(moment.seconds, moment.zone)
     except OverflowError:

@@ -1,5 +1,6 @@
-"""JSON text to Hog values and back, as JavaScript's JSON.parse and JSON.stringify do it.  spec:
-hog-language 8.13.
+"""JSON text to Hog values and back, as JavaScript's JSON.parse and JSON.stringify do it.  spec.
+
+Hog-language 8.13.
 
 orjson does the work whenever its answer is known to be JavaScript's; a look at the text or at the value
 decides that.  Everything else (marker objects, keys that look like integers, integral floats, cycles, lone
@@ -62,10 +63,7 @@ def parse(text: str) -> Value:
 
 
 def _parse_slowly(text: str) -> Value:
-    """For what orjson refuses though JavaScript accepts it:
-
-    lone surrogates and numbers beyond the doubles.
-    """
+    """For what orjson refuses though JavaScript accepts it: lone surrogates and numbers beyond the doubles."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):

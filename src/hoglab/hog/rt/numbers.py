@@ -49,10 +49,7 @@ def exact(value: Any) -> Any:
 
 
 def format_number(number: int | float) -> str:
-    """The number as JavaScript prints it:
-
-    shortest round-trip digits, exponent from 1e21 up and below 1e-6.
-    """
+    """The number as JavaScript prints it: shortest round-trip digits, exponent from 1e21 up and below 1e-6."""
     if number.__class__ is int:
         if -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
             return str(number)
@@ -82,10 +79,7 @@ def _with_javascript_exponent(text: str) -> str:
 
 
 def number_from_text(text: str) -> int | float:
-    """What JavaScript's Number(text) gives:
-
-    NaN unless the whole trimmed text is a number, 0 when it is empty.
-    """
+    """What JavaScript's Number(text) gives: NaN unless the whole trimmed text is a number, 0 when it is empty."""
     text = text.strip(SPACE)
     if not text:
         return 0
@@ -104,9 +98,9 @@ def _radix_integer(text: str) -> int:
 
 
 def integer_prefix(text: str) -> int | float | None:
-    """What JavaScript's parseInt(text) gives:
+    """What JavaScript's parseInt(text) gives.
 
-    the integer that the text starts with, None when it starts with none.
+    The integer that the text starts with, None when it starts with none.
     """
     found = _INTEGER_START.match(text.lstrip(SPACE))
     if found is None:
@@ -123,9 +117,9 @@ def integer_prefix(text: str) -> int | float | None:
 
 
 def float_prefix(text: str) -> int | float | None:
-    """What JavaScript's parseFloat(text) gives:
+    """What JavaScript's parseFloat(text) gives.
 
-    the number that the text starts with, None when it starts with none.
+    The number that the text starts with, None when it starts with none.
     """
     text = text.lstrip(SPACE)
     found = _DECIMAL.match(text)

@@ -212,10 +212,7 @@ class _Printer:
 
 
 def is_truthy(value: Value) -> bool:
-    """Hog's notion of true:
-
-    everything but null, false, 0, NaN and the empty text.  spec: hog-language 8.2.
-    """
+    """Hog's notion of true: everything but null, false, 0, NaN and the empty text.  spec: hog-language 8.2."""
     cls = value.__class__
     if cls is bool:
         return value  # type: ignore[no-any-return]
@@ -244,10 +241,7 @@ def _scalar_text(value: Value, cls: type) -> str:
 
 
 def js_string(value: Value) -> str:
-    """What JavaScript's String(value) gives:
-
-    arrays are joined with commas, objects have no text of their own.
-    """
+    """What JavaScript's String(value) gives: arrays are joined with commas, objects have no text of their own."""
     cls = value.__class__
     if cls is str:
         return value  # type: ignore[no-any-return]

@@ -1,9 +1,8 @@
-"""Regular expressions: RE2, so that no pattern can take more than linear time.  spec: hog-language 8.4, 9
-(D16).
+"""Regular expressions: RE2, so that no pattern can take more than linear time.
 
-The public google-re2 wrapper spends several times longer on book-keeping than on matching (hog-perf 1.4),
-so a matcher calls the compiled program underneath.  That is a private attribute of a pinned version: a
-self-test at import decides whether it is used, and the public interface does the same work otherwise.
+spec: hog-language 8.4, 9 (D16). The public google-re2 wrapper spends several times longer on book-keeping than on
+matching (hog-perf 1.4), so a matcher calls the compiled program underneath.  That is a private attribute of a pinned
+version: a self-test at import decides whether it is used, and the public interface does the same work otherwise.
 """
 
 from collections.abc import Callable
@@ -57,8 +56,9 @@ class Matcher(Protocol):
         """
 
     def extract(self, text: str) -> str | None:
-        """The first group of the first match if the pattern has one and it took part, else the match, else
-        None.
+        """The first group of the first match.
+
+        The match where the pattern has no group, or it took no part; None without a match.
         """
 
     def groups(self, text: str) -> tuple[str | None, ...] | None:

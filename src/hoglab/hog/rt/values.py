@@ -68,10 +68,7 @@ class HogDate:
 
 @final
 class HogError:
-    """An error as a value:
-
-    what `Error(...)` makes, `throw` throws and `catch` binds.  Not a Python exception.
-    """
+    """An error as a value: what `Error(...)` makes, `throw` throws and `catch` binds.  Not a Python exception."""
 
     __slots__ = ("message", "payload", "type")
 
@@ -119,10 +116,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 def function_text(function: HogFunction) -> str:
-    """How a function prints:
-
-    its name and its number of parameters, 0 when unbounded.  spec: hog-language 8.6.
-    """
+    """How a function prints: its name and its number of parameters, 0 when unbounded.  spec: hog-language 8.6."""
     name = function.name
     if not _PLAIN_NAME.fullmatch(name):
         name = "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"

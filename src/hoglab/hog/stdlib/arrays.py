@@ -202,10 +202,7 @@ def _reverse(ctx: Context, items: Value) -> list[Value]:
 
 
 def _sorted(ctx: Context, items: Value) -> list[Value]:
-    """A sorted copy:
-
-    by size when all elements are numbers, else by their text.  spec: hog-language 9 (D9).
-    """
+    """A sorted copy: by size when all elements are numbers, else by their text.  spec: hog-language 9 (D9)."""
     if not is_array(items):
         return []
     count = len(items)

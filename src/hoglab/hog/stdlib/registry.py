@@ -107,10 +107,7 @@ class Function:
         return f"{self.name}({', '.join(map(str, self.params))}) -> {'|'.join(self.returns)}"
 
     def arity_error(self, count: int) -> str | None:
-        """What to say to a call with `count` arguments;
-
-        None when the number is right.  spec: hog-language 10.1.
-        """
+        """What to say to a call with `count` arguments; None when the number is right.  spec: hog-language 10.1."""
         if self.min_args <= count and (self.max_args is None or count <= self.max_args):
             return None
         if self.exact:
@@ -193,10 +190,7 @@ LIBRARY: dict[str, Function] = {}
 
 
 def parameter(text: str) -> Parameter:
-    """A parameter from its short form:
-
-    `name: kind|kind`, `name?: kind` (optional) or `name...: kind` (variadic).
-    """
+    """A parameter from its short form: `name: kind|kind`, `name?: kind` (optional) or `name...: kind` (variadic)."""
     name, _, kinds_text = text.partition(":")
     name = name.strip()
     kinds = tuple(kind.strip() for kind in kinds_text.split("|"))

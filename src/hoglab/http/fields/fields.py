@@ -141,7 +141,7 @@ class Text(_Marker):
 
 @dataclass(frozen=True, slots=True)
 class Bool(_Marker):
-    """A boolean, or one of its many spellings: ``"yes"``, ``"off"``, ``1``, …"""
+    """A boolean, or one of its many spellings: ``"yes"``, ``"off"``, ``1``."""
 
     def read(self, value: Any) -> bool:
         known = parse_bool(value)

@@ -48,8 +48,9 @@ def _uuid(value: UUID | str) -> str:
 
 
 def read_csv(data: bytes) -> Members:
-    """The persons of an uploaded file: UTF-8, with a column ``person_id``, ``distinct_id`` or ``email``; of
-    several the first of these counts.
+    """The persons of an uploaded file.
+
+    UTF-8, with a column ``person_id``, ``distinct_id`` or ``email``; of several the first of these counts.
 
     A file of a single column needs no header: its values are distinct ids. Raises 400.
     """

@@ -191,8 +191,10 @@ class Database:
             self._connections.purge(rewrite=rewrite)
 
     def give_back(self) -> None:
-        """Give space that became free back to the disk, a part at a time; all of the file is written anew once when it
-        cannot do that and is mostly free."""
+        """Give space that became free back to the disk, a part at a time.
+
+        All of the file is written anew once when it cannot do that and is mostly free.
+        """
         with explained(self._connections.name):
             free, pages = self._connections.free_pages()
             if free < SPARE_PAGES:

@@ -94,8 +94,10 @@ def fill(connection: Connection) -> bool:
 
 
 def find(connection: Connection, text: str, most: int) -> tuple[list[int], int] | None:
-    """Row ids of all persons of any project who may have a text in their email, name or a distinct id, whatever the
-    case, and up to which row id that is known; None: nobody can tell, or there are more than ``most``."""
+    """Row ids of all persons who may have a text in their email, name or a distinct id, and up to which row.
+
+    The case does not count, and the persons are of any project. None: nobody can tell, or there are more than ``most``.
+    """
     if len(text) < LEAST_CHARACTERS or "\0" in text:
         return None
     done = connection.exec_driver_sql(_DONE).scalar()

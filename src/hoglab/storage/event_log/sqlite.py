@@ -296,8 +296,11 @@ class SqliteEventLog:
     # -- reading ------------------------------------------------------------------------------------
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records above ``after`` in order: at most ``max_records``, and at most ``max_bytes`` unless the
-        first alone is larger. Raises the errors of `hoglab.storage.database`."""
+        """Records above ``after`` in order.
+
+        At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger. Raises the errors of
+        `hoglab.storage.database`.
+        """
         records: list[LogRecord] = []
         size = 0
         with self._reading, explained(str(self._path)):
@@ -427,8 +430,10 @@ class SqliteEventLog:
     # -- the whole ----------------------------------------------------------------------------------
 
     def stats(self) -> LogStats:
-        """First and last offset (the last one given out, even when it is deleted), number and bytes of the
-        records that are stored."""
+        """First and last offset, number and bytes of the records that are stored.
+
+        The last offset is that which was given out last, even when its record is deleted.
+        """
         with self._reading, explained(str(self._path)):
             first, records, size = self._reader.execute(_STATS).fetchone()
         with self._work:

@@ -113,8 +113,10 @@ class Reader(Protocol):
     def stream(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
     ) -> Generator[list[tuple[Any, ...]]]:
-        """The rows of a query, so many at a time, as the engine finds them: memory does not grow with the result,
-        and there is no time limit. All are of one state of the store. To be closed when it is left early.
+        """The rows of a query, so many at a time, as the engine finds them.
+
+        Memory does not grow with the result, and there is no time limit. All are of one state of the store. To be
+        closed when it is left early.
 
         Raises, also in between, `QueryCancelledError`, `QueryMemoryError`, `QueryError`,
         `EventStoreUnavailableError`.

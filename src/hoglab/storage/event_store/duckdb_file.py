@@ -57,8 +57,10 @@ class DuckDbFile:
         readable: Sequence[Path] = (),
         state_path: Path | None = None,
     ) -> None:
-        """``readable`` directories are all that queries may read; ``state_path`` is a second file, of which
-        `results_state` tells. Raises `EventStoreUnavailableError`."""
+        """``readable`` directories are all that queries may read.
+
+        ``state_path`` is a second file, of which `results_state` tells. Raises `EventStoreUnavailableError`.
+        """
         self._path = path
         is_whole = path.exists() and not path.with_name(f"{path.name}.wal").exists()
         try:

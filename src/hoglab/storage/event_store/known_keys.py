@@ -102,8 +102,10 @@ class KnownKeys:
         self._runs: list[Run] = []
 
     def load(self, next_seq: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]) -> None:
-        """Open the files that belong to events below ``next_seq``, and ``read`` (first, last) what they lack: keys of
-        a part of the range, and up to where it goes."""
+        """Open the files that belong to events below ``next_seq``, and ``read`` (first, last) what they lack.
+
+        Keys of a part of the range, and up to where it goes.
+        """
         self._folder.mkdir(exist_ok=True)
         self._runs = []
         at = 1
@@ -150,8 +152,10 @@ class KnownKeys:
         return found
 
     def add(self, keys: Keys, first: int, last: int | None = None) -> None:
-        """Remember the keys of events that are stored for good, from ``first`` to ``last``; None: there is one of each
-        in between."""
+        """Remember the keys of events that are stored for good, from ``first`` to ``last``.
+
+        None: there is one of each in between.
+        """
         if not len(keys):
             return
         run = Run(first, first + len(keys) - 1 if last is None else last, np.sort(keys))

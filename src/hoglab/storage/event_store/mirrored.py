@@ -77,8 +77,10 @@ def _copies(head: str) -> str:
 
 
 def shortened(relation: str) -> str:
-    """SQL of a relation with ``properties`` without copies, and ``copied_at``: after how many characters they were;
-    0 where nothing was left out."""
+    """SQL of a relation with ``properties`` without copies, and ``copied_at``.
+
+    After how many characters they were; 0 where nothing was left out.
+    """
     return (
         "SELECT * EXCLUDE (begins, head, copies, follows) "  # noqa: S608 - our own words
         "REPLACE (CASE WHEN follows THEN head || substring(properties, begins + length(copies)) ELSE properties END "

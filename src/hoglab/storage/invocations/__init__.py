@@ -209,11 +209,13 @@ class InvocationQueue(Protocol):
         revived: Sequence[str] = (),
         step: BackfillStep | None = None,
     ) -> int:
-        """Add invocations, metrics, logs, results, dead events and (when ``consumer`` is given) the consumer's
-        log position in one transaction, and forget the dead events with the ids ``revived``. Known ids of
-        invocations are skipped. ``masking`` counts take the place of those of the same function and hash.
-        With a ``step``, its backfill comes so much further. Returns how many invocations were new. Raises
-        `BackfillOverError`."""
+        """Add invocations, and what belongs to them, in one transaction; the number of those that were new.
+
+        That is metrics, logs, results, dead events and (when ``consumer`` is given) the consumer's log position; the
+        dead events with the ids ``revived`` are forgotten. Known ids of invocations are skipped. ``masking`` counts
+        take the place of those of the same function and hash. With a ``step``, its backfill comes so much further.
+        Raises `BackfillOverError`.
+        """
         ...
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
@@ -238,12 +240,11 @@ class InvocationQueue(Protocol):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations, at most ``limit_each`` of one function and priority, and never
-        more than ``allowance`` says.
+        """Lock up to ``limit`` due invocations, and never more than ``allowance`` says.
 
-        Priority ascending; among those, projects take turns, and so do the functions of each, with the oldest
-        first. An invocation with an order key is passed over as long as an earlier one of its function and key
-        is not finished.
+        Of one function and priority there are at most ``limit_each``. Priority ascending; among those, projects take
+        turns, and so do the functions of each, with the oldest first. An invocation with an order key is passed over
+        as long as an earlier one of its function and key is not finished.
         """
         ...
 
@@ -257,10 +258,11 @@ class InvocationQueue(Protocol):
         sizes: Mapping[str, int],
         merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
     ) -> int:
-        """Of the invocations that wait in a queue, make one of as many as their function wants, or of fewer when
-        one of them is due; ``merge`` makes it, with results to be kept. They are over with that, in one
-        transaction. Functions that
-        ``sizes`` does not name keep waiting. Returns how many invocations were made."""
+        """Make one invocation of as many that wait in a queue as their function wants; how many were made.
+
+        Of fewer when one of them is due. ``merge`` makes it, with results to be kept. They are over with that, in one
+        transaction. Functions that ``sizes`` does not name keep waiting.
+        """
         ...
 
     def finish(
@@ -283,8 +285,11 @@ class InvocationQueue(Protocol):
         ...
 
     def sweep(self) -> Sweep:
-        """The janitor, to be called every few seconds: reset invocations without a heartbeat, hand out those
-        that were reset too often, delete finished ones past their grace and what is past its retention."""
+        """The janitor, to be called every few seconds.
+
+        Reset invocations without a heartbeat, hand out those that were reset too often, delete finished ones past their
+        grace and what is past its retention.
+        """
         ...
 
     def release_all(self) -> int:
@@ -301,8 +306,10 @@ class InvocationQueue(Protocol):
     def write_metrics(self, metrics: Sequence[AppMetric]) -> None: ...
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """When the next available invocation is due, ``apart_from`` those of some functions; None when there is
-        none."""
+        """When the next available invocation is due, ``apart_from`` those of some functions.
+
+        None when there is none.
+        """
         ...
 
     def due(
@@ -313,8 +320,11 @@ class InvocationQueue(Protocol):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """How many available invocations are due at a time, ``apart_from`` those of some functions; counted up to
-        ``most``, which is what it costs, and of one project (in each queue and priority) up to ``most_of_project``."""
+        """How many available invocations are due at a time, ``apart_from`` those of some functions.
+
+        Counted up to ``most``, which is what it costs, and of one project (in each queue and priority) up to
+        ``most_of_project``.
+        """
         ...
 
     def wait(self, timeout_s: float) -> bool:

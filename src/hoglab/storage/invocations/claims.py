@@ -133,8 +133,10 @@ class Claims:
 def first_scheduled(
     connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
 ) -> int | None:
-    """When the first invocation of a lane is due, apart from those of some functions, in microseconds of Unix
-    time."""
+    """When the first invocation of a lane is due, in microseconds of Unix time.
+
+    Those of some functions are left out.
+    """
     moments: list[int] = []
     for project, function_id in _functions_of(connection, lane, apart_from):
         moment = connection.execute(_FIRST_SCHEDULED, (*lane, project, function_id)).fetchone()[0]
@@ -151,8 +153,10 @@ def count_due(
     most: int,
     most_of_project: int,
 ) -> int:
-    """How many invocations of a lane are due at a time (microseconds), apart from those of some functions; counted
-    up to ``most``, and of each project up to ``most_of_project``."""
+    """How many invocations of a lane are due at a time (microseconds), apart from those of some functions.
+
+    Counted up to ``most``, and of each project up to ``most_of_project``.
+    """
     found: Counter[int] = Counter()
     for project, function_id in _functions_of(connection, lane, apart_from):
         left = min(most - found.total(), most_of_project - found[project])

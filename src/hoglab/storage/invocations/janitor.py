@@ -1,5 +1,7 @@
-"""The janitor of the invocation queue: what happens to runs that lost their worker, to those that are over, and to
-what is past its time. It also notices when the clock was set.
+"""The janitor of the invocation queue.
+
+What happens to runs that lost their worker, to those that are over, and to what is past its time. It also notices when
+the clock was set.
 """
 
 from __future__ import annotations
@@ -108,8 +110,11 @@ class Janitor:
         return abs(self._ahead() - self._ahead_s) >= CLOCK_JUMP_S
 
     def follow_clock(self) -> bool:
-        """When the clock was set, move what was reckoned by it: waits stay as long as they were meant to be, what was
-        due stays due, and no living worker is taken for dead. Whether it was."""
+        """When the clock was set, move what was reckoned by it.
+
+        Waits stay as long as they were meant to be, what was due stays due, and no living worker is taken for dead.
+        Whether it was.
+        """
         with self._following:
             ahead_s = self._ahead()
             jump_s = ahead_s - self._ahead_s

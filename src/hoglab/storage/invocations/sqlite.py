@@ -253,8 +253,10 @@ class SqliteInvocationQueue:
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations: priority ascending, then projects and functions in turn, the
-        oldest of each first."""
+        """Lock up to ``limit`` due invocations.
+
+        Priority ascending, then projects and functions in turn, the oldest of each first.
+        """
         self._local.seen = self._arrivals
         now = self._moment()
         token = str(uuid4())

@@ -51,8 +51,10 @@ class Outcome:
     squares: tuple[str, ...] = ()
 
     def evaluated(self, place: str, unit: str = "unit") -> dict[str, str]:
-        """The expression of each value; ``place`` is the format of a partial's column, ``unit`` the relation that
-        has the columns of ``unit``."""
+        """The expression of each value.
+
+        ``place`` is the format of a partial's column, ``unit`` the relation that has the columns of ``unit``.
+        """
         places = {
             partial.name: f"coalesce({place.format(name=partial.name)}, {partial.zero})"
             for partial in self.partials
@@ -112,8 +114,10 @@ def total_columns(scope: Scope, outcome: Outcome, prefix: str = "") -> list[str]
 
 
 def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bool = False) -> str:
-    """``valued(entity, variant, values…)`` over the whole span: every entity, also those without partials
-    unless they are ``required``."""
+    """``valued(entity, variant, values…)`` over the whole span.
+
+    Every entity, also those without partials unless they are ``required``.
+    """
     values = outcome.evaluated(partials + ".{name}")
     columns = ", ".join(f"{text} AS {name}" for name, text in values.items())
     return scope.define(

@@ -75,8 +75,10 @@ def define_quantiles(scope: Scope, metric: QuantileMetric) -> Total:
 
 
 def quantile_values(scope: Scope, metric: QuantileMetric, people: int, limit: int) -> str:
-    """A query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did: one row with
-    NULL for an entity without values. ``valued`` must be defined."""
+    """A query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did.
+
+    One row with NULL for an entity without values. ``valued`` must be defined.
+    """
     values = _without_zeros(scope, metric)
     order = scope.dialect.scattered("CAST(entity AS VARCHAR)")
     chosen = scope.define("chosen_unit", f"SELECT entity FROM unit ORDER BY {order} LIMIT {people}")

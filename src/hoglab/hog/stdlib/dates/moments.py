@@ -25,10 +25,7 @@ DAY_S: Final = 86_400
 
 
 def zone_named(name: str, zone: Value) -> str:
-    """A zone argument:
-
-    UTC when it is missing or empty.  Raises HogRuntimeError for one that does not exist.
-    """
+    """A zone argument: UTC when it is missing or empty.  Raises HogRuntimeError for one that does not exist."""
     if zone is None or zone == "":
         return "UTC"
     text = expect_string(name, zone)

@@ -119,8 +119,10 @@ def _mergeable(known: Sequence[Segment], limits: SealingLimits, *, is_idle: bool
 
 
 def is_sparse(reader: Reader) -> bool:
-    """Whether ``events`` holds many more rows in the file than there are: the engine keeps all rows of a group of which
-    one is left."""
+    """Whether ``events`` holds many more rows in the file than there are.
+
+    The engine keeps all rows of a group of which one is left.
+    """
     [(rows,)] = _run(reader, "SELECT count(*) FROM events")
     [(kept,)] = _run(reader, _KEPT)
     return bool(kept - rows > SPARSE_ROWS)
