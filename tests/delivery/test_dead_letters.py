@@ -15,7 +15,7 @@ from hoglab.accounts import internal_events
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.api.dead_letter_routes import dead_event_router
 from hoglab.delivery.dispatch.internal_events import InternalEventDispatcher
-from hoglab.delivery.runs.dead_letters import Selection, discard, listed
+from hoglab.delivery.runs.dead_letters import DeadLetterSelection, discard, listed
 from hoglab.storage.database.errors import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import dead_events as kept
@@ -27,7 +27,7 @@ TELL = "fetch(inputs.url, {'body': {'event': event.event}})"
 
 def letters(house: House, **wanted: Any) -> list[dict[str, Any]]:
     with house.queue_database.read() as connection:
-        return listed(connection, 1, Selection(**wanted), 1000, 0)
+        return listed(connection, 1, DeadLetterSelection(**wanted), 1000, 0)
 
 
 @pytest.mark.logs_exceptions
@@ -53,9 +53,9 @@ def test_an_event_that_fails_on_the_way_is_put_aside_and_others_go_on(
     assert letter["properties"] == {"plan": "pro"}
 
     house.change(function, enabled=False)
-    assert house.delivery.reviver.revive(1, Selection()).skipped == len(letters(house)) == 1
+    assert house.delivery.reviver.revive(1, DeadLetterSelection()).skipped == len(letters(house)) == 1
     house.change(function, enabled=True)
-    done = house.delivery.reviver.revive(1, Selection())
+    done = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (done.tried, done.queued, done.failed, done.skipped) == (1, 1, 0, 0)
     house.wait_idle()
     assert receiver.hits[-1].json == {"event": "bad"}
@@ -72,16 +72,16 @@ def test_a_filter_that_fails_keeps_the_event_for_its_function_alone(house: House
     assert (letter["step"], letter["event_uuid"]) == ("filter", str(event.row.uuid))
     triggered = len(house.results())
 
-    again = house.delivery.reviver.revive(1, Selection())
+    again = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (again.tried, again.failed, again.queued) == (1, 1, 0)
     [letter] = letters(house)
     assert letter["attempts"] == 2
 
     house.change(failing, filters={"properties": []})
-    planned = house.delivery.reviver.revive(1, Selection(), dry_run=True)
+    planned = house.delivery.reviver.revive(1, DeadLetterSelection(), dry_run=True)
     assert (planned.queued, len(letters(house))) == (1, 1)
     assert house.queue.backlog() == 0
-    done = house.delivery.reviver.revive(1, Selection())
+    done = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (done.queued, letters(house)) == (1, [])
     house.wait_idle()
     assert len(house.results()) == triggered + 1  # the healthy function did not get it again
@@ -95,7 +95,7 @@ def test_retrying_twice_delivers_once(house: House, receiver: Receiver) -> None:
     house.change(failing, filters={"properties": []})
     house.run(event)  # came once more meanwhile
     assert len(receiver.hits) == 1
-    done = house.delivery.reviver.revive(1, Selection())
+    done = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (done.tried, done.queued, letters(house)) == (1, 0, [])
     house.wait_idle()
     assert len(receiver.hits) == 1
@@ -105,9 +105,9 @@ def test_letters_of_functions_that_do_not_run_stay(house: House) -> None:
     failing = house.create(filters=BAD_FILTER)
     house.dispatch(stored(properties=BAD))
     house.change(failing, enabled=False)
-    done = house.delivery.reviver.revive(1, Selection())
+    done = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (done.skipped, done.tried, len(letters(house))) == (1, 0, 1)
-    assert discard(house.queue_database, 1, Selection()) == 1
+    assert discard(house.queue_database, 1, DeadLetterSelection()) == 1
     assert letters(house) == []
 
 
@@ -199,13 +199,13 @@ def test_an_internal_event_that_cannot_be_read_holds_up_nobody(
     assert (letter["step"], letter["source"], letter["function_id"]) == ("parse", "internal", None)
     assert letter["reason"] == "ValueError: badly formed hexadecimal UUID string"
 
-    done = house.delivery.reviver.revive(1, Selection())
+    done = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (done.tried, done.failed, len(letters(house))) == (1, 1, 1)
     with house.queue_database.write() as tx:  # as if this version could read it
         tx.connection.exec_driver_sql(
             "UPDATE dead_event SET payload = replace(payload, 'nobody', '00000000-0000-0000-0000-000000000001')"
         )
-    done = house.delivery.reviver.revive(1, Selection())
+    done = house.delivery.reviver.revive(1, DeadLetterSelection())
     assert (done.queued, letters(house)) == (1, [])
     house.wait_idle()
     assert receiver.hits[-1].json["event"]["properties"] == {"n": 1}

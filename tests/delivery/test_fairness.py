@@ -11,12 +11,12 @@ from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.limits.claim_size import COMPANY_S, Portions
+from hoglab.delivery.limits.claim_size import COMPANY_S, ClaimSizes
 from hoglab.delivery.limits.destination_breaker import CircuitBreakers
-from hoglab.delivery.limits.fair_queue import Line
+from hoglab.delivery.limits.fair_queue import FairQueue
 from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.limits.in_flight import InFlight
-from hoglab.delivery.limits.rate_limit import Paces
+from hoglab.delivery.limits.rate_limit import RateLimiter
 from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.functions.configuration.builder import Sent
@@ -26,7 +26,7 @@ FLOOD = 600
 
 
 def test_a_line_serves_one_function_after_the_other() -> None:
-    line: Line[int] = Line()
+    line: FairQueue[int] = FairQueue()
     for number in range(3):
         line.append("flood", number)
     line.append("quiet", 10)
@@ -105,7 +105,7 @@ def test_a_flood_of_one_project_lets_another_project_in(house: House, receiver: 
 
 def test_portions_are_small_while_others_have_work() -> None:
     now = 0.0
-    portions = Portions(16, 8, lambda: now)
+    portions = ClaimSizes(16, 8, lambda: now)
     portions.note(["flood"] * 16)
     assert portions.size() == 16
     portions.note(["flood"] * 16)
@@ -238,7 +238,7 @@ def test_whatever_hangs_of_a_project_there_is_room_at_work_for_others(functions:
     in_flight = InFlight(512, 128)
 
     def claim(project_id: int, names: list[str]) -> int:
-        quota, left = in_flight.quota(Paces(lambda _function_id: None), CircuitBreakers()), 100
+        quota, left = in_flight.quota(RateLimiter(lambda _function_id: None), CircuitBreakers()), 100
         for name in names:
             quota._paces.allowance(name, 1)
         quota._paces.look_up()

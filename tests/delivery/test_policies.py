@@ -10,7 +10,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 from tests.delivery.test_dead_letters import letters
 
 from hoglab.delivery.execution.retries import RetryPolicy
-from hoglab.delivery.limits.rate_limit import LOOK_AGAIN_S, Paces
+from hoglab.delivery.limits.rate_limit import LOOK_AGAIN_S, RateLimiter
 from hoglab.delivery.outbound.fetch import FetchResponse
 from hoglab.functions.configuration.delivery_policy import Retry
 
@@ -128,7 +128,7 @@ class Clock:
 
 def test_a_pace_allows_as_much_as_its_rate() -> None:
     clock = Clock()
-    paces = Paces({"slow": 10.0, "free": None}.get, clock)
+    paces = RateLimiter({"slow": 10.0, "free": None}.get, clock)
     assert paces.allowance("slow", 5) == 0  # nothing is known of it yet
     assert paces.wait_s() == 0.0
     begun = 0
@@ -147,7 +147,7 @@ def test_a_pace_allows_as_much_as_its_rate() -> None:
 
 def test_a_pace_says_how_long_to_wait_and_follows_changes() -> None:
     clock, limits = Clock(), {"f": 4.0}
-    paces = Paces(limits.get, clock)
+    paces = RateLimiter(limits.get, clock)
     paces.allowance("f", 1)
     paces.look_up()
     assert (paces.allowance("f", 3), paces.began("f", 1)) == (1, None)

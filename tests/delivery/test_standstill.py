@@ -10,11 +10,11 @@ import pytest
 from tests.delivery.conftest import House, stored
 
 from hoglab.delivery.dispatch.dispatcher import EventDispatcher
-from hoglab.delivery.dispatch.plan import Plan
+from hoglab.delivery.dispatch.plan import DispatchPlan
 from hoglab.delivery.dispatch.restarts import MOST_STARTS, REASON
 from hoglab.delivery.runs.dead_letters import dead_id
 from hoglab.delivery.runs.progress import STILL_S, Progress
-from hoglab.filters.hog.patience import SHARE_SPENT
+from hoglab.filters.hog.compute_quota import SHARE_SPENT
 from hoglab.functions.runtime.fair_share import FairShares, Sharing
 
 SPACES = "trim(event.properties.spaces) = '{}'"
@@ -89,7 +89,7 @@ def test_an_event_that_the_server_does_not_survive_is_put_aside(
     function = house.create()
     plan = EventDispatcher.plan
 
-    def dying(self: EventDispatcher, events: Any) -> Plan:
+    def dying(self: EventDispatcher, events: Any) -> DispatchPlan:
         if any(event.row.event == "deadly" for event in events):
             raise Died
         return plan(self, events)

@@ -12,7 +12,7 @@ from tests.delivery.test_watcher import Clock
 from hoglab.delivery.limits import watcher
 from hoglab.delivery.limits.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
 from hoglab.filters.hog import patience
-from hoglab.filters.hog.patience import GIVEN_UP
+from hoglab.filters.hog.compute_quota import QUOTA_EXCEEDED
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 
 SLOW = "arrayExists(a -> arrayExists(b -> a + b = 0.5, range(99999)), range(99999))"
@@ -40,7 +40,7 @@ def test_a_slow_filter(house: House, receiver: Receiver) -> None:
     assert house.metrics(slow) == {"filtering_failed": EVENTS}
     reasons = Counter(reason for (reason,) in house.rows("dead_event", "reason", "id"))
     assert reasons.total() == EVENTS
-    assert reasons[GIVEN_UP] >= EVENTS - 5  # the others were tried, a second each
+    assert reasons[QUOTA_EXCEEDED] >= EVENTS - 5  # the others were tried, a second each
     assert tokens(house, slow) < 10_000
     [warning] = [text for level, text in house.logs(slow) if level == "warn"]
     assert "s too long on a batch of events and were given up" in warning
@@ -53,7 +53,7 @@ def test_a_slow_filter_of_a_mapping(house: House, receiver: Receiver) -> None:
     assert deliveries(house, receiver) == EVENTS
     assert house.metrics(slow)["filtering_failed"] == EVENTS
     reasons = Counter(reason for (reason,) in house.rows("dead_event", "reason", "id"))
-    assert reasons[GIVEN_UP] >= EVENTS - 5
+    assert reasons[QUOTA_EXCEEDED] >= EVENTS - 5
 
 
 @pytest.mark.faults
@@ -63,7 +63,7 @@ def test_slow_inputs(house: House, receiver: Receiver) -> None:
     assert house.metrics(slow) == {"inputs_failed": EVENTS}
     failed = [result for result in house.results() if result["function_id"] == slow["id"]]
     assert {result["error_kind"] for result in failed} == {"inputs_failed"}
-    given_up = [result for result in failed if result["error_message"].endswith(GIVEN_UP)]
+    given_up = [result for result in failed if result["error_message"].endswith(QUOTA_EXCEEDED)]
     assert EVENTS > len(given_up) >= EVENTS - 5
     # The watcher is told: what is slow for long is stopped.
     assert tokens(house, slow) < 10_000
@@ -75,7 +75,7 @@ def test_what_was_slow_for_long_is_given_up_earlier_and_not_asked_once_it_is_sto
     house.delivery.watcher.force(slow["id"], FORCEFULLY_DEGRADED)
     house.dispatch(*(stored() for _ in range(EVENTS)))
     reasons = Counter(reason for (reason,) in house.rows("dead_event", "reason", "id"))
-    assert (reasons.total(), reasons[GIVEN_UP]) == (EVENTS, EVENTS - 1)
+    assert (reasons.total(), reasons[QUOTA_EXCEEDED]) == (EVENTS, EVENTS - 1)
     house.delivery.watcher.force(slow["id"], FORCEFULLY_DISABLED)
     before = tokens(house, slow)
     house.dispatch(*(stored() for _ in range(EVENTS)))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hoglab.people.person_cache import KnownPersons, StoredPerson
+from hoglab.people.person_cache import PersonCache, StoredPerson
 
 
 def person(row_id: int = 1, **properties) -> StoredPerson:
@@ -15,7 +15,7 @@ def person(row_id: int = 1, **properties) -> StoredPerson:
 
 @pytest.fixture
 def known():
-    known = KnownPersons()
+    known = PersonCache()
     known.keep(1, "ann", person(plan="free"), 15, known.version)
     return known
 
@@ -82,7 +82,7 @@ def test_changes_may_overlap(known):
 
 @pytest.mark.parametrize("limits", [{"max_names": 10}, {"max_bytes": 100}])
 def test_memory_is_bounded(limits):
-    known = KnownPersons(**limits)
+    known = PersonCache(**limits)
     for number in range(100):
         known.keep(1, f"user-{number}", person(number), 10, 0)
         assert known.get(1, f"user-{number}") is not None  # the latest always fits
@@ -90,7 +90,7 @@ def test_memory_is_bounded(limits):
 
 
 def test_a_person_larger_than_the_limit_is_not_kept():
-    known = KnownPersons(max_bytes=100)
+    known = PersonCache(max_bytes=100)
     known.keep(1, "ann", person(), 101, 0)
     assert known.get(1, "ann") is None
 

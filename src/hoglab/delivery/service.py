@@ -35,7 +35,7 @@ import structlog
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.delivery.dispatch.dead_letter_retry import Reviver
+from hoglab.delivery.dispatch.dead_letter_retry import DeadLetterRetry
 from hoglab.delivery.dispatch.dispatcher import Audience, EventDispatcher, stored_audience
 from hoglab.delivery.dispatch.internal_events import (
     InternalEventDispatcher,
@@ -43,8 +43,8 @@ from hoglab.delivery.dispatch.internal_events import (
     read_unreadable,
 )
 from hoglab.delivery.execution.retries import LASTING, RetryPolicy
-from hoglab.delivery.execution.turn import Workshop
-from hoglab.delivery.limits.backpressure import Room
+from hoglab.delivery.execution.turn import TurnContext
+from hoglab.delivery.limits.backpressure import Backpressure
 from hoglab.delivery.limits.destination_breaker import CircuitBreakers
 from hoglab.delivery.limits.watcher import Watcher, cost_of
 from hoglab.delivery.outbound.mail import Mailer, MailLimits, MailServer
@@ -134,7 +134,7 @@ class Delivery:
             on_change=on_state_change or (lambda _function_id, _before, _after: None),
         )
         self.breakers = CircuitBreakers()
-        self.room = Room(queue, registry, self.watcher, self.breakers, now=now)
+        self.room = Backpressure(queue, registry, self.watcher, self.breakers, now=now)
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(last_version(queue_database))
         self.shares = FairShares()
@@ -152,7 +152,7 @@ class Delivery:
             now=now,
         )
         self._versions = versions
-        shop = Workshop(
+        shop = TurnContext(
             registry,
             box,
             self.site,
@@ -222,9 +222,9 @@ class Delivery:
         )
 
     @property
-    def reviver(self) -> Reviver:
+    def reviver(self) -> DeadLetterRetry:
         """What tries events again that did not become invocations."""
-        return Reviver(self.queue_database, self.dispatcher_for, read_unreadable)
+        return DeadLetterRetry(self.queue_database, self.dispatcher_for, read_unreadable)
 
     @property
     def states(self) -> FunctionStates:

@@ -30,10 +30,10 @@ from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.delivery.execution.program_run import clipped
 from hoglab.delivery.execution.retries import retriable
 from hoglab.delivery.execution.turn import Perform, Settled, Turn
-from hoglab.delivery.limits.claim_size import Portions
+from hoglab.delivery.limits.claim_size import ClaimSizes
 from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.limits.in_flight import InFlight
-from hoglab.delivery.limits.rate_limit import Paces
+from hoglab.delivery.limits.rate_limit import RateLimiter
 from hoglab.delivery.limits.watcher import cost_of
 from hoglab.delivery.outbound.addresses import AddressGuard
 from hoglab.delivery.outbound.fetch import Fetcher, FetchLimits, FetchResponse
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.execution.answers import Answer
     from hoglab.delivery.execution.capturing import Capture
-    from hoglab.delivery.execution.turn import Workshop
+    from hoglab.delivery.execution.turn import TurnContext
     from hoglab.delivery.limits.destination_breaker import CircuitBreakers
     from hoglab.delivery.limits.in_flight import Full, Quota
     from hoglab.delivery.limits.watcher import Watcher
@@ -122,7 +122,7 @@ class Worker:
     def __init__(
         self,
         queue: InvocationQueue,
-        shop: Workshop,
+        shop: TurnContext,
         guard: AddressGuard,
         watcher: Watcher,
         breakers: CircuitBreakers,
@@ -223,7 +223,7 @@ class _Shift:
     def __init__(
         self,
         queue: InvocationQueue,
-        shop: Workshop,
+        shop: TurnContext,
         fetcher: Fetcher,
         mailer: Mailer,
         watcher: Watcher,
@@ -246,8 +246,8 @@ class _Shift:
         self._limits = limits
         self._stopping = stopping
         self._bodies = bodies
-        self._paces = Paces(shop.pace_of)
-        self._portions = Portions(limits.claim_each, limits.claim_shared)
+        self._paces = RateLimiter(shop.pace_of)
+        self._portions = ClaimSizes(limits.claim_each, limits.claim_shared)
         self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
         self._writer = ThreadPoolExecutor(1, "delivery-write")

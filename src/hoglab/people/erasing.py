@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hoglab.people.person_cache import KnownPersons
+    from hoglab.people.person_cache import PersonCache
     from hoglab.storage.database import Database
 
 MAX_AT_ONCE = 1_000
@@ -108,7 +108,7 @@ class PersonErasing:
         self,
         database: Database,
         queue_database: Database,
-        known: KnownPersons,
+        known: PersonCache,
         log: Log,
         events: Events,
         *,

@@ -35,7 +35,7 @@ class StoredPerson(msgspec.Struct, frozen=True):
         return from_micros(self.created_at_us)
 
 
-class KnownPersons:
+class PersonCache:
     """Stored persons by distinct id. Read from one thread (an event loop's); changes are told from any."""
 
     def __init__(self, *, max_names: int = MAX_KNOWN_NAMES, max_bytes: int = MAX_KNOWN_BYTES) -> None:

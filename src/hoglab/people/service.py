@@ -17,7 +17,7 @@ from hoglab.people import store
 from hoglab.people.batch import MERGING_EVENTS, IngestionWarning, PeopleBatch, PersonEvent, Resolution
 from hoglab.people.groups import GroupBatch
 from hoglab.people.identity import clean_distinct_id
-from hoglab.people.person_cache import KnownPersons
+from hoglab.people.person_cache import PersonCache
 from hoglab.people.reading import PersonView, group_properties, person_for
 from hoglab.people.sqlite import load_persons
 from hoglab.storage.database import Rebuildable
@@ -56,7 +56,7 @@ class PersonService:
     def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
         self._database = database
         self._now = now
-        self.known = KnownPersons()
+        self.known = PersonCache()
         """For readers of persons: every change that is made here is told to it."""
         self._group_types: dict[int, tuple[int, dict[str, int]]] = {}
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hoglab.delivery.dispatch.dead_letter_retry import MAX_REVIVED
 from hoglab.delivery.runs import dead_letters as dead_events
-from hoglab.delivery.runs.dead_letters import STEPS, Selection
+from hoglab.delivery.runs.dead_letters import STEPS, DeadLetterSelection
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.fields import Bool, Choice, JsonList, Moment, Text, Uuid, WireModel
@@ -169,10 +169,10 @@ def dead_event_router(delivery: Delivery) -> ResourceRouter:
     return routes
 
 
-def _selection(wanted: DeadLetterQuery | DeadLetterBody) -> Selection:
+def _selection(wanted: DeadLetterQuery | DeadLetterBody) -> DeadLetterSelection:
     if wanted.after is not None and wanted.before is not None and wanted.before <= wanted.after:
         raise validation_error("'before' must be later than 'after'.", "before")
-    return Selection(
+    return DeadLetterSelection(
         function_id=wanted.function_id,
         ids=wanted.ids if isinstance(wanted, DeadLetterBody) else None,
         steps=None if wanted.step is None else (wanted.step,),

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hoglab.delivery.limits.fair_queue import Line
+from hoglab.delivery.limits.fair_queue import FairQueue
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import Held
@@ -38,7 +38,7 @@ class BodiesOnLoop:
         self._asked: list[tuple[Job[Any], Done, str, Held | None]] = []
         self._futures: list[asyncio.Future[Any]] = []
         self._ended: deque[tuple[str, _Ended]] = deque()
-        self._line: Line[_Ended] = Line()
+        self._line: FairQueue[_Ended] = FairQueue()
         self._announced = False
         self._lock = threading.Lock()
 

@@ -27,8 +27,8 @@ import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
 from hoglab.delivery.bodies.protocol import Outcome
-from hoglab.delivery.limits.claim_size import Portions
-from hoglab.delivery.limits.fair_queue import Line
+from hoglab.delivery.limits.claim_size import ClaimSizes
+from hoglab.delivery.limits.fair_queue import FairQueue
 from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.rt.numbers import format_number
 
@@ -82,7 +82,7 @@ class _Seat:
 
     wake: threading.Condition
     child: Child | None = None
-    own: Line[_Task] = field(default_factory=Line)
+    own: FairQueue[_Task] = field(default_factory=FairQueue)
     busy_since: float | None = None
     slow: bool = False
     waits: bool = False  # until it is woken, or for a while
@@ -98,9 +98,9 @@ class BodyPool:
     def __init__(self, limits: BodyLimits | None = None) -> None:
         self.limits = limits or BodyLimits()
         self._threads: list[threading.Thread] = []
-        self._quick: Line[_Task] = Line()
-        self._slow: Line[_Task] = Line()
-        self._portions = Portions(self.limits.batch, min(self.limits.batch, self.limits.batch_shared))
+        self._quick: FairQueue[_Task] = FairQueue()
+        self._slow: FairQueue[_Task] = FairQueue()
+        self._portions = ClaimSizes(self.limits.batch, min(self.limits.batch, self.limits.batch_shared))
         self._paces: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
         self.starts_failed = 0
@@ -285,7 +285,7 @@ class BodyPool:
             for other in self._seats
         )
 
-    def _move(self, line: Line[_Task], tasks: list[_Task]) -> None:
+    def _move(self, line: FairQueue[_Task], tasks: list[_Task]) -> None:
         """Take from a line what one message holds beside the tasks that are in it; it holds one at least."""
         expected_s = sum(self._pace(task.function_id) for task in tasks)
         while line and len(tasks) < self._portions.size() and (not tasks or expected_s < BATCH_S):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
-from hoglab.filters.hog.patience import Patience
+from hoglab.filters.hog.compute_quota import ComputeQuota
 from hoglab.functions.runtime.body_run import BodyRun
 from hoglab.hog.rt.numbers import format_number
 
@@ -179,7 +179,7 @@ class _Batch:
         self.crashes = 0
         self._events = events
         self._waiting: deque[bytes] = deque()
-        self._patience = Patience()
+        self._patience = ComputeQuota()
         if hurried:
             self._patience.hurry("")
         self._most_s = most_s

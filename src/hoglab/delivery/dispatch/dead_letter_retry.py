@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hoglab.delivery.dispatch.dispatcher import EventDispatcher
-    from hoglab.delivery.runs.dead_letters import Selection
+    from hoglab.delivery.runs.dead_letters import DeadLetterSelection
     from hoglab.storage.database import Database
 
 MAX_REVIVED = 10_000
@@ -27,7 +27,7 @@ _column = dead_event.c
 
 
 @dataclass(slots=True)
-class Revival:
+class RetriedDeadLetters:
     """What became of a request.
 
     ``queued`` invocations were enqueued (with ``dry_run``: would be); ``tried`` events were asked about, of which
@@ -41,7 +41,7 @@ class Revival:
 
 
 @dataclass(frozen=True, slots=True)
-class Reviver:
+class DeadLetterRetry:
     """Tries dead events again: the whole way from the filters, and for the functions only that missed them.
 
     ``dispatcher``: makes one for a source, and for one function or (None) all that hear of it; None when the
@@ -52,9 +52,11 @@ class Reviver:
     dispatcher: Callable[[int, str, str | None], EventDispatcher | None]
     read: Callable[[bytes], IngestedEvent]
 
-    def revive(self, project_id: int, wanted: Selection, *, dry_run: bool = False) -> Revival:
+    def revive(
+        self, project_id: int, wanted: DeadLetterSelection, *, dry_run: bool = False
+    ) -> RetriedDeadLetters:
         """Up to `MAX_REVIVED` matching ones, oldest failure first. What fails again is kept with the new reason."""
-        done = Revival()
+        done = RetriedDeadLetters()
         for page in self._pages(project_id, wanted):
             groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
             for row in page:
@@ -67,7 +69,7 @@ class Reviver:
                     self._again(dispatcher, rows, done, dry_run=dry_run)
         return done
 
-    def _pages(self, project_id: int, wanted: Selection) -> Iterator[list[dict[str, Any]]]:
+    def _pages(self, project_id: int, wanted: DeadLetterSelection) -> Iterator[list[dict[str, Any]]]:
         ids = (
             sa.select(_column.id)
             .where(*wanted.clauses(project_id))
@@ -83,7 +85,12 @@ class Reviver:
                 yield [dict(row) for row in rows]
 
     def _again(
-        self, dispatcher: EventDispatcher, rows: Sequence[dict[str, Any]], done: Revival, *, dry_run: bool
+        self,
+        dispatcher: EventDispatcher,
+        rows: Sequence[dict[str, Any]],
+        done: RetriedDeadLetters,
+        *,
+        dry_run: bool,
     ) -> None:
         events, readable = [], []
         for row in rows:

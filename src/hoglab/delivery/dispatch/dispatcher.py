@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import Counter as Metric
 
 from hoglab.delivery.dispatch.masking import decide, mask_of
-from hoglab.delivery.dispatch.plan import Asked, Candidate, Cause, Plan, filtered_metrics
+from hoglab.delivery.dispatch.plan import Asked, Candidate, Cause, DispatchPlan, filtered_metrics
 from hoglab.delivery.dispatch.restarts import REASON, Restarts
 from hoglab.delivery.execution.batches import BATCH_QUEUE
 from hoglab.delivery.execution.program_run import MAX_ERROR_CHARS, clipped
@@ -26,7 +26,7 @@ from hoglab.delivery.runs.progress import Progress
 from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.runs.state import Timing, invocation_id, raw_json
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
+from hoglab.filters.hog.compute_quota import SLOW_RUN_S, ComputeQuota
 from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
@@ -37,7 +37,7 @@ from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import InvocationResult, NewInvocation
 
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.backpressure import Room
+    from hoglab.delivery.limits.backpressure import Backpressure
     from hoglab.delivery.limits.watcher import Watcher
     from hoglab.delivery.runs.globals import KnownProject, People
     from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping, FunctionSet
@@ -98,7 +98,7 @@ class EventDispatcher:
         registry: FunctionRegistry,
         people: People,
         watcher: Watcher,
-        room: Room,
+        room: Backpressure,
         site: Site,
         *,
         versions: Versions | None = None,
@@ -175,7 +175,7 @@ class EventDispatcher:
             _logger.exception("events_dispatched_one_by_one", count=len(events))
             for event in events:
                 self._dispatch_alone(event)
-            plan = Plan(self._now(), self._audience.source)
+            plan = DispatchPlan(self._now(), self._audience.source)
             plan.dead += dead
             self.commit(plan, log_offset)
 
@@ -202,17 +202,17 @@ class EventDispatcher:
         except NO_EVENTS_FAULT:
             raise
         except Exception as error:
-            plan = Plan(self._now(), self._audience.source)
+            plan = DispatchPlan(self._now(), self._audience.source)
             plan.failed(event, None, error)
             self.commit(plan)
 
-    def plan(self, events: Sequence[IngestedEvent]) -> Plan:
+    def plan(self, events: Sequence[IngestedEvent]) -> DispatchPlan:
         """What events cause.
 
         Changes nothing, and is not fit for being committed after another plan of the same functions was: masking counts
         from what is stored.
         """
-        batch = Plan(self._now(), self._audience.source)
+        batch = DispatchPlan(self._now(), self._audience.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
             by_project.setdefault(event.row.project_id, []).append(event)
@@ -223,7 +223,9 @@ class EventDispatcher:
         self._decide(batch)
         return batch
 
-    def commit(self, plan: Plan, log_offset: int | None = None, *, step: BackfillStep | None = None) -> int:
+    def commit(
+        self, plan: DispatchPlan, log_offset: int | None = None, *, step: BackfillStep | None = None
+    ) -> int:
         """Write everything in one transaction; returns how many invocations are new. Raises `BackfillOverError`."""
         asked = [*self._asked, *plan.asked]
         is_due = log_offset is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
@@ -263,11 +265,11 @@ class EventDispatcher:
 
     # --- filters
 
-    def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: Plan) -> None:
+    def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: DispatchPlan) -> None:
         asked = self._audience.functions(functions)
         project_id = functions.project.id
         allowed_s = self._shares.allowed_s(project_id)
-        batch.patience = Patience(allowed_s)
+        batch.patience = ComputeQuota(allowed_s)
         self._hold_back(asked, batch)
         hits: Counter[int] = Counter()
         for event in events:
@@ -292,7 +294,7 @@ class EventDispatcher:
                 used_s=round(batch.patience.shared_s, 1),
             )
 
-    def _hold_back(self, asked: FunctionSet, batch: Plan) -> None:
+    def _hold_back(self, asked: FunctionSet, batch: DispatchPlan) -> None:
         """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
         states = self._watcher.restrained()
         for function in asked.functions if states else ():
@@ -305,7 +307,7 @@ class EventDispatcher:
                 for key in (function.id, *function.filters()):
                     batch.patience.hurry(key)
 
-    def _charge(self, function: CompiledFunction, batch: Plan) -> None:
+    def _charge(self, function: CompiledFunction, batch: DispatchPlan) -> None:
         """Note what the filters, inputs and keys of a function cost, for the watcher."""
         keys = (function.id, *function.filters())
         excess_s = sum(map(batch.patience.excess_s, keys))
@@ -330,7 +332,7 @@ class EventDispatcher:
         functions: ProjectFunctions,
         asked: FunctionSet,
         hits: Counter[int],
-        batch: Plan,
+        batch: DispatchPlan,
     ) -> None:
         reads = asked.reads
         seen = filter_globals(quick_globals(event, self._groups, reads), reads)
@@ -349,7 +351,7 @@ class EventDispatcher:
         matched: Sequence[CompiledFunction],
         event: IngestedEvent,
         seen: dict[str, Any],
-        batch: Plan,
+        batch: DispatchPlan,
     ) -> None:
         """Build the runs of one event."""
         made = self._audience.globals(functions.project, event)
@@ -368,7 +370,7 @@ class EventDispatcher:
                 batch.failed(event, function, error)
 
     def _mappings(
-        self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: Plan
+        self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: DispatchPlan
     ) -> list[CompiledMapping | None]:
         """The mappings that apply; one None for a function without any."""
         if function.mappings is None:
@@ -385,7 +387,7 @@ class EventDispatcher:
         return found
 
     def _filter_failed(
-        self, function: CompiledFunction, event: IngestedEvent, message: str, batch: Plan
+        self, function: CompiledFunction, event: IngestedEvent, message: str, batch: DispatchPlan
     ) -> None:
         if function.id in batch.stopped:
             batch.count(function, "disabled_permanently")
@@ -402,7 +404,7 @@ class EventDispatcher:
         mapping: CompiledMapping | None,
         cause: Cause,
         values: dict[str, Any],
-        batch: Plan,
+        batch: DispatchPlan,
     ) -> None:
         """Ask the watcher, build the inputs, which must succeed, and find out what masking counts."""
         if self._watcher.is_disabled(function.id):
@@ -433,7 +435,11 @@ class EventDispatcher:
         batch.candidates.append(Candidate(run_id, function, mapping_id, cause, masked, order_key))
 
     def _unordered(
-        self, function: CompiledFunction, event: IngestedEvent, error: Exception | HogLimit, batch: Plan
+        self,
+        function: CompiledFunction,
+        event: IngestedEvent,
+        error: Exception | HogLimit,
+        batch: DispatchPlan,
     ) -> None:
         """Without its order key a run could overtake others."""
         message = f"the order key failed: {function.input_failure(error)}"
@@ -450,7 +456,7 @@ class EventDispatcher:
         mapping_id: str | None,
         cause: Cause,
         error: Exception | HogLimit,
-        batch: Plan,
+        batch: DispatchPlan,
     ) -> None:
         """Count and log it, and keep what it takes to run it once the inputs are mended."""
         message = function.input_failure(error)
@@ -481,7 +487,7 @@ class EventDispatcher:
             invocation_globals=kept_globals(cause.globals, run.mapping_id),
         )
 
-    def _decide(self, batch: Plan) -> None:
+    def _decide(self, batch: DispatchPlan) -> None:
         """Which candidates become invocations: those that were not begun before and are not masked."""
         candidates = batch.candidates
         if self._once and candidates:
@@ -506,7 +512,7 @@ class EventDispatcher:
         if crowded:
             self._fail_crowded(crowded, batch)
 
-    def _fail_crowded(self, candidates: Sequence[Candidate], batch: Plan) -> None:
+    def _fail_crowded(self, candidates: Sequence[Candidate], batch: DispatchPlan) -> None:
         """End runs before they begin, for too many of their functions wait; not those that are among them."""
         known = self._queue.settled([one.id for one in candidates])
         candidates = [one for one in candidates if one.id not in known]

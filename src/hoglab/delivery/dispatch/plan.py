@@ -15,7 +15,7 @@ import structlog
 from hoglab.delivery.execution.program_run import clipped
 from hoglab.delivery.runs.dead_letters import put_aside, reason_of
 from hoglab.delivery.runs.state import State, encode_state
-from hoglab.filters.hog.patience import Patience
+from hoglab.filters.hog.compute_quota import ComputeQuota
 from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Plan:
+class DispatchPlan:
     """What some events are to cause. Nothing of it is written yet."""
 
     now: datetime
@@ -120,7 +120,7 @@ class Plan:
     results: list[InvocationResult] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     costs: Counter[str] = field(default_factory=Counter)
-    patience: Patience = field(default_factory=Patience)
+    patience: ComputeQuota = field(default_factory=ComputeQuota)
     stopped: set[str] = field(default_factory=set)
     """Ids of functions that the watcher has stopped."""
     invocations: list[NewInvocation] = field(default_factory=list)

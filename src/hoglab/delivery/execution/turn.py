@@ -45,7 +45,7 @@ from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest, FetchResp
 from hoglab.delivery.outbound.mail import Email, MailFailure, MailLimits
 from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.runs.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
-from hoglab.filters.hog.patience import Patience
+from hoglab.filters.hog.compute_quota import ComputeQuota
 from hoglab.functions.secrets.box import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.conversion import from_json, to_json
@@ -114,7 +114,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class TurnContext:
     """What turns work with."""
 
     registry: FunctionRegistry
@@ -153,7 +153,7 @@ class Turn:
     These are jobs of a `BodyPool`.
     """
 
-    def __init__(self, shop: Workshop, claimed: ClaimedInvocation) -> None:
+    def __init__(self, shop: TurnContext, claimed: ClaimedInvocation) -> None:
         self.claimed = claimed
         self._shop = shop
         self._started_at = shop.now()
@@ -165,7 +165,7 @@ class Turn:
         self._lines: list[Line] = []
         self._calls: Counter[tuple[str, str]] = Counter()
         self._batch = BatchRun()
-        self._patience = Patience()
+        self._patience = ComputeQuota()
 
     def accepted_at(self) -> datetime | None:
         """When the event was accepted, for the first request of a run that it caused when it came; else None."""

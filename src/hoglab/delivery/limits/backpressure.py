@@ -33,7 +33,7 @@ CAUGHT_UP = timedelta(seconds=5)
 """The worker has caught up when nothing is due for longer."""
 
 
-class Room:
+class Backpressure:
     """How much more may be enqueued.
 
     May be used by any thread; its answers cost no look at the disk while little waits.

@@ -13,7 +13,7 @@ COMPANY_S = 10.0
 """How long a function that had work counts as one that may have some again."""
 
 
-class Portions:
+class ClaimSizes:
     """Used by one thread. ``alone``: for a function that is the only one with work, ``shared``: else."""
 
     def __init__(self, alone: int, shared: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Line(Generic[T]):
+class FairQueue(Generic[T]):
     """However many a function has in it, what comes of another is behind one of each function at most."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hoglab.delivery.limits.fair_queue import Line
+from hoglab.delivery.limits.fair_queue import FairQueue
 from hoglab.delivery.limits.shares import more_of_function, one_less, room_of_project
 
 FUNCTION_PART = 3
@@ -50,7 +50,7 @@ class _Holders:
     held: int = 0
     of_function: Counter[str] = field(default_factory=Counter)
     of_project: Counter[int] = field(default_factory=Counter)
-    waiting: Line[_Waiter] = field(default_factory=Line)
+    waiting: FairQueue[_Waiter] = field(default_factory=FairQueue)
 
 
 class FairSemaphore:

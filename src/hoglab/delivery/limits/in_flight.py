@@ -10,7 +10,7 @@ from hoglab.delivery.limits.shares import more_of_function, one_less, room_of_pr
 
 if TYPE_CHECKING:
     from hoglab.delivery.limits.destination_breaker import CircuitBreakers
-    from hoglab.delivery.limits.rate_limit import Paces
+    from hoglab.delivery.limits.rate_limit import RateLimiter
     from hoglab.storage.invocations import ClaimedInvocation
 
 
@@ -95,7 +95,7 @@ class InFlight:
         """Whether one of those that were passed over may have more since."""
         return self._passed_over != full
 
-    def quota(self, paces: Paces, breakers: CircuitBreakers) -> Quota:
+    def quota(self, paces: RateLimiter, breakers: CircuitBreakers) -> Quota:
         """For the next claim."""
         tallies = self._tallies
         copies = tallies.functions.copy(), tallies.projects.copy()
@@ -109,7 +109,7 @@ class Quota:
     thread that claims.
     """
 
-    def __init__(self, tallies: Tallies, paces: Paces, breakers: CircuitBreakers) -> None:
+    def __init__(self, tallies: Tallies, paces: RateLimiter, breakers: CircuitBreakers) -> None:
         self._tallies = tallies
         self._paces = paces
         self._breakers = breakers

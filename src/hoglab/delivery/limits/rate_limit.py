@@ -29,7 +29,7 @@ class _Bucket:
         self.at = now
 
 
-class Paces:
+class RateLimiter:
     """Used by one thread. ``limit``: runs a second that a function allows itself, None for any number."""
 
     def __init__(

@@ -65,7 +65,7 @@ class ConnectionLimits:
     keepalive_s: float = 10.0
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """``headers``: lower-case name to first value. ``body`` is decompressed, and ``truncated`` at the limit."""
 
     status: int
@@ -86,7 +86,7 @@ class ConnectTimeoutError(OSError):
     """No connection was made in time; the text says how far it came."""
 
 
-class Progress:
+class ExchangeProgress:
     """How far an exchange came, to be told when it is given up."""
 
     __slots__ = ("connection", "step")
@@ -110,7 +110,7 @@ class InvalidAnswerError(Exception):
     """What came is no proper response."""
 
 
-class Connections:
+class ConnectionPool:
     """Made and used on one event loop; close it there."""
 
     def __init__(self, guard: AddressGuard, limits: ConnectionLimits) -> None:
@@ -126,8 +126,8 @@ class Connections:
         self._resolver = Resolver()
 
     async def exchange(
-        self, origin: Origin, request: bytes, *, bodiless: bool, holder: Holder, progress: Progress
-    ) -> Answer:
+        self, origin: Origin, request: bytes, *, bodiless: bool, holder: Holder, progress: ExchangeProgress
+    ) -> HttpAnswer:
         """Send a request, once more when its connection breaks before an answer begins.
 
         Waits while too many are open. ``bodiless``: the answer has none, whatever its head says (HEAD). ``holder``: on
@@ -157,7 +157,7 @@ class Connections:
 
     async def _attempt(
         self, connection: _Connection, origin: Origin, request: bytes, bodiless: bool
-    ) -> Answer:
+    ) -> HttpAnswer:
         try:
             return await connection.exchange(request, bodiless)
         finally:  # also when nobody waits any longer
@@ -215,7 +215,7 @@ class Connections:
 
     # --- new ones
 
-    async def _connect(self, origin: Origin, holder: Holder, progress: Progress) -> _Connection:
+    async def _connect(self, origin: Origin, holder: Holder, progress: ExchangeProgress) -> _Connection:
         self._opening += 1
         try:
             self._make_room()
@@ -230,7 +230,9 @@ class Connections:
         finally:
             self._opening -= 1
 
-    async def _connect_to(self, origin: Origin, addresses: list[Any], progress: Progress) -> _Connection:
+    async def _connect_to(
+        self, origin: Origin, addresses: list[Any], progress: ExchangeProgress
+    ) -> _Connection:
         made = await start_connection(
             addresses,
             happy_eyeballs_delay=EYEBALLS_S,
@@ -297,7 +299,7 @@ class _Connection(asyncio.Protocol):
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[HttpAnswer] | None = None
         self._begin(bodiless=False)
 
     def _begin(self, *, bodiless: bool) -> None:
@@ -320,7 +322,7 @@ class _Connection(asyncio.Protocol):
         """Bytes of the answer that came so far."""
         return self._received
 
-    def exchange(self, request: bytes, bodiless: bool) -> asyncio.Future[Answer]:
+    def exchange(self, request: bytes, bodiless: bool) -> asyncio.Future[HttpAnswer]:
         """Send a request; what comes back."""
         self.is_reusable = False
         self._begin(bodiless=bodiless)
@@ -439,7 +441,7 @@ class _Connection(asyncio.Protocol):
             and not transport.is_closing()
             and not transport.get_write_buffer_size()  # it answered before it had read the request
         )
-        answer = Answer(self._status, self._headers, self._body, self._is_truncated)
+        answer = HttpAnswer(self._status, self._headers, self._body, self._is_truncated)
         self._begin(bodiless=False)  # a connection that waits keeps nothing of an answer, which may be large
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)

@@ -33,15 +33,15 @@ from hoglab.delivery.outbound.addresses import (
     literal_address,
 )
 from hoglab.delivery.outbound.connections import (
-    Answer,
     BlockedAddressError,
     ConnectionLimits,
-    Connections,
+    ConnectionPool,
     ConnectTimeoutError,
     DisconnectedError,
+    ExchangeProgress,
+    HttpAnswer,
     InvalidAnswerError,
     Origin,
-    Progress,
 )
 from hoglab.delivery.outbound.deadlines import Deadlines
 from hoglab.delivery.outbound.urls import INVALID, UrlError, parse_url
@@ -148,7 +148,7 @@ class Fetcher:
         self._guard = guard
         self._limits = limits or FetchLimits()
         self._target = lru_cache(maxsize=TARGETS)(self._find_target)
-        self._connections = Connections(guard, self._limits)
+        self._connections = ConnectionPool(guard, self._limits)
         self._deadlines = Deadlines(self._limits.total_s)
 
     async def fetch(self, request: FetchRequest, holder: Holder = NOBODY) -> FetchResponse | FetchFailure:
@@ -160,7 +160,7 @@ class Fetcher:
         raw = self._bytes_of(request, method, target)
         if isinstance(raw, FetchFailure):
             return raw
-        origin, progress = target.origin, Progress()
+        origin, progress = target.origin, ExchangeProgress()
         if target.blocked is not None:
             return _blocked(origin, target.blocked)
         try:
@@ -267,7 +267,7 @@ def _authorization(url: URL) -> str | None:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def _response(answer: Answer) -> FetchResponse:
+def _response(answer: HttpAnswer) -> FetchResponse:
     if not answer.truncated:
         with contextlib.suppress(orjson.JSONDecodeError):
             return FetchResponse(answer.status, orjson.loads(answer.body), answer.headers)

@@ -78,7 +78,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class DeadLetterSelection:
     """Which dead events are wanted; None leaves a column alone. ``until`` is exclusive.
 
     ``function_id``: those of one function, without those that failed before any function was asked.
@@ -114,13 +114,13 @@ def known(connection: Connection, ids: Sequence[str]) -> frozenset[str]:
     return frozenset(connection.execute(wanted).scalars())
 
 
-def count(connection: Connection, project_id: int, wanted: Selection) -> int:
+def count(connection: Connection, project_id: int, wanted: DeadLetterSelection) -> int:
     query = sa.select(sa.func.count()).select_from(dead_event).where(*wanted.clauses(project_id))
     return int(connection.execute(query).scalar_one())
 
 
 def listed(
-    connection: Connection, project_id: int, wanted: Selection, limit: int, offset: int
+    connection: Connection, project_id: int, wanted: DeadLetterSelection, limit: int, offset: int
 ) -> list[dict[str, Any]]:
     """The newest failures first, as the API shows them."""
     rows = connection.execute(
@@ -142,7 +142,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "function_id": row["function_id"] or None, "properties": properties}
 
 
-def discard(database: Database, project_id: int, wanted: Selection) -> int:
+def discard(database: Database, project_id: int, wanted: DeadLetterSelection) -> int:
     """Forget dead events; returns how many."""
     with database.write() as tx:
         deleted: int = tx.connection.execute(

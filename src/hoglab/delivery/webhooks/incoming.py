@@ -43,7 +43,7 @@ from hoglab.storage.invocations import AppMetric, ClaimedInvocation, InvocationR
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.execution.capturing import Capture
-    from hoglab.delivery.execution.turn import Workshop
+    from hoglab.delivery.execution.turn import TurnContext
     from hoglab.delivery.limits.watcher import Watcher
     from hoglab.functions.runtime.compile import CompiledFunction
     from hoglab.http.identity import Project
@@ -284,7 +284,7 @@ class Webhooks:
     def __init__(
         self,
         queue: InvocationQueue,
-        shop: Workshop,
+        shop: TurnContext,
         watcher: Watcher,
         bodies: BodyPool,
         *,

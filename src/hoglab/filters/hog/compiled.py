@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.hog.patience import Patience
+from hoglab.filters.hog.compute_quota import ComputeQuota
 from hoglab.hog.env import FILTER
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.program import Program, compile_expression
@@ -43,7 +43,7 @@ class CompiledFilter:
             self._program = compile_expression(expression.node, FILTER.with_limits(limits))
             self._names = expression.event_names if expression.events_only else None
 
-    def matches_in_time(self, globals_: Globals, patience: Patience) -> bool:
+    def matches_in_time(self, globals_: Globals, patience: ComputeQuota) -> bool:
         """`matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
         refusal = patience.refusal(self)
         if refusal is not None:

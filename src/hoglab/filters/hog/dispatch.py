@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
+from hoglab.filters.hog.compute_quota import ComputeQuota
 from hoglab.filters.hog.conditions import AllOf, either
 from hoglab.filters.hog.fuse import Case, Find, fuse
-from hoglab.filters.hog.patience import Patience
 from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.context import NeedsBudgetError, without_budget
 
@@ -126,9 +126,9 @@ class FusedDispatcher:
         """Whether events of this name can match a filter or make one fail; others need not be asked about."""
         return self._asks_all or event in self._named
 
-    def match(self, globals_: Globals, patience: Patience | None = None) -> Matches:
+    def match(self, globals_: Globals, patience: ComputeQuota | None = None) -> Matches:
         """Ask every filter about one event. ``patience``: with what is slow in the batch that the event is of."""
-        patience = patience or Patience()
+        patience = patience or ComputeQuota()
         found: list[int] = []
         failed = [*self._broken]
         for bucket in (self._named.get(globals_["event"]), self._anywhere):
@@ -155,7 +155,7 @@ class FusedDispatcher:
         globals_: Globals,
         found: list[int],
         failed: list[tuple[int, str]],
-        patience: Patience,
+        patience: ComputeQuota,
     ) -> None:
         """Ask filters one by one."""
         for place in places:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from hoglab.flags.matching.registry import FlagRegistry, LoadedProject
     from hoglab.http.identity import Project
-    from hoglab.people.person_cache import KnownPersons
+    from hoglab.people.person_cache import PersonCache
     from hoglab.storage.database import Database
 
 WRITE_TIMEOUT_S = 2.0
@@ -76,7 +76,7 @@ class FlagEvaluator:
         database: Database,
         registry: FlagRegistry,
         projects: ProjectByToken,
-        known_persons: KnownPersons | None = None,
+        known_persons: PersonCache | None = None,
         places: Places | None = None,
     ) -> None:
         """``known_persons``: those of the one service that writes persons; without them, each is read.

@@ -12,7 +12,7 @@ import orjson
 import sqlalchemy as sa
 
 from hoglab.flags.matching.outcome import FlagFailure, Reason
-from hoglab.people.person_cache import KnownPersons, StoredPerson
+from hoglab.people.person_cache import PersonCache, StoredPerson
 from hoglab.storage.database import PreparedSelect
 from hoglab.storage.database.tables import (
     cohort_person,
@@ -39,9 +39,9 @@ class PointReader:
     Persons are remembered in ``known``, which must be told by everybody who changes them; without one, each is read.
     """
 
-    def __init__(self, database: Database, known: KnownPersons | None = None) -> None:
+    def __init__(self, database: Database, known: PersonCache | None = None) -> None:
         self._database = database
-        self._known = known or KnownPersons(max_names=0)
+        self._known = known or PersonCache(max_names=0)
         self._version = 0  # of what is known, when the transaction began
         self._stack = ExitStack()
         self._connection: Any = None

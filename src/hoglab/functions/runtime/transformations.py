@@ -16,7 +16,7 @@ import orjson
 import structlog
 
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.patience import SLOW_RUN_S, Patience
+from hoglab.filters.hog.compute_quota import SLOW_RUN_S, ComputeQuota
 from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
@@ -112,7 +112,7 @@ class _Notes:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
     given_up: set[str] = field(default_factory=set)
-    patience: Patience = field(default_factory=Patience)
+    patience: ComputeQuota = field(default_factory=ComputeQuota)
     slow_s: float = 0.0
     """What was slow of all functions so far."""
     allowed_s: float = math.inf

@@ -1,4 +1,4 @@
-"""How much slow programs may take of one batch of events, before they are given up for the rest of it.
+"""Compute quota: how much slow programs may take of one batch of events before they are given up for the rest of it.
 
 A single evaluation has the limits of the language, a second of computing. What reaches them on every event would hold
 up all other events for hours.
@@ -24,7 +24,7 @@ HURRIED_SLOW_S = 0.5
 """The same for what was slow for long in other batches."""
 BATCH_S = 30.0
 """Given up is also what computed longer than this in one batch, however quick each run of it was."""
-GIVEN_UP = "It took too long on other events of the same batch and was given up."
+QUOTA_EXCEEDED = "It took too long on other events of the same batch and was given up."
 QUICK_RUN_S = 0.001
 """What a run computes beyond this comes out of the share of all together."""
 SHARE_SPENT = (
@@ -33,7 +33,7 @@ SHARE_SPENT = (
 )
 
 
-class Patience:
+class ComputeQuota:
     """What is slow in one batch, by any key: a filter, a function.
 
     ``most_s``: how long all together may compute, what is quick not counted.
@@ -65,7 +65,7 @@ class Patience:
     def refusal(self, key: Hashable) -> str | None:
         """Why it is not to be run any more in this batch, None when it is."""
         if key in self._over:
-            return GIVEN_UP
+            return QUOTA_EXCEEDED
         return SHARE_SPENT if self.shared_s > self._most_s else None
 
     def attempt(self, key: Hashable, compute: Callable[[], T]) -> T:
