@@ -24,7 +24,7 @@ from hoglab.delivery.outbound.mail import MailLimits
 from hoglab.delivery.runs import progress
 from hoglab.delivery.webhooks.incoming import PROJECT_PART, WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.filters.hog import patience
+from hoglab.filters.hog import compute_quota
 from hoglab.functions.configuration import code
 from hoglab.functions.runtime import fair_share
 from hoglab.functions.templating import liquid, liquid_filters
@@ -90,7 +90,7 @@ def limits() -> dict[str, str]:
             fair_share.EVENT_S
         ),
         "computing time beyond that, with that of filters and inputs, at once, "
-        f"without the first {seconds(patience.QUICK_RUN_S)} of each filter and input": seconds(
+        f"without the first {seconds(compute_quota.QUICK_RUN_S)} of each filter and input": seconds(
             fair_share.BURST_S
         ),
         "of which come back in a second": seconds(fair_share.SHARE),

@@ -11,7 +11,7 @@ from tests.delivery.test_watcher import Clock
 
 from hoglab.delivery.limits import watcher
 from hoglab.delivery.limits.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
-from hoglab.filters.hog import patience
+from hoglab.filters.hog import compute_quota
 from hoglab.filters.hog.compute_quota import QUOTA_EXCEEDED
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 
@@ -126,7 +126,7 @@ SLOW_BUT_SOUND = "arrayMap(a -> arrayMap(b -> a * b, range(200)), range(200))"
 def test_slow_inputs_count_when_runs_begin_too(
     house: House, batch: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "SLOW_RUN_S", 0.0)  # however quick the machine is
+    monkeypatch.setattr(compute_quota, "SLOW_RUN_S", 0.0)  # however quick the machine is
     monkeypatch.setitem(watcher.COSTS, "hog", (100, 0.0, 1.0))
     options = {} if batch is None else {"x_delivery": {"batch": batch}}
     house.close()

@@ -12,8 +12,8 @@ from uuid import UUID
 import httpx
 import pytest
 import sqlalchemy as sa
-from hoglab.delivery.state import without_persons
 
+from hoglab.delivery.runs.state import without_persons
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.ingestion.routes import events_router
 from hoglab.people import derived_person_id

@@ -179,16 +179,16 @@ class _Batch:
         self.crashes = 0
         self._events = events
         self._waiting: deque[bytes] = deque()
-        self._patience = ComputeQuota()
+        self._quota = ComputeQuota()
         if hurried:
-            self._patience.hurry("")
+            self._quota.hurry("")
         self._most_s = most_s
         self._size = 0
 
     @property
     def _is_over(self) -> bool:
-        used_s = self._patience.used_s("")
-        return self._patience.is_over("") or used_s > self._most_s or self._size > BATCH_BYTES
+        used_s = self._quota.used_s("")
+        return self._quota.is_over("") or used_s > self._most_s or self._size > BATCH_BYTES
 
     def fill(self) -> None:
         """Have the next events at hand."""
@@ -213,7 +213,7 @@ class _Batch:
             self.alone = max(0, self.alone - len(answered))
             self.crashes = 0
         for run in answered:
-            self._patience.note("", run.used_s)
+            self._quota.note("", run.used_s)
             self._size += len(run.value or b"")
 
     def given_up(self) -> Iterator[BodyRun]:

@@ -269,7 +269,7 @@ class EventDispatcher:
         asked = self._audience.functions(functions)
         project_id = functions.project.id
         allowed_s = self._shares.allowed_s(project_id)
-        batch.patience = ComputeQuota(allowed_s)
+        batch.quota = ComputeQuota(allowed_s)
         self._hold_back(asked, batch)
         hits: Counter[int] = Counter()
         for event in events:
@@ -283,15 +283,15 @@ class EventDispatcher:
             except Exception as error:
                 batch.failed(event, None, error)
         batch.asked.append(Asked(asked, len(events), hits))
-        if batch.patience.was_tried():
+        if batch.quota.was_tried():
             for function in asked.functions:
                 self._charge(function, batch)
-        self._shares.spent(project_id, batch.patience.shared_s)
-        if batch.patience.shared_s > allowed_s:
+        self._shares.spent(project_id, batch.quota.shared_s)
+        if batch.quota.shared_s > allowed_s:
             _logger.warning(
                 "filters_and_inputs_over_share",
                 project_id=project_id,
-                used_s=round(batch.patience.shared_s, 1),
+                used_s=round(batch.quota.shared_s, 1),
             )
 
     def _hold_back(self, asked: FunctionSet, batch: DispatchPlan) -> None:
@@ -302,21 +302,21 @@ class EventDispatcher:
             if state == DISABLED_STATE:
                 batch.stopped.add(function.id)
                 for each in function.filters():
-                    batch.patience.refuse(each)
+                    batch.quota.refuse(each)
             elif state == DEGRADED_STATE:
                 for key in (function.id, *function.filters()):
-                    batch.patience.hurry(key)
+                    batch.quota.hurry(key)
 
     def _charge(self, function: CompiledFunction, batch: DispatchPlan) -> None:
         """Note what the filters, inputs and keys of a function cost, for the watcher."""
         keys = (function.id, *function.filters())
-        excess_s = sum(map(batch.patience.excess_s, keys))
+        excess_s = sum(map(batch.quota.excess_s, keys))
         if not excess_s:
             return
-        slow_s = [used_s for key in keys for used_s in batch.patience.slow_runs(key)]
+        slow_s = [used_s for key in keys for used_s in batch.quota.slow_runs(key)]
         runs_s = slow_s or [SLOW_RUN_S + excess_s]
         batch.costs[function.id] += cost_of(Timing("hog", used_s * 1_000) for used_s in runs_s)
-        if function.id not in batch.stopped and any(map(batch.patience.is_over, keys)):
+        if function.id not in batch.stopped and any(map(batch.quota.is_over, keys)):
             text = f"Filters or inputs took {excess_s:.1f} s too long on a batch of events and were given up."
             batch.log(function, "warn", f"{text} A function that is slow for long is stopped.")
             _logger.warning(
@@ -336,7 +336,7 @@ class EventDispatcher:
     ) -> None:
         reads = asked.reads
         seen = filter_globals(quick_globals(event, self._groups, reads), reads)
-        matches = asked.dispatcher.match(seen, batch.patience)
+        matches = asked.dispatcher.match(seen, batch.quota)
         for place, message in matches.failed:
             hits[place] += 1
             self._filter_failed(asked.functions[place], event, message, batch)
@@ -378,7 +378,7 @@ class EventDispatcher:
         found: list[CompiledMapping | None] = []
         for mapping in function.mappings:
             try:
-                if mapping.filter.matches_in_time(seen, batch.patience):
+                if mapping.filter.matches_in_time(seen, batch.quota):
                     found.append(mapping)
                 else:
                     batch.count(function, "filtered")
@@ -417,18 +417,18 @@ class EventDispatcher:
         try:
             if not function.has_fixed_inputs or mapping is not None or function.reads_inputs_early:
                 globals_ = {**values, "source": self._site.source(function)}
-                globals_["inputs"] = batch.patience.attempt(
+                globals_["inputs"] = batch.quota.attempt(
                     function.id, lambda: function.build_inputs(globals_, mapping)
                 )
             if (masking := function.masking) is not None:
-                masked = batch.patience.attempt(function.id, lambda: mask_of(function.id, masking, globals_))
+                masked = batch.quota.attempt(function.id, lambda: mask_of(function.id, masking, globals_))
         except (HogRuntimeError, HogThrow, HogLimit) as error:
             self._inputs_failed(run_id, function, mapping_id, cause, error, batch)
             return
         order_key = None
         try:
             if function.delivery.order is not None:
-                order_key = batch.patience.attempt(function.id, lambda: function.delivery.order_key(globals_))
+                order_key = batch.quota.attempt(function.id, lambda: function.delivery.order_key(globals_))
         except (HogRuntimeError, HogThrow, HogLimit) as error:
             self._unordered(function, cause.event, error, batch)
             return

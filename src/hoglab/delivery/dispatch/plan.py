@@ -120,7 +120,7 @@ class DispatchPlan:
     results: list[InvocationResult] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     costs: Counter[str] = field(default_factory=Counter)
-    patience: ComputeQuota = field(default_factory=ComputeQuota)
+    quota: ComputeQuota = field(default_factory=ComputeQuota)
     stopped: set[str] = field(default_factory=set)
     """Ids of functions that the watcher has stopped."""
     invocations: list[NewInvocation] = field(default_factory=list)

@@ -165,7 +165,7 @@ class Turn:
         self._lines: list[Line] = []
         self._calls: Counter[tuple[str, str]] = Counter()
         self._batch = BatchRun()
-        self._patience = ComputeQuota()
+        self._quota = ComputeQuota()
 
     def accepted_at(self) -> datetime | None:
         """When the event was accepted, for the first request of a run that it caused when it came; else None."""
@@ -320,13 +320,13 @@ class Turn:
         They are computed in the server, so that slow ones count as a body does. Raises `HogRuntimeError`, `HogThrow`
         and `HogLimit`.
         """
-        patience = self._patience
-        known = len(patience.slow_runs(function.id))
+        quota = self._quota
+        known = len(quota.slow_runs(function.id))
         try:
-            return patience.attempt(function.id, lambda: function.build_inputs(variables, mapping))
+            return quota.attempt(function.id, lambda: function.build_inputs(variables, mapping))
         finally:
             assert self._state is not None  # noqa: S101 - inputs are those of a state
-            slow = patience.slow_runs(function.id)[known:]
+            slow = quota.slow_runs(function.id)[known:]
             self._state.timings += [Timing("hog", round(used_s * 1000, 3)) for used_s in slow]
 
     def _pinned_inputs(self, state: State) -> dict[str, Any]:

@@ -43,12 +43,12 @@ class CompiledFilter:
             self._program = compile_expression(expression.node, FILTER.with_limits(limits))
             self._names = expression.event_names if expression.events_only else None
 
-    def matches_in_time(self, globals_: Globals, patience: ComputeQuota) -> bool:
+    def matches_in_time(self, globals_: Globals, quota: ComputeQuota) -> bool:
         """`matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
-        refusal = patience.refusal(self)
+        refusal = quota.refusal(self)
         if refusal is not None:
             raise FilterFailure(refusal)
-        return patience.run(self, lambda: self.matches(globals_))
+        return quota.run(self, lambda: self.matches(globals_))
 
     def matches(self, globals_: Globals) -> bool:
         """Whether an event matches: only the boolean true counts. Raises `FilterFailure`."""

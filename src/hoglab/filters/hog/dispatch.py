@@ -126,9 +126,9 @@ class FusedDispatcher:
         """Whether events of this name can match a filter or make one fail; others need not be asked about."""
         return self._asks_all or event in self._named
 
-    def match(self, globals_: Globals, patience: ComputeQuota | None = None) -> Matches:
-        """Ask every filter about one event. ``patience``: with what is slow in the batch that the event is of."""
-        patience = patience or ComputeQuota()
+    def match(self, globals_: Globals, quota: ComputeQuota | None = None) -> Matches:
+        """Ask every filter about one event. ``quota``: with what is slow in the batch that the event is of."""
+        quota = quota or ComputeQuota()
         found: list[int] = []
         failed = [*self._broken]
         for bucket in (self._named.get(globals_["event"]), self._anywhere):
@@ -141,9 +141,9 @@ class FusedDispatcher:
                 except (Exception, HogLimit, NeedsBudgetError):
                     # Long work, or a limit of the machine: none but the guilty shall feel it.
                     del found[sure:]
-                    self._ask(bucket.fused, globals_, found, failed, patience)
+                    self._ask(bucket.fused, globals_, found, failed, quota)
             if bucket.risky:
-                self._ask(bucket.risky, globals_, found, failed, patience)
+                self._ask(bucket.risky, globals_, found, failed, quota)
         found.sort()
         if failed:
             failed.sort()
@@ -155,12 +155,12 @@ class FusedDispatcher:
         globals_: Globals,
         found: list[int],
         failed: list[tuple[int, str]],
-        patience: ComputeQuota,
+        quota: ComputeQuota,
     ) -> None:
         """Ask filters one by one."""
         for place in places:
             try:
-                if self._filters[place].matches_in_time(globals_, patience):
+                if self._filters[place].matches_in_time(globals_, quota):
                     found.append(place)
             except FilterFailure as failure:
                 failed.append((place, str(failure)))

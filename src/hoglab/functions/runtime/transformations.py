@@ -112,7 +112,7 @@ class _Notes:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
     given_up: set[str] = field(default_factory=set)
-    patience: ComputeQuota = field(default_factory=ComputeQuota)
+    quota: ComputeQuota = field(default_factory=ComputeQuota)
     slow_s: float = 0.0
     """What was slow of all functions so far."""
     allowed_s: float = math.inf
@@ -236,8 +236,8 @@ class Transformations:
         label = f"{function.label} ({function.id})"
         hurried = notes.slow_s > PROJECT_SLOW_S or self._is_slowed(function.id)
         if hurried:
-            notes.patience.hurry(function.filter)
-            notes.patience.hurry(function.id)
+            notes.quota.hurry(function.filter)
+            notes.quota.hurry(function.id)
         asked: deque[tuple[_Passage, Redact]] = deque()
 
         def wanted() -> Iterator[bytes]:
@@ -271,7 +271,7 @@ class Transformations:
                     passage.is_dropped = True
                 else:
                     passage.outcomes[outcome].append(label)
-        excess_s = sum(map(notes.patience.excess_s, (function.filter, function.id)))
+        excess_s = sum(map(notes.quota.excess_s, (function.filter, function.id)))
         if excess_s:
             notes.slow_s += excess_s
             self._watch(function.id, (SLOW_RUN_S + excess_s) * 1_000)
@@ -299,7 +299,7 @@ class Transformations:
                 return orjson.dumps({"event": shown["event"]}), function.fixed_inputs[1]
             event = {**shown["event"], "properties": from_json(shown["event"]["properties"])}
             variables = {"project": shown["project"], "event": event}
-            inputs = notes.patience.attempt(function.id, lambda: function.build_inputs(variables))
+            inputs = notes.quota.attempt(function.id, lambda: function.build_inputs(variables))
             return orjson.dumps({"event": shown["event"], "inputs": to_json(inputs)}), function.redactor(
                 inputs
             )
@@ -314,7 +314,7 @@ class Transformations:
         if expression is not None and not expression.required and not expression.entries:
             return True
         try:
-            if function.filter.matches_in_time(filter_globals(shown), notes.patience):
+            if function.filter.matches_in_time(filter_globals(shown), notes.quota):
                 return True
         except FilterFailure as failure:
             notes.count(function, "filtering_failed")
