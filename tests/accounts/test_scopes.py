@@ -14,9 +14,7 @@ def test_every_scope_that_an_endpoint_asks_for_is_known(tmp_path: Path) -> None:
     hoglab = Hoglab.open(load(data=tmp_path / "data"))
     hoglab.start()
     try:
-        needs = [
-            need for each in hoglab.http.management.endpoint.table.operations() for need in each.needs or ()
-        ]
+        needs = [need for each in hoglab.http.management.table.operations() for need in each.needs or ()]
     finally:
         hoglab.stop()
     scopes = {scope for need in needs for scope in (need.scopes if isinstance(need, Either) else (need,))}

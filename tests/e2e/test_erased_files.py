@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -77,7 +78,7 @@ SELECT (SELECT count(*) FROM invocation_result WHERE status = 'succeeded'),
     (SELECT count(*) FROM invocation_result WHERE status = 'failed'),
     (SELECT count(*) FROM invocation WHERE status = 'available' AND finished_at IS NULL)
 """
-WAITING = "SELECT state FROM invocation WHERE json_array_length(state, '$.items') > 0 AND finished_at IS NULL"
+WAITING = "SELECT state FROM invocation WHERE finished_at IS NULL"
 SEARCHABLE = "SELECT done = (SELECT max(id) FROM person) FROM person_search_progress"
 ERASED = "SELECT count(*) FROM person_erasure WHERE finished_at IS NOT NULL"
 METRIC = {
@@ -228,5 +229,6 @@ def test_a_person_deleted_with_events_is_in_no_file(start_server: StartServer, t
         "hoglab.db:person_erasure.person_id",
     }
     # Whoever stood in one run with somebody who is gone still waits in it.
-    waiting = [state for (state,) in asked(data, "queue.db", WAITING)]
-    assert sum(state.count(f"of {KEPT}".encode()) > 0 for state in waiting) >= 2
+    waiting = [state for (state,) in asked(data, "queue.db", WAITING) if state]
+    batches = [state for state in waiting if json.loads(state).get("items")]
+    assert sum(state.count(f"of {KEPT}".encode()) > 0 for state in batches) >= 2

@@ -69,7 +69,7 @@ def open_in(folder: Path) -> Hoglab:
 def operations(hoglab: Hoglab) -> list[tuple[str, str]]:
     """Method and path of everything that a key is needed for."""
     found = []
-    for operation in hoglab.http.management.endpoint.table.operations():
+    for operation in hoglab.http.management.table.operations():
         path = "/".join("1" if part.startswith("{") else part for part in operation.path.split("/"))
         found.append((operation.method, path))
     assert len(found) > 200
