@@ -20,7 +20,7 @@ from hoglab.filters.hog import (
     build_filter,
 )
 from hoglab.filters.hog import fuse as fuse_module
-from hoglab.filters.hog.fuse import MAX_CASES, MAX_NESTING
+from hoglab.filters.hog.fuse import MAX_CASES, MAX_NESTING, TEXTS_FROM
 from hoglab.filters.hog.patterns import MAX_PATTERN_LENGTH, PatternSet
 from hoglab.filters.model import FilterError
 from hoglab.hog.backend_python import UnsafeCodeError
@@ -269,6 +269,54 @@ def test_many_thresholds_and_patterns_on_one_property(value: Any) -> None:
     tests += [("regex", pattern) for pattern in ("^6", "6$", "x", "^$", "x")] + [("not_regex", "6")]
     filters = [compiled({"properties": [leaf("event", "n", test)]}) for test in tests]
     same(filters, [filter_globals(properties={"n": value}), filter_globals()])
+
+
+TEXTS = [
+    "a",
+    "ab",
+    "b.c",
+    "Ünï",
+    "x{2}",
+    "x",
+    "^",
+    "$",
+    "\\",
+    "-",
+    " ",
+    "\n",
+    "\0",
+    "\ud83d",
+    "6",
+    "NULL",
+    "ß",
+    "[a",
+]
+
+
+VALUES: list[Any] = [
+    "",
+    "AB.C",
+    "xx{2}\\",
+    "ÜNÏ \n-",
+    "\ud83d",
+    "\U0001f600",
+    "\0^$",
+    "STRASSE ß",
+    "[A",
+    "a" * 100_000,
+]
+
+
+@pytest.mark.parametrize("value", [*VALUES, 6, 6.5, None, True, ["ab"], {"a": "x"}])
+def test_many_texts_inside_of_one_property(value: Any) -> None:
+    """Looked for by one search; what is no short text takes the way of the filters alone."""
+    tests = [("icontains", text) for text in (*TEXTS, "ab")] + [("not_icontains", "a")]
+    assert len(TEXTS) > TEXTS_FROM
+    filters = [compiled({"properties": [leaf("event", "n", test)]}) for test in tests]
+    filters.append(
+        compiled({"properties": [leaf("event", "n", ("icontains", "x")), leaf("event", "m", ("gt", 1))]})
+    )
+    same(filters, [filter_globals(properties={"n": value, "m": 2}), filter_globals()])
 
 
 def test_generated_code_is_looked_at_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

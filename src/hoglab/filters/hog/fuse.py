@@ -12,6 +12,7 @@ once more before it runs (`hoglab.hog.backend_python`).
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -56,6 +57,12 @@ SET_FROM = 3
 
 SEARCH_FROM = 3
 """From so many cases that compare one property with a number on, a search replaces the comparisons."""
+
+TEXTS_FROM = 8
+"""From so many different texts on that are looked for in one property, they are searched for together."""
+
+MAX_TEXTS = 32_768
+"""Characters of texts that are searched for together; more are looked for one by one."""
 
 FILE_NAME = "<filters>"
 """The file name of generated code in tracebacks."""
@@ -201,7 +208,7 @@ class _Block:
             self.look_up(chain, [one for one in left if one.text_on(chain) is not None])
             left = [one for one in left if one.text_on(chain) is None]
         self.search_sets(left)
-        left = self.thresholds(self.found_patterns(left))
+        left = self.held_texts(self.thresholds(self.found_patterns(left)))
         while left:
             decision = _most_shared(left)
             condition = self.condition(decision)
@@ -301,10 +308,45 @@ class _Block:
             places = self.constant([place for _, place in cases])
             value = self.value(chain)
             below = item(places, ast.Slice(None, call("bisect_left", numbers, name(value))))
-            asked = self.constant(_by_asking([(one, _when_needed(one.node), place) for one, place in cases]))
-            odd = run(call(asked, name("g"), name("r"), name(value)))
-            self.statements.append(ast.If(_is_number(value), [_extend(below)], [odd]))
+            self.statements.append(
+                ast.If(_is_number(value), [_extend(below)], [self.each_asked(cases, value)])
+            )
         return [case for case in pending if case.place not in decided]
+
+    def held_texts(self, pending: list[_Pending]) -> list[_Pending]:
+        """Decides the cases that wait only for a text inside of a property, by one search. Returns the others."""
+        groups: dict[Chain, list[tuple[Decision, int]]] = {}
+        for case in pending:
+            decision = case.only()
+            if (
+                decision is not None
+                and decision.kind == "contains"
+                and not decision.negated
+                and decision.operand
+            ):
+                groups.setdefault(decision.chain, []).append((decision, case.place))
+        decided: set[int] = set()
+        for chain, cases in groups.items():
+            places: dict[str, list[int]] = {}
+            for decision, place in cases:
+                places.setdefault(decision.operand, []).append(place)
+            patterns = [re.escape(text) for text in places]
+            if len(places) < TEXTS_FROM or sum(map(len, patterns)) > MAX_TEXTS:
+                continue
+            decided.update(place for _, place in cases)
+            value, lowered = self.value(chain), self.lowered(chain)
+            get = self.constant(dict(enumerate(map(tuple, places.values()))).get)
+            search = call(self.constant(PatternSet(patterns).search), name(lowered))
+            each = ast.For(store("n"), search, [_extend(call(get, name("n")))], [])
+            self.statements.append(
+                ast.If(_is_not_null(name(lowered)), [each], [self.each_asked(cases, value)])
+            )
+        return [case for case in pending if case.place not in decided]
+
+    def each_asked(self, cases: Sequence[tuple[Decision, int]], value: str) -> ast.stmt:
+        """For a value that is not of the common kind, each case's own expression is asked."""
+        asked = self.constant(_by_asking([(one, _when_needed(one.node), place) for one, place in cases]))
+        return run(call(asked, name("g"), name("r"), name(value)))
 
     # --- values of properties
 
@@ -417,6 +459,11 @@ def _is_text(value: str) -> ast.expr:
     return is_class(name(value), "str")
 
 
+def _is_plain(text: str) -> bool:
+    """Whether a text is in no text but where it is written in full: not empty, and no half of a character."""
+    return bool(text) and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 @lru_cache(maxsize=4_096)
 def _is_number(value: str) -> ast.expr:
     return any_of([is_class(name(value), "int"), is_class(name(value), "float")])
@@ -461,7 +508,7 @@ def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
 def _by_asking(
     cases: Sequence[tuple[Decision, Callable[[Globals], Any], int]],
 ) -> Callable[[Globals, list[int], Any], None]:
-    """What a search does with a value that is no number: each case's own expression is asked."""
+    """What a search does with a value that it is not made for: each case's own expression is asked."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
         for decision, ask, place in cases:
