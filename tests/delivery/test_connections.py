@@ -587,7 +587,7 @@ def over_the_wire(loop: asyncio.Runner, pieces: list[bytes]) -> Any:
                 b"GET / HTTP/1.1\r\n\r\n",
                 bodiless=False,
                 holder=NOBODY,
-                progress=connections.Progress(),
+                progress=connections.ExchangeProgress(),
             )
 
     return loop.run(asyncio.wait_for(story(), 30))
