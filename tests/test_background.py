@@ -68,6 +68,22 @@ def test_a_service_that_never_started_can_be_stopped() -> None:
     Rounds().stop(WAIT_S)
 
 
+def test_what_a_round_waits_for_is_interrupted_when_no_other_begins() -> None:
+    seen: list[bool] = []
+
+    class Waiting(Rounds):
+        def interrupt(self) -> None:
+            seen.append(self.is_stopping and self._thread.is_alive())
+            self.go_on.set()
+
+    service = Waiting(0.0)
+    service.go_on.clear()
+    service.start()
+    service.stop(WAIT_S)
+    assert seen == [True]
+    assert not service._thread.is_alive()
+
+
 @pytest.mark.logs_exceptions
 def test_rounds_that_fail_are_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Rounds()

@@ -56,8 +56,12 @@ class BackgroundService(ABC):
         """End after the step at hand; waits for it so long."""
         self._stopping.set()
         self._woken.set()
+        self.interrupt()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
+
+    def interrupt(self) -> None:  # noqa: B027 - most have nothing to interrupt
+        """End what a round may be waiting for. Called when no further step begins, before its end is waited for."""
 
     def wake(self) -> None:
         """Let the next round begin at once, or after the one that is under way. From any thread."""

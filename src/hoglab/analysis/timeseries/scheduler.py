@@ -56,11 +56,14 @@ class ResultsRunner(BackgroundService):
         )
         super().start()
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End after the statement at hand."""
+    def interrupt(self) -> None:
+        """Leave only the statement at hand."""
         self._service.queries.close()
         if self._unsubscribe is not None:
             self._unsubscribe()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the statement at hand."""
         super().stop(timeout_s)
         self._service.series.attempts.close()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hoglab.background import STOP_TIMEOUT_S, BackgroundService
+from hoglab.background import BackgroundService
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryCancelledError,
@@ -80,10 +80,9 @@ class Upkeep(BackgroundService):
         """Position and uses of the store at the last look."""
         self._quiet_looks = self._restless_looks = 0
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the thread; what is being sealed is left as it was."""
+    def interrupt(self) -> None:
+        """Leave what is being sealed as it was."""
         self._store.interrupt_sealing()
-        super().stop(timeout_s)
 
     def round(self) -> float:
         wait_s = self._look()
