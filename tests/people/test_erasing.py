@@ -16,7 +16,14 @@ from hoglab.people import PersonService
 from hoglab.people.erasing import PersonErasing
 from hoglab.people.reading import PersonView
 from hoglab.storage.database import Database
-from hoglab.storage.database.tables import invocation, log_entry, person, person_distinct_id, queue_metadata
+from hoglab.storage.database.tables import (
+    invocation,
+    log_entry,
+    person,
+    person_distinct_id,
+    person_erasure,
+    queue_metadata,
+)
 from hoglab.storage.event_store.sealed.erasing import Doomed
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -127,6 +134,22 @@ def test_runs_that_are_under_way_are_waited_for(erasing: PersonErasing, queue: D
         tx.connection.execute(sa.update(invocation).values(status="available"))
     assert erasing.carry_out() == 1
     assert [each.id for each in waiting(queue)[run_id].items] == ["of-other"]
+
+
+def test_one_project_does_not_wait_for_the_runs_of_another(
+    erasing: PersonErasing, database: Database, queue: Database
+) -> None:
+    add(queue, batch("somebody", "other"), status="running")
+    with database.write() as tx:
+        values = {"uuid": str(uuid4()), "project_id": 2, "properties": {}, "created_at": NOW}
+        tx.connection.execute(sa.insert(person).values(id=2, **values))
+    erasing.delete(
+        2, [PersonView(2, UUID(values["uuid"]), {}, False, NOW, None)], delete_events=True, user_id=None
+    )
+    assert erasing.carry_out() == 1
+    with database.read() as connection:
+        done = sa.select(person_erasure.c.project_id).where(person_erasure.c.finished_at.is_not(None))
+        assert connection.scalars(done).all() == [2]
 
 
 def test_lines_go_by_the_event_that_they_are_about(erasing: PersonErasing, queue: Database) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -20,7 +21,7 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.http.fields.dates import utc_now
 from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
-from hoglab.storage.database import Rebuildable, person_search
+from hoglab.storage.database import Rebuildable, among, listed, person_search
 from hoglab.storage.database.tables import (
     backfill,
     dead_event,
@@ -183,10 +184,15 @@ class PersonErasing:
         due = self._due(self._ingested())
         if not due:
             return 0
-        by_project = {project_id: list(group) for project_id, group in groupby(due, _project)}
-        for erasures in by_project.values():  # first, for events tell which log lines are about them
-            if not self._forget_runs(self._subjects(erasures)):
-                return 0
+        by_project = {
+            project_id: erasures
+            for project_id, group in groupby(due, attrgetter("project_id"))
+            # Runs first, for events tell which log lines are about them. One project does not wait for another's.
+            if self._forget_runs(self._subjects(erasures := list(group)))
+        }
+        if not by_project:
+            return 0
+        due = [each for erasures in by_project.values() for each in erasures]
         erased = 0
         for project_id, erasures in by_project.items():
             together = [each for each in erasures if each.delete_events]
@@ -350,7 +356,9 @@ def _former(connection: Connection, project_id: int, uuids: Sequence[str]) -> di
 def _left_behind(connection: Connection, subjects: _Subjects) -> dict[sa.Column[Any], list[Any]]:
     """Rows of the queue database that are about persons, by the column that they are named by."""
     result, line, dead = invocation_result.c, log_entry.c, dead_event.c
-    about = _among(result.person_id, subjects.person_ids) | _among(result.distinct_id, subjects.distinct_ids)
+    about = among(result.person_id, listed(subjects.person_ids)) | among(
+        result.distinct_id, listed(subjects.distinct_ids)
+    )
     runs = connection.execute(
         sa.select(result.invocation_id, result.parent_run_id).where(
             result.project_id == subjects.project_id, about
@@ -361,10 +369,10 @@ def _left_behind(connection: Connection, subjects: _Subjects) -> dict[sa.Column[
     parents -= set(connection.scalars(sa.select(backfill.c.id)))
     told = {*(each.invocation_id for each in runs), *parents, *subjects.events}
     mine = line.project_id == subjects.project_id
-    lines = connection.scalars(sa.select(line.id).where(mine, _among(line.instance_id, told)))
+    lines = connection.scalars(sa.select(line.id).where(mine, among(line.instance_id, listed(told))))
     put_aside = connection.scalars(
         sa.select(dead.id).where(
-            dead.project_id == subjects.project_id, _among(dead.distinct_id, subjects.distinct_ids)
+            dead.project_id == subjects.project_id, among(dead.distinct_id, listed(subjects.distinct_ids))
         )
     )
     return {
@@ -386,7 +394,9 @@ def _forgetting(column: sa.Column[Any]) -> Any:
 def _forget_notes(connection: Connection, subjects: _Subjects) -> None:
     warning, event = ingestion_warning.c, internal_event.c
     mine = warning.project_id == subjects.project_id
-    connection.execute(sa.delete(ingestion_warning).where(mine, _among(warning.event_uuid, subjects.events)))
+    connection.execute(
+        sa.delete(ingestion_warning).where(mine, among(warning.event_uuid, listed(subjects.events)))
+    )
     for word in (*subjects.person_ids, *subjects.distinct_ids):
         text = json_bytes(word).decode()
         for table, column in ((ingestion_warning, warning.details), (internal_event, event.person)):
@@ -394,21 +404,11 @@ def _forget_notes(connection: Connection, subjects: _Subjects) -> None:
             connection.execute(sa.delete(table).where(table.c.project_id == subjects.project_id, held))
     connection.execute(
         sa.delete(internal_event).where(
-            event.project_id == subjects.project_id, _among(event.distinct_id, subjects.distinct_ids)
+            event.project_id == subjects.project_id, among(event.distinct_id, listed(subjects.distinct_ids))
         )
     )
-
-
-def _among(column: sa.Column[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Whether a column has one of any number of texts."""
-    listed = sa.func.json_each(json_bytes(list(values)).decode()).table_valued("value")
-    return column.in_(sa.select(listed.c.value))
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(values), MAX_AT_ONCE):
         yield values[start : start + MAX_AT_ONCE]
-
-
-def _project(erasure: Erasure) -> int:
-    return erasure.project_id
