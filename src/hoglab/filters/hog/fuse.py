@@ -293,11 +293,7 @@ class _Block:
 
     def thresholds(self, pending: list[_Pending]) -> list[_Pending]:
         """Decides the cases that wait only for `property > number`, by one search. Returns the others."""
-        groups: dict[Chain, list[tuple[Decision, int]]] = {}
-        for case in pending:
-            decision = case.only()
-            if decision is not None and decision.kind == "number" and decision.operand[0] == ">":
-                groups.setdefault(decision.chain, []).append((decision, case.place))
+        groups = _by_property(pending, lambda one: one.kind == "number" and one.operand[0] == ">")
         decided: set[int] = set()
         for chain, cases in groups.items():
             if len(cases) < SEARCH_FROM:
@@ -315,16 +311,9 @@ class _Block:
 
     def held_texts(self, pending: list[_Pending]) -> list[_Pending]:
         """Decides the cases that wait only for a text inside of a property, by one search. Returns the others."""
-        groups: dict[Chain, list[tuple[Decision, int]]] = {}
-        for case in pending:
-            decision = case.only()
-            if (
-                decision is not None
-                and decision.kind == "contains"
-                and not decision.negated
-                and decision.operand
-            ):
-                groups.setdefault(decision.chain, []).append((decision, case.place))
+        groups = _by_property(
+            pending, lambda one: one.kind == "contains" and not one.negated and _is_plain(one.operand)
+        )
         decided: set[int] = set()
         for chain, cases in groups.items():
             places: dict[str, list[int]] = {}
@@ -487,6 +476,18 @@ def _when_needed(node: Expr) -> Callable[[Globals], Any]:
         return compiled(globals_)
 
     return ask
+
+
+def _by_property(
+    pending: Sequence[_Pending], fits: Callable[[Decision], bool]
+) -> dict[Chain, list[tuple[Decision, int]]]:
+    """The cases that wait only for one decision that fits, with their places, by its property."""
+    groups: dict[Chain, list[tuple[Decision, int]]] = {}
+    for case in pending:
+        decision = case.only()
+        if decision is not None and fits(decision):
+            groups.setdefault(decision.chain, []).append((decision, case.place))
+    return groups
 
 
 def _most_shared(pending: Sequence[_Pending]) -> Decision:
