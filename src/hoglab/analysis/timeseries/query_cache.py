@@ -176,10 +176,10 @@ class Queries:
             wait = self._note_failure(query.key, 0 if failed is None else failed.times, str(error.__cause__))
             raise _did_not_end(str(error.__cause__), wait) from error
         found = CachedAnswer(query.key, answer, now, position, query.day)
-        if not query.keeps:
-            return found
         with self._lock:
             self._failed.pop(query.key, None)
+            if not query.keeps:
+                return found
             self._kept[query.key] = found
             self._kept.move_to_end(query.key)
             while len(self._kept) > MAX_KEPT:
