@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import socket
 import subprocess
 import sys
@@ -146,6 +147,22 @@ class TestMany:
         finally:
             for connection in silent:
                 connection.close()
+
+    def test_connections_are_counted_where_closed_ones_leave_gaps(self) -> None:
+        with Connections.on(0) as bounded:
+            others = bounded._open()  # of the process that tests
+            bounded.most = int((others + 5) / module.CROWDED_PART) + 1
+            assert not bounded.are_crowded()
+            files = [os.dup(bounded.first) for _ in range(10)]
+            try:
+                os.close(files.pop(0))  # one of the lowest numbers is free now, and nine more are open
+                assert [bounded.are_crowded() for _ in range(20)].count(False) <= 6
+                assert bounded.are_crowded()
+            finally:
+                for file in files:
+                    os.close(file)
+            bounded.look_at = 0.0
+            assert not bounded.are_crowded()
 
     def test_those_that_were_silent_longest_are_cut(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as opened:
