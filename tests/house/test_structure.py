@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -64,3 +65,12 @@ def test_circles_are_found() -> None:
 def test_imports_for_type_checking_and_inside_of_functions_count() -> None:
     assert "hoglab.storage.database" in imports()["hoglab.storage.change_watch"]
     assert Path(ROOT / "app.py") in modules().values()
+
+
+@pytest.mark.parametrize("document", ["architecture.md", "delivery.md", "operate.md"])
+def test_modules_that_documents_name_exist(document: str) -> None:
+    root = ROOT.parents[1]
+    paths = [*map(str, modules().values()), *map(str, (root / "benchmarks").glob("*.py"))]
+    named = re.findall(r"`([a-z_/]+\.py)`", (root / "docs" / document).read_text())
+    assert named or document == "operate.md"
+    assert [each for each in named if not any(path.endswith(f"/{each}") for path in paths)] == []

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 EventStoreEngine = DuckDbEventStore
 """The event store with what a server does beside reading and writing: sealing, erasing, results state."""
-EventLogEngine = SqliteEventLog
-InvocationQueueEngine = SqliteInvocationQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,9 @@ class Engines:
 
     database: Database
     queue_database: Database
-    log: EventLogEngine
+    log: SqliteEventLog
     store: EventStoreEngine
-    invocations: InvocationQueueEngine
+    invocations: SqliteInvocationQueue
     tables: TableDirectory
 
     @classmethod
@@ -67,14 +65,14 @@ class Engines:
             opened.callback(queue_database.dispose)
             database = Database.open(directory.metadata_path)
             opened.callback(database.dispose)
-            log = EventLogEngine(
+            log = SqliteEventLog(
                 directory.queue_path,
                 max_backlog_bytes=options.event_log_bytes,
                 min_free_disk_bytes=options.min_free_disk_bytes,
             )
             opened.callback(log.close)
             store = opened.enter_context(open_event_store(directory, options))
-            invocations = InvocationQueueEngine(directory.queue_path, trace_days=options.trace_days)
+            invocations = SqliteInvocationQueue(directory.queue_path, trace_days=options.trace_days)
             opened.callback(invocations.close)
             yield cls(database, queue_database, log, store, invocations, options.tables)
 
